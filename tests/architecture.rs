@@ -306,7 +306,9 @@ fn declared(line: &str) -> Option<&str> {
     };
     let (kind, rest) = item.strip_prefix("unsafe ").unwrap_or(item).split_once(' ')?;
     let is_type = ["struct", "enum", "trait", "union"].contains(&kind) || (kind == "type" && !line.starts_with(' '));
-    is_type.then(|| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().expect("a part"))
+    // In a macro the name is a variable, `$name`.
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().expect("a part");
+    (is_type && !name.is_empty()).then_some(name)
 }
 
 #[test]

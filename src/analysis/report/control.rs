@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::roles::has_firm_role;
+use super::firm::has_firm_role;
 use super::schema;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::Control;

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::roles::{RoleCounts, has_firm_role, is_firm_role, is_role, shortages};
+use super::firm::{has_firm_role, is_firm_role, is_role};
+use super::roles::{RoleCounts, shortages};
 use super::{HeadReport, Report, Sections};
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
@@ -14,7 +15,7 @@ use crate::study::labels::{Label, Near};
 use crate::study::section::ViewContext;
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{below_word_classes, decimal, whole_percent};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{counted, join_with_and, plural};
 
 /// Most kinds of labels that a sentence names, the most frequent first; the rarer ones are added up.
 const MAX_KINDS: usize = 5;
@@ -330,14 +331,6 @@ fn unlabelled_clause(nearest: &[Near]) -> String {
             format!("has no label (nearest is {label}: {score}, where {threshold} is asked)")
         }
         None => "has no label: no rule could be tested".to_owned(),
-    }
-}
-
-/// Joins clauses by commas, with an "and" before the last.
-pub(super) fn join_with_and(clauses: &[String]) -> String {
-    match clauses {
-        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
-        _ => clauses.concat(),
     }
 }
 

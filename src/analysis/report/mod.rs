@@ -4,8 +4,10 @@ mod attention_maps;
 mod caveats;
 mod control;
 mod corpus;
+pub mod firm;
 pub mod health;
 pub mod in_brief;
+mod remarks;
 pub mod roles;
 mod saved;
 mod schema;
@@ -32,7 +34,7 @@ use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErr
 use crate::study::section::{Completion, Section, SectionFacts, View, ViewContext};
 pub use attention_maps::{AttentionMaps, MAX_MAP_TOKENS, SentenceArc, SentenceUnit};
 use caveats::RunFacts;
-pub use caveats::is_about_certainty;
+pub use caveats::{Caveat, is_about_certainty};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo, TextInfo};
 
@@ -185,15 +187,6 @@ pub struct HeadReport {
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     #[schemars(schema_with = "schema::own_denominators")]
     pub denominators: Metrics<Option<Denominator>>,
-}
-
-/// A caveat that applies to the run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Caveat {
-    /// Stable short name of the caveat.
-    pub id: String,
-    /// Text of the caveat.
-    pub text: String,
 }
 
 /// The inputs of a report besides its results: what was analysed, with which settings, and under which controls.

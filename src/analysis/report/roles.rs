@@ -2,29 +2,15 @@
 
 use std::fmt;
 
+use super::firm::{has_firm_role, is_firm_role};
 use super::{HeadReport, Report};
-use crate::studies::registry::detector_of_label;
 use crate::study::labels::{
-    ABSENT_LEGEND_ENTRY, BORDERLINE_MARK, CONSTANT_MARK, Label, Near, REMOVED_LEGEND_ENTRY, TIED_MARK,
-    UNDECIDED_LEGEND_ENTRY, UNLABELLED_LEGEND_ENTRY,
+    ABSENT_LEGEND_ENTRY, BORDERLINE_MARK, CONSTANT_MARK, Near, REMOVED_LEGEND_ENTRY, TIED_MARK, UNDECIDED_LEGEND_ENTRY,
+    UNLABELLED_LEGEND_ENTRY,
 };
 use crate::study::show::in_brief::Shortage;
 use crate::study::{AnyStudy, columns};
 use crate::system::counted::{counted, plural};
-
-pub fn has_firm_role(labels: &[Label]) -> bool {
-    labels.iter().any(is_firm_role)
-}
-
-/// Whether a label counts as a role and is not borderline.
-pub fn is_firm_role(label: &Label) -> bool {
-    !label.borderline && is_role(label)
-}
-
-/// Whether a label counts as a role. A label that every untrained head has as well does not.
-pub fn is_role(label: &Label) -> bool {
-    detector_of_label(&label.label).is_none_or(|detector| detector.is_role)
-}
 
 impl Report {
     /// Whether a head writes a constant whatever it attends to. False for all heads if every head of the model does.

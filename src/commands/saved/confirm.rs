@@ -20,7 +20,7 @@ use crate::export::summary::Detail;
 use crate::export::tables::csv;
 use crate::export::{ReportFormat, json};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::report::roles::is_firm_role;
+use crate::report::firm::is_firm_role;
 use crate::stats::interval::Interval;
 use crate::stats::random_effects::{FEWEST_CORPORA, RandomEffects};
 use crate::stats::significance::benjamini_hochberg;

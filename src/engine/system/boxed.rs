@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Error, Result, anyhow};
 
+use crate::system::counted::join_with_and;
 use crate::system::errors::{Facts, similar};
 
 /// Prefix of the names of embedded models and corpora. No Hub id has a colon, and `./box:...` names a file or folder of such a
@@ -65,13 +66,6 @@ pub fn similar_name(name: &str) -> Option<&'static str> {
         *known != name && [*known, bare].iter().any(|known| known.eq_ignore_ascii_case(name))
     };
     MODELS.iter().map(|(known, _)| *known).find(is_meant)
-}
-
-fn join_with_and(names: &[&str]) -> String {
-    match names {
-        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
-        _ => names.concat(),
-    }
 }
 
 fn unknown_name_error(what: &str, name: &str, all: &[&str]) -> Error {

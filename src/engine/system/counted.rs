@@ -14,6 +14,15 @@ pub fn plural<N: PartialEq + From<u8>, W>(number: &N, one: W, many: W) -> W {
     if *number == N::from(1) { one } else { many }
 }
 
+/// Joins words or clauses by commas, with an "and" before the last.
+pub fn join_with_and<S: AsRef<str>>(parts: &[S]) -> String {
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    match &parts[..] {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => parts.concat(),
+    }
+}
+
 /// Formats ascending numbers with runs abbreviated, as job schedulers write array indices: `3,7-9`.
 pub fn ranges<N: Copy + Display + PartialEq + From<u8> + Add<Output = N>>(numbers: &[N]) -> String {
     let runs = numbers.chunk_by(|before, after| *before + N::from(1) == *after);

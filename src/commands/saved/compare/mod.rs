@@ -18,7 +18,7 @@ use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::tables::csv;
 use crate::export::{ReportFormat, json};
-use crate::report::roles::is_role;
+use crate::report::firm::is_role;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::studies::registry;
 use crate::study::labels::{ABSENT, Assessment, REMOVED, Verdict};

@@ -14,7 +14,7 @@ use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::{ReportFormat, json};
 use crate::model::grid::HeadGrid;
-use crate::report::roles::is_role;
+use crate::report::firm::is_role;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, paired_test, welch_test};
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::registry;

@@ -2,8 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::scope::ReadAhead;
-use super::{Corpus, FileIdentity};
+use super::{Corpus, FileIdentity, read_ahead};
 use crate::corpus::files::input::Input;
 use crate::corpus::index::{IndexWriter, IndexedFile, Piece, SEGMENT_SENTENCES, Segment};
 use crate::corpus::lines::Compression;
@@ -39,7 +38,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
         Ok((file.bytes.with_context(only_once).with_file(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
-    let marks = ReadAhead::read(corpus.files.as_slice(), false).marks;
+    let marks = read_ahead(corpus.files.as_slice(), false).marks;
     corpus.scope = corpus.scope.with_all_sentences(marks.unit());
     let mut records = IndexWriter::new(write)?;
     let (mut segment, mut families_before) = (Segment::new(0), 0);
@@ -70,15 +69,15 @@ impl Corpus {
     /// Reads the open file up to the end of the file or of the segment. Returns the piece read and the family of each of
     /// its sentences; `None` at the end of the file.
     fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
-        let (file, documents_before) = (self.finished_files.len(), self.documents);
+        let (file, documents_before) = (self.finished_files.len(), self.position.documents);
         // A file begins a document.
-        let document = if self.begins_file { self.next_index } else { self.document };
+        let document = if self.position.begins_file { self.position.next_index } else { self.position.document };
         let Some((_, _, lines)) = &mut self.current else { return Ok(None) };
         let (start, lines_before) = lines.begin_piece();
-        let before = self.next_index - self.first_index;
-        let entity_fields = self.context.file.entity_fields.as_deref().map(Box::from);
-        let document_name = self.context.file.document.clone();
-        let most = SEGMENT_SENTENCES - self.next_index % SEGMENT_SENTENCES;
+        let before = self.position.next_index - self.first_index;
+        let entity_fields = self.position.context.file.entity_fields.as_deref().map(Box::from);
+        let document_name = self.position.context.file.document.clone();
+        let most = SEGMENT_SENTENCES - self.position.next_index % SEGMENT_SENTENCES;
         let mut families = Vec::new();
         while (families.len() as u64) < most
             && let Some((parsed, index)) = self.parse_next_in_file()?

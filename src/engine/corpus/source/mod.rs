@@ -9,11 +9,11 @@ use std::vec;
 use anyhow::{Context as _, Result};
 
 pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
-use super::family::{Families, RepeatCounts, Unit};
+use super::family::{Families, MIN_UNMARKED_DOCUMENTS, RepeatCounts, Unit, UnitMarks};
 use super::files::input::{FileKind, Input};
 use super::files::{self, CorpusFile};
 use super::formats::Format;
-use super::formats::reader::{FileContext, ParsedSentence, ReaderContext};
+use super::formats::reader::{FileContext, ParsedSentence};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
@@ -23,12 +23,14 @@ use crate::system::errors::{Class, Facts};
 mod identity;
 pub(super) mod indexing;
 pub(super) mod links;
+mod position;
 pub(super) mod scope;
 mod selected;
 
 use links::{ExternalLinks, LinkOptions};
-use scope::{ReadPart, Scope, ScopeDecision};
-use selected::SelectedSegments;
+use position::ReadingPosition;
+use scope::{ReadAhead, ReadPart, Scope, ScopeDecision, equal_shares};
+use selected::{SelectedSegments, SelectedSentence};
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 #[derive(Default)]
@@ -43,27 +45,18 @@ pub struct Corpus {
     passed_over: u64,
     /// Stored size of all files; `None` if a size is unknown before reading.
     bytes: Option<u64>,
-    /// Number of stored bytes read so far.
-    bytes_read: Arc<AtomicU64>,
-    /// Index of the next sentence.
-    next_index: u64,
     /// Index of the first sentence of the open file in the corpus.
     first_index: u64,
-    /// Index of the first sentence of the current document in the corpus.
-    document: u64,
-    /// Number of documents begun so far; skipped documents do not count.
-    documents: u64,
     /// Number of documents begun so far, documents outside the scope included.
     met_documents: u64,
     /// Number of sentences parsed so far, sentences outside the scope included.
     met_sentences: u64,
     links: ExternalLinks,
-    begins_file: bool,
+    position: ReadingPosition,
     scope: Scope,
     /// Number of sentences still to read from the open file.
     sentences_left: u64,
     families: Families,
-    context: ReaderContext,
     index: Option<Arc<Index>>,
     selected: Option<SelectedSegments>,
     failed: bool,
@@ -101,10 +94,10 @@ impl Corpus {
         let none = LinkOptions::default();
         let links = links.unwrap_or(&none);
         let mut corpus = Self::open(inputs)?.with_scope(scope).with_columns(&links.columns(requested));
-        corpus.context.links_from.clone_from(&links.conllu_column);
-        corpus.context.link_types = LinkTypes::new(links.types.clone());
+        corpus.position.context.links_from.clone_from(&links.conllu_column);
+        corpus.position.context.link_types = LinkTypes::new(links.types.clone());
         corpus.links = ExternalLinks::new(links, requested.len());
-        (corpus.context.reads_classes, corpus.context.class_column) = (true, classes.map(Into::into));
+        (corpus.position.context.reads_classes, corpus.position.context.class_column) = (true, classes.map(Into::into));
         corpus.with_index(index)
     }
 
@@ -115,7 +108,7 @@ impl Corpus {
     /// Names the columns (CoNLL-U), entries of columns (`feats.Number`) or keys (JSON lines) whose values are read into
     /// [`Annotation::requested`](super::Annotation::requested).
     pub fn with_columns(mut self, requested: &[String]) -> Self {
-        self.context.requested_columns = requested.into();
+        self.position.context.requested_columns = requested.into();
         self
     }
 
@@ -192,7 +185,7 @@ impl Corpus {
     }
 
     pub fn bytes_read(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.bytes_read)
+        Arc::clone(&self.position.bytes_read)
     }
 
     /// Reads the corpus to its end, so that the file hashes cover all bytes, and returns its identity. If segments were
@@ -237,7 +230,9 @@ impl Corpus {
     /// Sampling unit and part of the corpus to read, decided at the first call.
     fn decided(&mut self) -> Arc<ScopeDecision> {
         if self.scope.decision.is_none() {
-            self.scope = self.scope.decide(self.files.as_slice());
+            let files = self.files.as_slice();
+            self.scope =
+                self.scope.decide(|to_the_end| read_ahead(files, to_the_end), |limit| sentences_per_file(files, limit));
         }
         Arc::clone(self.scope.decision.as_ref().expect("it is decided"))
     }
@@ -250,45 +245,45 @@ impl Corpus {
             .and_then(|source| Lines::new(self.finished_files.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
         self.sentences_left = match self.scope.part() {
-            Some(ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
+            Some(ReadPart::First(limit)) => limit.saturating_sub(self.position.next_index),
             Some(ReadPart::FirstOfFiles(shares)) => shares[self.finished_files.len()],
             None | Some(ReadPart::All | ReadPart::Documents { .. }) => u64::MAX,
         };
         self.current = Some((name, kind.format, lines));
-        self.begins_file = true;
-        self.first_index = self.next_index;
-        self.context.file = FileContext::default();
+        self.position.begins_file = true;
+        self.first_index = self.position.next_index;
+        self.position.context.file = FileContext::default();
         Ok(true)
     }
 
     fn close_file(&mut self) -> Result<()> {
         if let Some((name, format, lines)) = self.current.take() {
-            let generated = self.context.file.generated.take().map(String::from);
+            let generated = self.position.context.file.generated.take().map(String::from);
             self.finished_files.push(FileIdentity { name, format, sha256: lines.into_sha256()?, generated });
         }
         Ok(())
     }
 
     fn read(&mut self) -> Result<Option<Sentence>> {
-        if let Some(mut selected) = self.selected.take() {
-            let next = selected.next(self);
-            self.selected = Some(selected);
-            let Some((mut sentence, format)) = next? else { return Ok(None) };
-            let number = sentence.index;
-            self.links.add(&mut sentence, number, format, &mut self.context.link_types)?;
+        if let Some(selected) = &mut self.selected {
+            let Some(SelectedSentence { sentence, index, family, format }) = selected.next(&mut self.position)? else {
+                return Ok(None);
+            };
+            let mut sentence = Sentence { family, ..self.placed(sentence, index) };
+            self.links.add(&mut sentence, index, format, &mut self.position.context.link_types)?;
             return Ok(Some(sentence));
         }
         let is_whole = self.decided().part == ReadPart::All;
         loop {
             let Some((parsed, index)) = self.parse_next()? else {
                 if is_whole {
-                    self.links.ensure_used(&self.context.link_types)?;
+                    self.links.ensure_used(&self.position.context.link_types)?;
                 }
                 return Ok(None);
             };
             let format = self.current.as_ref().context("the file of a sentence is open")?.1;
             let mut sentence = self.finish_sentence(parsed, index);
-            self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.context.link_types)?;
+            self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.position.context.link_types)?;
             match self.scope.half {
                 None => return Ok(Some(sentence)),
                 Some(half) if half.contains(sentence.family.number) => {
@@ -316,9 +311,9 @@ impl Corpus {
     fn parse_next_in_file(&mut self) -> Result<Option<(ParsedSentence, u64)>> {
         let Some((_, format, lines)) = &mut self.current else { return Ok(None) };
         while self.sentences_left > 0 {
-            let Some(parsed) = (format.reader().read)(lines, &mut self.context)? else { return Ok(None) };
+            let Some(parsed) = (format.reader().read)(lines, &mut self.position.context)? else { return Ok(None) };
             self.met_sentences += 1;
-            let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
+            let begins_document = std::mem::take(&mut self.position.begins_file) || parsed.begins_document;
             self.met_documents += u64::from(begins_document);
             if let Some(ReadPart::Documents { taken, .. }) = self.scope.part() {
                 let number = self.met_documents - 1;
@@ -331,37 +326,26 @@ impl Corpus {
                 }
             }
             self.sentences_left -= 1;
-            return Ok(Some((parsed, self.number_sentence(begins_document))));
+            return Ok(Some((parsed, self.position.number_sentence(begins_document))));
         }
         let is_cut = matches!(self.scope.part(), Some(ReadPart::FirstOfFiles(_)));
         // Sentences cut off by a limit still count in the sentence numbers of later files.
         while is_cut
             && self.links.uses_sentence_numbers()
-            && (format.reader().read)(lines, &mut self.context)?.is_some()
+            && (format.reader().read)(lines, &mut self.position.context)?.is_some()
         {
             self.met_sentences += 1;
         }
         Ok(None)
     }
 
-    /// Numbers the next sentence and returns its index. If it begins a document, as the first sentence of a file always
-    /// does, the document is numbered too.
-    fn number_sentence(&mut self, begins_document: bool) -> u64 {
-        let index = self.next_index;
-        self.next_index += 1;
-        if std::mem::take(&mut self.begins_file) || begins_document {
-            self.document = index;
-            self.documents += 1;
-        }
-        index
-    }
-
     /// Sets the fields of a sentence that depend on its place in the corpus: index, document, entity fields. Its family is
     /// set elsewhere.
     fn placed(&mut self, sentence: Sentence, index: u64) -> Sentence {
-        let sentence = self.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
-        let document_number = self.documents.checked_sub(1).filter(|_| self.unit() == Unit::Documents);
-        Sentence { document: self.document, document_number, ..sentence }
+        let sentence =
+            self.position.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
+        let document_number = self.position.documents.checked_sub(1).filter(|_| self.unit() == Unit::Documents);
+        Sentence { document: self.position.document, document_number, ..sentence }
     }
 
     /// Sets the fields of a sentence that depend on its place in the corpus, its family included.
@@ -382,4 +366,39 @@ impl Iterator for Corpus {
         self.failed |= matches!(read, Some(Err(_)));
         read
     }
+}
+
+/// Reads the files ahead until the sampling unit is decided, or with `to_the_end` to the end, unless families are the
+/// unit. Reads nothing if a file can be read only once.
+fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
+    let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::for_second_reading).collect();
+    let Some(again) = again else { return ReadAhead::default() };
+    let mut corpus = Corpus::from_files(String::new(), again, 0);
+    let (mut marks, mut documents) = (UnitMarks::default(), Vec::new());
+    while let Ok(Some((parsed, _))) = corpus.parse_next() {
+        documents.resize(usize::try_from(corpus.position.documents).unwrap_or(usize::MAX), 0);
+        *documents.last_mut().expect("a sentence is in a document") += 1;
+        if marks.documents < MIN_UNMARKED_DOCUMENTS {
+            marks.documents = corpus.position.documents;
+            marks.marks_documents |= parsed.begins_document;
+            marks.names_families |= parsed.family.is_some();
+        }
+        if marks.names_families || marks.documents >= MIN_UNMARKED_DOCUMENTS && !to_the_end {
+            break;
+        }
+    }
+    ReadAhead { marks, documents }
+}
+
+/// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once.
+/// Files are read ahead up to their shares. A broken file counts up to its error, which the later reading reports.
+fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
+    if files.len() < 2 || files.iter().any(|file| file.for_second_reading().is_none()) {
+        return None;
+    }
+    Some(equal_shares(files.len(), limit, |file, most| {
+        let again = files[file].for_second_reading().expect("a file that can be read again");
+        let mut ahead = Corpus::from_files(String::new(), vec![again], 0);
+        (0..most).take_while(|_| matches!(ahead.parse_next(), Ok(Some(_)))).count() as u64
+    }))
 }

@@ -5,9 +5,7 @@
 
 use std::sync::Arc;
 
-use super::Corpus;
-use crate::corpus::family::{MIN_UNMARKED_DOCUMENTS, Unit, UnitMarks};
-use crate::corpus::files::CorpusFile;
+use crate::corpus::family::{Unit, UnitMarks};
 
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
@@ -122,17 +120,19 @@ impl Scope {
         self.limit.is_some()
     }
 
-    /// Decides the sampling unit and the part to read, by reading the files ahead. If a file can be read only once, marks
-    /// stay unknown and a limit takes the first sentences. A broken file counts up to its error, which the later reading
-    /// reports.
-    pub(super) fn decide(&self, files: &[CorpusFile]) -> Self {
-        let ahead =
-            if self.asks_for_sentences() { ReadAhead::default() } else { ReadAhead::read(files, self.is_limited()) };
+    /// Decides the sampling unit and the part to read. `read_ahead` reads the files ahead, to their ends if told so;
+    /// `sentences_per_file` divides a limit among the files.
+    pub(super) fn decide(
+        &self,
+        read_ahead: impl FnOnce(bool) -> ReadAhead,
+        sentences_per_file: impl FnOnce(u64) -> Option<Vec<u64>>,
+    ) -> Self {
+        let ahead = if self.asks_for_sentences() { ReadAhead::default() } else { read_ahead(self.is_limited()) };
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
         let part = match self.limit {
             None => ReadPart::All,
             Some(limit) if unit == Unit::Documents => spread_documents(&ahead.documents, limit),
-            Some(limit) => sentences_per_file(files, limit).map_or(ReadPart::First(limit), ReadPart::FirstOfFiles),
+            Some(limit) => sentences_per_file(limit).map_or(ReadPart::First(limit), ReadPart::FirstOfFiles),
         };
         Self { decision: Some(Arc::new(ScopeDecision { unit, part })), ..self.clone() }
     }
@@ -143,31 +143,7 @@ impl Scope {
 pub(super) struct ReadAhead {
     pub marks: UnitMarks,
     /// Number of sentences in each document, in the order of the corpus.
-    documents: Vec<u64>,
-}
-
-impl ReadAhead {
-    /// Reads the files ahead until the sampling unit is decided, or with `to_the_end` to the end, unless families are the
-    /// unit. Reads nothing if a file can be read only once.
-    pub fn read(files: &[CorpusFile], to_the_end: bool) -> Self {
-        let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::for_second_reading).collect();
-        let Some(again) = again else { return Self::default() };
-        let mut corpus = Corpus::from_files(String::new(), again, 0);
-        let (mut marks, mut documents) = (UnitMarks::default(), Vec::new());
-        while let Ok(Some((parsed, _))) = corpus.parse_next() {
-            documents.resize(usize::try_from(corpus.documents).unwrap_or(usize::MAX), 0);
-            *documents.last_mut().expect("a sentence is in a document") += 1;
-            if marks.documents < MIN_UNMARKED_DOCUMENTS {
-                marks.documents = corpus.documents;
-                marks.marks_documents |= parsed.begins_document;
-                marks.names_families |= parsed.family.is_some();
-            }
-            if marks.names_families || marks.documents >= MIN_UNMARKED_DOCUMENTS && !to_the_end {
-                break;
-            }
-        }
-        Self { marks, documents }
-    }
+    pub documents: Vec<u64>,
 }
 
 /// Takes complete documents until they have `limit` sentences; `documents` has the number of sentences of each. Documents
@@ -189,22 +165,9 @@ fn spread_documents(documents: &[u64], limit: u64) -> ReadPart {
     ReadPart::Documents { taken, of: documents.len() as u64, sentences }
 }
 
-/// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once.
-/// Files are read ahead up to their shares. A broken file counts up to its error, which the later reading reports.
-fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
-    if files.len() < 2 || files.iter().any(|file| file.for_second_reading().is_none()) {
-        return None;
-    }
-    Some(equal_shares(files.len(), limit, |file, most| {
-        let again = files[file].for_second_reading().expect("a file that can be read again");
-        let mut ahead = Corpus::from_files(String::new(), vec![again], 0);
-        (0..most).take_while(|_| matches!(ahead.parse_next(), Ok(Some(_)))).count() as u64
-    }))
-}
-
 /// Divides `limit` sentences equally among `files` files. A file with fewer sentences than its share gives all of them;
 /// `count(file, most)` counts a file's sentences up to `most`. The remainder goes to the earliest files that have more.
-fn equal_shares(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
+pub(super) fn equal_shares(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
     let mut shares = vec![0; files];
     let (mut left, mut others): (u64, Vec<usize>) = (limit, (0..files).collect());
     loop {

@@ -6,7 +6,7 @@ use std::vec;
 
 use anyhow::{Context as _, Result};
 
-use super::Corpus;
+use super::position::ReadingPosition;
 use crate::corpus::files::CorpusFile;
 use crate::corpus::formats::Format;
 use crate::corpus::formats::reader::{FileContext, ParsedSentence, ReaderContext};
@@ -16,7 +16,7 @@ use crate::corpus::sentence::{Sentence, SentenceFamily};
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
-/// Reader of selected segments. It updates the [`Corpus`]'s numbers of sentences and documents.
+/// Reader of selected segments. It updates the [`ReadingPosition`]'s numbers of sentences and documents.
 pub(super) struct SelectedSegments {
     index: Arc<Index>,
     files: Vec<CorpusFile>,
@@ -26,6 +26,15 @@ pub(super) struct SelectedSegments {
     /// Families of the sentences of the current segment that are not read yet.
     families: vec::IntoIter<SentenceFamily>,
     open: Option<OpenPiece>,
+}
+
+/// A sentence of a selected segment, before it gets its place in the corpus.
+pub(super) struct SelectedSentence {
+    pub sentence: Sentence,
+    /// Index of the sentence in the corpus.
+    pub index: u64,
+    pub family: SentenceFamily,
+    pub format: Format,
 }
 
 /// An open file: a stretch of an uncompressed one, or a compressed one from its beginning.
@@ -48,17 +57,17 @@ impl SelectedSegments {
 
     /// Reads the next sentence of the selected segments, with the format of its file; `None` after the last one. Fails if
     /// the bytes read differ from the indexed bytes.
-    pub(super) fn next(&mut self, corpus: &mut Corpus) -> Result<Option<(Sentence, Format)>> {
+    pub(super) fn next(&mut self, position: &mut ReadingPosition) -> Result<Option<SelectedSentence>> {
         while self.open.as_ref().is_none_or(|open| open.sentences_left == 0) {
-            if !self.begin_piece(corpus)? {
+            if !self.begin_piece(position)? {
                 return Ok(None);
             }
         }
-        let ParsedSentence { sentence, begins_document, .. } = self.read(&mut corpus.context)?;
+        let ParsedSentence { sentence, begins_document, .. } = self.read(&mut position.context)?;
         let format = self.files[sentence.origin.file].kind.format;
-        let index = corpus.number_sentence(begins_document);
+        let index = position.number_sentence(begins_document);
         let family = self.families.next().context("a segment has a family for each sentence")?;
-        Ok(Some((Sentence { family, ..corpus.placed(sentence, index) }, format)))
+        Ok(Some(SelectedSentence { sentence, index, family, format }))
     }
 
     /// Reads a sentence of the open file. On failure, a change of the file since indexing is reported in preference to
@@ -81,8 +90,8 @@ impl SelectedSegments {
     }
 
     /// Goes to the next piece of the selected segments; false after the last one.
-    fn begin_piece(&mut self, corpus: &mut Corpus) -> Result<bool> {
-        let Some(piece) = self.next_piece(corpus)? else {
+    fn begin_piece(&mut self, position: &mut ReadingPosition) -> Result<bool> {
+        let Some(piece) = self.next_piece(position)? else {
             self.close()?;
             return Ok(false);
         };
@@ -91,45 +100,45 @@ impl SelectedSegments {
             self.open.as_ref().is_some_and(|open| open.file == piece.file && open.sentences_before <= piece.before);
         if compression == Compression::None || !is_open {
             self.close()?;
-            self.open(&piece, compression, corpus)?;
+            self.open(&piece, compression, position)?;
         }
         // In a compressed file, the sentences between two pieces are read too.
         while let Some(open) = self.open.as_mut().filter(|open| open.sentences_before < piece.before) {
             open.sentences_left = 1;
-            self.read(&mut corpus.context)?;
+            self.read(&mut position.context)?;
         }
-        (corpus.document, corpus.documents) = (piece.document, piece.documents_before);
-        corpus.begins_file = piece.before == 0;
+        (position.document, position.documents) = (piece.document, piece.documents_before);
+        position.begins_file = piece.before == 0;
         self.open.as_mut().context("a piece is open")?.sentences_left = piece.sentences;
         Ok(true)
     }
 
-    fn next_piece(&mut self, corpus: &mut Corpus) -> Result<Option<Piece>> {
+    fn next_piece(&mut self, position: &mut ReadingPosition) -> Result<Option<Piece>> {
         loop {
             if let Some(piece) = self.pieces.next() {
                 return Ok(Some(piece));
             }
             let Some(number) = self.segments.next() else { return Ok(None) };
             let segment = self.index.read_segment(number)?;
-            corpus.next_index = number * SEGMENT_SENTENCES;
+            position.next_index = number * SEGMENT_SENTENCES;
             self.families = segment.families().into_iter();
             self.pieces = segment.pieces.into_iter();
         }
     }
 
     /// Opens an uncompressed file at the beginning of `piece`, or a compressed file at its own beginning.
-    fn open(&mut self, piece: &Piece, compression: Compression, corpus: &mut Corpus) -> Result<()> {
+    fn open(&mut self, piece: &Piece, compression: Compression, position: &mut ReadingPosition) -> Result<()> {
         let (number, file) = (piece.file, &self.files[piece.file]);
         let is_plain = compression == Compression::None;
         let (start, bytes) = if is_plain { (piece.start, piece.bytes) } else { (0, u64::MAX) };
-        let (path, read) = (Arc::clone(&file.path), corpus.bytes_read());
+        let (path, read) = (Arc::clone(&file.path), Arc::clone(&position.bytes_read));
         let lines =
             file.source.open_at(start, bytes).and_then(|source| Lines::new(number, path, source, compression, read));
         let lines = lines.cannot("open corpus", &file.path)?;
-        corpus.context.file = FileContext::default();
+        position.context.file = FileContext::default();
         self.open = Some(if is_plain {
-            corpus.context.file.entity_fields = piece.entity_fields.as_deref().map(Arc::from);
-            corpus.context.file.document.clone_from(&piece.document_name);
+            position.context.file.entity_fields = piece.entity_fields.as_deref().map(Arc::from);
+            position.context.file.document.clone_from(&piece.document_name);
             let (lines, sha256) = (lines.starting_after(piece.lines_before), hex(&piece.sha256));
             OpenPiece { file: number, lines, sha256, sentences_before: piece.before, sentences_left: 0 }
         } else {

@@ -1,0 +1,125 @@
+//! Remarks on the model and the corpus of a report that precede the labels.
+
+use super::Report;
+use super::caveats::reads_proteins_as_text;
+use super::corpus::ContextInfo;
+use crate::passes::observation::identity::ModelInfo;
+use crate::sequences::reading::{Bos, Context, Reading};
+use crate::studies::registry;
+use crate::system::boxed;
+use crate::system::counted::{counted, join_with_and, plural, ranges};
+use crate::system::printable::printable;
+
+impl Report {
+    /// The population that intervals and tests generalise to, in words: the sampling unit of the corpus.
+    pub fn unit_in_words(&self) -> String {
+        let [sentence, _] = self.model.text_units();
+        self.corpus.unit.to_string().replace("sentence", sentence)
+    }
+
+    /// Remarks to read before the labels, as sentences without a full stop: `[on the model, on the corpus]`.
+    pub fn remarks(&self) -> [Vec<String>; 2] {
+        let shared = self.model.query_heads_per_group().map(|heads| {
+            format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
+        });
+        let count = self.model.absent.len();
+        let absent = (count > 0)
+            .then(|| format!("its checkpoint was saved without {}: they are in no count", counted(count, "head")));
+        let removed = &self.settings.protocol.removed;
+        let removed = (!removed.is_empty()).then(|| {
+            let names: Vec<String> = removed.iter().map(ToString::to_string).collect();
+            format!("it runs without {} (`--remove`): they are in no count", names.join(", "))
+        });
+        let repeated = self.model.stored_layers.map(|stored| {
+            let (layers, stored) = (self.model.layers, counted(stored, "layer"));
+            format!(
+                "its {layers} layers share the weights of {stored}: `pruning`, `gates` and `prune` remove a head from \
+                 all of them at once, other studies from one layer"
+            )
+        });
+        let of_model = window_remarks(&self.model)
+            .chain(shared)
+            .chain(absent)
+            .chain(removed)
+            .chain(repeated)
+            .chain(self.protein_remark())
+            .chain(self.headless_decoder_remark())
+            .collect();
+        let is_of_proteins = reads_proteins_as_text(&self.model, &self.corpus);
+        let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
+        let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
+        let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
+        let read = read.map(|(context, reading)| read_sequences(context, reading));
+        let unhealthy = self.corpus.other_failing_checks(&self.model);
+        let overlap = boxed::overlap_warning(&self.model.id, &self.corpus.name).map(str::to_owned);
+        let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
+        let of_corpus = of_corpus.chain(self.missing_links_remark()).filter(|_| self.analyses_corpus());
+        [of_model, of_corpus.collect()]
+    }
+
+    /// A remark on the studies that a model of proteins leaves out; `None` for another model.
+    fn protein_remark(&self) -> Option<String> {
+        const NO_WORDS: &str = "its tokens are residues of proteins, and it knows no words";
+        let is_of_language =
+            |name: &&String| registry::find_study(name).is_some_and(|study| study.card().needs_language);
+        let left_out: Vec<String> = self.settings.protocol.left_out.iter().filter(is_of_language).cloned().collect();
+        let studies = match &left_out[..] {
+            [] => String::new(),
+            names => format!(": left out are the studies of them, {}", join_with_and(names)),
+        };
+        self.model.residues.then(|| format!("{NO_WORDS}{studies}"))
+    }
+
+    /// A remark that the corpus has no links between words, though an option asks for links; else `None`.
+    fn missing_links_remark(&self) -> Option<String> {
+        let protocol = &self.settings.protocol;
+        let study = registry::study_name_of_option("links-from");
+        let (_, section) = self.sections.0.iter().find(|(known, _)| known.card().name == study)?;
+        let source = protocol.links_from.as_ref().map(|from| format!("--links-from {from}"));
+        let source = source.or_else(|| (!protocol.links.is_empty()).then(|| "its options".to_owned()))?;
+        section.view(self.known_facts()).lacks_subject.then(|| format!("it has no link that {source} could find"))
+    }
+
+    /// A remark on the study that is left out because a decoder lacks its language-model head; `None` for another model.
+    fn headless_decoder_remark(&self) -> Option<String> {
+        let decoders_only = |name: &&String| registry::find_study(name).is_some_and(|study| study.card().decoders_only);
+        let left_out = self.settings.protocol.left_out.iter().find(decoders_only)?;
+        Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
+    }
+}
+
+/// Describes in words the sequences that a decoder read, and the token that each begins with.
+fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
+    let (mean, most) = (tokens.mean, tokens.largest);
+    let read = match reading.context {
+        Context::Document => format!(
+            "it was read in {} of whole sentences, with {:.1} sentences (at most {}) and {mean:.1} tokens (at most {most}) each on average",
+            counted(*sequences, "window"),
+            sentences.mean,
+            sentences.largest
+        ),
+        Context::Sentence => {
+            format!("sentences were read one by one, with {mean:.1} tokens each on average (at most {most})")
+        }
+    };
+    let begins = match (&reading.begins_with, reading.bos) {
+        (Some(token), Bos::Auto) => format!("each begins with {}, which the tokenizer puts there", printable(token)),
+        (Some(token), _) => format!("each begins with {} (--bos always)", printable(token)),
+        (None, Bos::Never) => "no special token stands before its text (--bos never)".to_owned(),
+        (None, _) => "the tokenizer puts no special token before a text".to_owned(),
+    };
+    format!("{read}; {begins}")
+}
+
+/// A remark for each class of layers whose queries do not see every key.
+fn window_remarks(model: &ModelInfo) -> impl Iterator<Item = String> {
+    Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
+        let (visibility, layers) = (class.visibility(), class.layers);
+        let seen = visibility.description()?;
+        let layers = match layers.len() {
+            0 => "in all layers".to_owned(),
+            count => format!("in {} {}", plural(&count, "layer", "layers"), ranges(&layers)),
+        };
+        Some(format!("{layers} a token sees {seen}"))
+    })
+}
