@@ -74,7 +74,6 @@ impl Sequences {
 /// The weights that a pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// The weights of the checkpoint.
     Trained,
     /// The weights of an untrained model.
     Untrained {
