@@ -37,8 +37,10 @@ const MASKED_VARIANTS: usize = 8;
 /// Seed that is part of the digests by which items are ordered at random.
 const SEED: u64 = 1;
 
+/// The form of the sequences of repeated random tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepeatVariant {
+    /// Two unchanged copies, in which nothing is predicted.
     Plain,
     /// Two copies, with one token of the second copy masked. Each sequence gives eight variants, with different tokens
     /// masked.
