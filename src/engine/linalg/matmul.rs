@@ -22,8 +22,8 @@ pub struct Matrix<'a, T = f32> {
 }
 
 impl<'a, T: Number> Matrix<'a, T> {
-    /// Views `values` as a matrix whose rows follow each other without gaps. Panics if `values` is shorter than `rows *
-    /// columns`.
+    /// Views `values` as a matrix whose rows follow each other without gaps. Panics if `values` is shorter than
+    /// `rows * columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }

@@ -191,6 +191,7 @@ pub fn standard_error_from_half_width(half: f64, freedom: f64) -> f64 {
 /// A ratio, or a difference of two ratios: its value over all blocks, and its values with one block left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jackknife {
+    /// Value over all blocks.
     all: f64,
     /// Value with each block left out, `[blocks]`; `None` for a block without a denominator.
     without: Vec<Option<f64>>,

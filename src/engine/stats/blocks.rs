@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::exact::{Component, ExactSum};
 
-/// Number of jackknife blocks. A document with number `f`, or a group of related sentences with number `f`, is in block `f
-/// mod 64` (docs/methodology/units.md). The number is even, so that both folds have 32 blocks.
+/// Number of jackknife blocks. A document with number `f`, or a group of related sentences with number `f`, is in block
+/// `f mod 64` (docs/methodology/units.md). The number is even, so that both folds have 32 blocks.
 pub const BLOCKS: usize = 64;
 
 /// Block of the document, or group of related sentences, with this number, counted from 0.

@@ -26,9 +26,9 @@ pub struct RandomEffects {
 impl RandomEffects {
     /// Combines estimates of a number, one per corpus, given as `(estimate, standard error)`; `None` for fewer than two.
     ///
-    /// For `K` estimates `y` with standard errors `s`, the weights `w = 1 / s²` give `Q = sum w (y - mean)²` and `tau² =
-    /// max(0, (Q - (K - 1)) / (sum w - sum w² / sum w))`. The mean has the weights `1 / (s² + tau²)`; its standard error is
-    /// `1 / sqrt(sum of these weights)`.
+    /// For `K` estimates `y` with standard errors `s`, the weights `w = 1 / s²` give `Q = sum w (y - mean)²` and
+    /// `tau² = max(0, (Q - (K - 1)) / (sum w - sum w² / sum w))`. The mean has the weights `1 / (s² + tau²)`; its standard
+    /// error is `1 / sqrt(sum of these weights)`.
     pub fn new(estimates: &[(f64, f64)]) -> Option<Self> {
         if estimates.len() < 2 {
             return None;

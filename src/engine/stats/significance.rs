@@ -30,8 +30,8 @@ fn upper_tail(heads: u64, tails: u64) -> f64 {
     (binomial.ln_pmf(heads) + f64::ln(sum)).exp().min(1.0)
 }
 
-/// Q-values of the p-values `p`, `[tests]` (Benjamini & Hochberg 1995). The q-value of a test is the minimum of `p * tests
-/// / rank` over all tests whose p-value is not smaller.
+/// Q-values of the p-values `p`, `[tests]` (Benjamini & Hochberg 1995). The q-value of a test is the minimum of
+/// `p * tests / rank` over all tests whose p-value is not smaller.
 pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));

@@ -37,8 +37,8 @@ pub enum Noise {
 }
 
 impl CorruptionSettings {
-    /// Variant number `phase` of a sentence. Its corrupted words are those whose index `u` satisfies `(u + s) mod 7 =
-    /// phase`, with `s` the number of the sentence. `None` if there is no such word, or no token to score.
+    /// Variant number `phase` of a sentence. Its corrupted words are those whose index `u` satisfies
+    /// `(u + s) mod 7 = phase`, with `s` the number of the sentence. `None` if there is no such word, or no token to score.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
         if matches!(self.noise, Noise::Nothing) {
             return with_next_token_predictions(sentence, self.unknown);

@@ -99,8 +99,8 @@ struct Comments {
 }
 
 impl Comments {
-    /// Parses a comment line. A fact about the whole file is stored in `file`. Fails on CoNLL-U Plus, or on an unusable `#
-    /// family` or `# global.generated`.
+    /// Parses a comment line. A fact about the whole file is stored in `file`. Fails on CoNLL-U Plus, or on an unusable
+    /// `# family` or `# global.generated`.
     fn add(&mut self, line: &str, file: &mut FileContext) -> Result<()> {
         let text = line.trim_start_matches('#');
         let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
