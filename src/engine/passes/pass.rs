@@ -18,7 +18,7 @@ pub struct Pass {
     pub shown: ShownEvents,
 }
 
-/// What observers of a pass receive.
+/// The kind of events that observers of a pass receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownEvents {
     /// The activations and logits of each sequence, in the baseline and in all ablation variants.

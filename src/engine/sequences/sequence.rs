@@ -248,7 +248,7 @@ pub struct PredictedToken {
     pub position: usize,
     /// Index of the word to which the predicted token belongs.
     pub word: usize,
-    /// What the input has at the place of the predicted token.
+    /// The input at the place of the predicted token.
     pub input: InputToken,
     /// True class: the id of a masked or next token, or for a possibly replaced token 1 (replaced) or 0 (original). `None`
     /// if the prediction is not scored.
@@ -261,14 +261,14 @@ impl PredictedToken {
     }
 }
 
-/// What the input has at the place of a predicted token.
+/// The input at the place of a predicted token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputToken {
     Mask,
     Replacement,
     /// The original token.
     Original,
-    /// Nothing: the token is predicted from the tokens before it.
+    /// No input: the token is predicted from the tokens before it.
     NoInput,
 }
 

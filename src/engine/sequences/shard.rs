@@ -26,7 +26,7 @@ impl Shard {
     /// The whole corpus as one shard.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// Parses the number of shards, from 1 to [`MAX_SHARDS`].
+    /// Parses the number of shards, from 1 to 65,536.
     pub fn parse_count(text: &str) -> Result<u32, String> {
         text.parse().ok().filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count)
     }

@@ -67,7 +67,7 @@ impl WordSpan {
         self.share_in(self.tokens.clone())
     }
 
-    /// Sum of the word's shares of those of its tokens that lie in a range.
+    /// Sum of the word's shares of its tokens within a range.
     pub fn share_in(&self, tokens: Range<usize>) -> f64 {
         let overlap = self.tokens.start.max(tokens.start)..self.tokens.end.min(tokens.end);
         if self.is_whole() {

@@ -19,7 +19,8 @@ pub const CORPUS: &str = "box:gold";
 /// Bytes of the default corpus.
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
-/// Warning that an embedded model was trained on text of an embedded corpus; `None` if they have no text in common.
+/// Warning that an embedded corpus resembles the training text of an embedded model; `None` for all other pairs of model
+/// and corpus.
 pub fn overlap_warning(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
         "629 of the 700 sentences of box:gold resemble the training text of box:small (its labels hold on the other 71 too), so a loss measured \

@@ -69,7 +69,7 @@ pub struct Corpus {
     failed: bool,
 }
 
-/// What a run reads of each sentence besides words and trees: requested columns, links and word classes.
+/// Options for reading sentences besides words and trees: requested columns, links and word classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnotationOptions<'a> {
     pub requested_columns: &'a [String],

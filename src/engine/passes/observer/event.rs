@@ -11,7 +11,7 @@ use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 
-/// What a pass shows to an observer about one sequence.
+/// An event of a pass, shown to observers: an activation, or another fact about one sequence.
 #[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]
 pub enum Event<'a> {
     Head(HeadInput<'a>),

@@ -31,7 +31,7 @@ use requests::HeadSet;
 /// Exact sums over every head in the sequences of a pass. Merging the sums of two workers or shards gives the sums over the
 /// sequences of both.
 pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// What the sums need to know about a sequence, computed once for all heads.
+    /// The facts about a sequence that the sums need, computed once for all heads.
     type SequenceState: Send + Sync;
 
     /// The activations and the further runs that the sums need.
@@ -54,7 +54,7 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
 }
 
-/// What sums need from a pass.
+/// The activations and the forward passes that sums need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
     /// The activations that the sums read. Activations that no observer needs are not computed.

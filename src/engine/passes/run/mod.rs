@@ -58,7 +58,7 @@ use means::MeanContexts;
 use variants::Variants;
 use workers::{CorpusPart, TokenizedSentences, sum_activations};
 
-/// What all passes over one shard of a corpus need.
+/// The inputs that all passes over one shard of a corpus share.
 pub struct Runner<'a> {
     pub corpus: &'a [Input],
     /// Options for links between words, such as a file of links besides the corpus.

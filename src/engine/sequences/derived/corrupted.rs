@@ -23,7 +23,7 @@ pub struct CorruptionSettings {
     pub unknown: Option<u32>,
 }
 
-/// What stands in the place of corrupted tokens.
+/// The replacement for corrupted tokens.
 #[derive(Clone, Debug)]
 pub enum Noise {
     /// The mask token, whose id this is. The model predicts the true token at each mask.

@@ -3,7 +3,7 @@
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
 
-/// What a drawing of attention shows as one unit each: the words of a sentence and its special tokens, in order.
+/// The units that a drawing of attention shows: the words of a sentence and its special tokens, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Units {
     /// The tokens of each unit, `[units]`.

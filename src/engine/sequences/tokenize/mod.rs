@@ -287,7 +287,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     /// Gives each word that is one whole token the class of that token, if the vocabulary is small and no word has a class.
-    /// Punctuation gets no class, since it is scored under a label of its own.
+    /// Punctuation gets no class, since metrics score it separately.
     fn classify(&self, (words, ids, kinds): (&[WordSpan], &[u32], &[TokenKind]), annotations: &mut Vec<Annotation>) {
         if self.classes.is_empty() || annotations.iter().any(|annotation| annotation.class.is_some()) {
             return;

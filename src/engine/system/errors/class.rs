@@ -3,7 +3,7 @@
 /// Class of a failure, which decides the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Any failure without a class of its own.
+    /// Any failure that belongs to no other class.
     Other,
     /// A wrong command line, or a wrong table that replaces it.
     Usage,

@@ -14,7 +14,7 @@ const NEVER_REFUSED: u64 = 64 << 20;
 /// Limit of the process's memory (`--memory`), in bytes; 0 without a limit.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// Limits the memory of the process to `bytes`, in addition to the limits of the system.
+/// Limits the memory of the process to `bytes`, whatever memory the system reports as free.
 pub fn set_limit(bytes: u64) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }

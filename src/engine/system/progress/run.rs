@@ -36,7 +36,7 @@ pub struct PassWork {
     pub factor: f64,
 }
 
-/// What measures the progress of a pass while the size of the corpus is unknown.
+/// The measure of a pass's progress while the size of the corpus is unknown.
 pub enum ProgressMeasure {
     /// Number of sentences in the pass.
     Sentences(u64),

@@ -39,7 +39,7 @@ pub struct GatedHeads<'a> {
     grid: HeadGrid,
     /// Fully open gates of all heads, each with its replacement, and the gates of removed heads.
     open_gates: &'a Gates,
-    /// Groups of heads that share one gate because their layers share weights. A head with weights of its own is a group by
+    /// Groups of heads that share one gate because their layers share weights. A head with unshared weights is a group by
     /// itself. Heads are given by their indices, layer by layer.
     groups: Vec<Vec<usize>>,
     /// Number of heads in the model, as the argument of [`equivalence_margin`].

@@ -132,8 +132,8 @@ fn ordered_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> 
     keyed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// Makes a sequence of two copies with the filler between them, within the special tokens of `frame`; `tokens` has the
-/// tokens of a copy and then those of the filler.
+/// Makes a sequence of two copies with the filler between them, within the special tokens of `frame`; `tokens` has one
+/// copy, followed by the filler.
 fn with_two_copies(frame: &Frame, draw: &DrawnLengths, tokens: &[u32]) -> Sequence {
     let (copy, filler) = tokens.split_at(draw.length);
     let text: Vec<Token> =

@@ -48,7 +48,7 @@ pub enum ItemContent {
     /// Words with their classes (`None` for words that are not scored). `foils` has a wrong class for each word, or is
     /// empty.
     Tag { words: Content, labels: Vec<Option<String>>, foils: Vec<Option<String>> },
-    /// Three texts, of which the first should be nearer to the second than to the third.
+    /// Three texts: the first should be nearer to the second than to the third.
     Triple { texts: [String; 3] },
     /// A text in which the token `answer` should be more probable than the token `foil`.
     Cloze { text: ClozeText, answer: String, foil: String, corrupted: Option<CorruptedText> },
