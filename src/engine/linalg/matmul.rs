@@ -17,7 +17,9 @@ pub struct Matrix<'a, T = f32> {
     values: &'a [T],
     rows: usize,
     columns: usize,
+    /// Distance between the beginnings of neighbouring rows, in values.
     row_stride: usize,
+    /// Distance between neighbouring values of a row, in values.
     column_stride: usize,
 }
 
@@ -80,6 +82,7 @@ pub struct MatrixMut<'a, T = f32> {
     values: &'a mut [T],
     rows: usize,
     columns: usize,
+    /// Distance between the beginnings of neighbouring rows, in values.
     row_stride: usize,
 }
 

@@ -99,6 +99,7 @@ impl TokenCounter {
 /// Frequency of a token in a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
+    /// Number of occurrences of the token.
     pub count: u64,
     /// Frequency rank of the token: one more than the number of more frequent tokens.
     pub rank: u64,

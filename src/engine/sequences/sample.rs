@@ -13,6 +13,7 @@ pub struct Sample {
     highest: Option<[u8; 32]>,
 }
 
+/// SHA-256 of the number of a sentence.
 fn digest(sentence: u64) -> [u8; 32] {
     Sha256::digest(format!("headscope/sample/{sentence}")).into()
 }

@@ -225,6 +225,7 @@ pub struct ItemPart {
     pub answer: Option<u32>,
     /// Foil class of each prediction; empty if the true class is compared with all others.
     pub foils: Vec<u32>,
+    /// Name of the group of items by which results are also reported; `None` without a group.
     pub group: Option<Arc<str>>,
     /// How the next sequence, the corrupted text, differs from this text; `None` without a corrupted text.
     pub corruption: Option<TextCorruption>,
@@ -233,6 +234,7 @@ pub struct ItemPart {
 /// How a corrupted text differs from its text; both have equally many tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextCorruption {
+    /// Name of the kind of corruption; `None` if the task file gives none.
     pub name: Option<Arc<str>>,
     /// Number of tokens that differ between the text and the corrupted text.
     pub changed_tokens: u64,
@@ -256,6 +258,7 @@ pub struct PredictedToken {
 }
 
 impl PredictedToken {
+    /// A masked token at its own position.
     pub fn masked(position: usize, word: usize, truth: Option<u32>) -> Self {
         Self { position, word, input: InputToken::Mask, truth }
     }
@@ -272,6 +275,7 @@ pub enum InputToken {
     NoInput,
 }
 
+/// A token with its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub id: u32,
@@ -314,6 +318,7 @@ impl From<TokenKind> for TokenClass {
 /// The arc from a word to its syntactic head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoldArc {
+    /// Syntactic head of the word.
     pub head: TreeHead,
     /// The dependency relation with its subtype, if any.
     pub relation: String,

@@ -27,6 +27,7 @@ pub type ValueAndGradient = (f64, Vec<f64>);
 pub struct BoxMinimum {
     /// Point with the lowest value among all points evaluated.
     pub point: Vec<f64>,
+    /// Value of the function at `point`.
     pub value: f64,
     /// Number of evaluations of the function.
     pub evaluations: usize,

@@ -16,6 +16,7 @@ pub struct ExactSum(i128);
 const FIXED_POINT_UNIT: f64 = 18_446_744_073_709_551_616.0;
 
 impl ExactSum {
+    /// The sum, rounded to f64.
     pub fn value(self) -> f64 {
         self.0 as f64 / FIXED_POINT_UNIT
     }
@@ -78,6 +79,7 @@ pub struct Component(i64);
 const COMPONENT_UNIT: f64 = 4_294_967_296.0;
 
 impl Component {
+    /// The sum, rounded to f64.
     pub fn value(self) -> f64 {
         self.0 as f64 / COMPONENT_UNIT
     }
@@ -107,6 +109,7 @@ impl AddAssign<f64> for Component {
     }
 }
 
+/// Rounds a value that is too large for [`round_to_i64`].
 #[cold]
 #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
 fn rounded(scaled: f64) -> i64 {

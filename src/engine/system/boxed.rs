@@ -69,6 +69,7 @@ pub fn similar_name(name: &str) -> Option<&'static str> {
     MODELS.iter().map(|(known, _)| *known).find(is_meant)
 }
 
+/// Joins names with commas and `and`.
 fn join_with_and(names: &[&str]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),

@@ -18,6 +18,7 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Message of an interrupted run as `(what it leaves, hint)`; `None` for the default, [`OUTPUTS_ARE_REMOVED`].
 static INTERRUPT_MESSAGE: Mutex<Option<(String, String)>> = Mutex::new(None);
 
+/// Default message of an interrupted run.
 pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
 /// Sets the message of an interrupted run: what the run leaves, and the hint `way_out`.

@@ -1,5 +1,5 @@
-//! Time limits for libraries that process untrusted files. A library that calls back is aborted in its callback ([`abort_if_over`]). For
-//! any other, the process ends `GRACE` after the limit with an error, and leaves no half-written output.
+//! Time limits for libraries that process untrusted files. A library with callbacks is aborted in a callback ([`abort_if_over`]).
+//! For any other library, the process ends `GRACE` after the limit with an error, and leaves no incomplete output.
 
 use std::cell::OnceCell;
 use std::fs;

@@ -28,6 +28,7 @@ use crate::system::errors::Facts;
 use crate::system::json::describe_error_in_line;
 use crate::system::printable::excerpt;
 
+/// One line of a corpus in JSON lines, as it is deserialised.
 #[derive(Deserialize)]
 struct Line {
     text: Option<String>,
@@ -64,6 +65,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     next_line(lines, |line| parse_line(line, context))
 }
 
+/// Parses one line into a sentence.
 fn parse_line(json: &str, context: &mut ReaderContext) -> Result<ParsedSentence> {
     let ReaderContext {
         relations,

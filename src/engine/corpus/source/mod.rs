@@ -242,6 +242,7 @@ impl Corpus {
         Arc::clone(self.scope.decision.as_ref().expect("it is decided"))
     }
 
+    /// Opens the next file of the corpus; false after the last one.
     fn open_next_file(&mut self) -> Result<bool> {
         let Some(CorpusFile { name, path, kind, source, .. }) = self.files.next() else { return Ok(false) };
         let shown = Arc::clone(&path);
@@ -269,6 +270,7 @@ impl Corpus {
         Ok(())
     }
 
+    /// Reads the next sentence of the scope; `None` at the end of the corpus.
     fn read(&mut self) -> Result<Option<Sentence>> {
         if let Some(mut selected) = self.selected.take() {
             let next = selected.next(self);
@@ -300,6 +302,7 @@ impl Corpus {
         }
     }
 
+    /// Parses the next sentence, opening files as needed, and gives its index; `None` at the end of the corpus.
     fn parse_next(&mut self) -> Result<Option<(ParsedSentence, u64)>> {
         loop {
             if self.current.is_none() && !self.open_next_file()? {

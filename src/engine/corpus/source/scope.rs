@@ -39,10 +39,12 @@ impl UnitHalf {
         }
     }
 
+    /// The half with the other units.
     pub fn other(self) -> Self {
         if self == Self::Even { Self::Odd } else { Self::Even }
     }
 
+    /// Whether the half has the unit with this number.
     pub fn contains(self, unit: u64) -> bool {
         unit % 2 == self as u64
     }
@@ -103,6 +105,7 @@ impl Scope {
         }
     }
 
+    /// The part of the corpus to read; `None` before the decision.
     pub(super) fn part(&self) -> Option<&ReadPart> {
         Some(&self.decision.as_deref()?.part)
     }

@@ -1,5 +1,5 @@
-//! Events: the activations of a sequence, which a pass shows one by one. Attention is folded to words and to tokens of text on
-//! first use.
+//! Events: the activations of a sequence, which a pass shows to observers one by one. A head's attention is summed to words, or
+//! reduced to tokens of text, when an observer first asks for that.
 
 use super::requests::PatchedRun;
 use crate::model::forward::Encoder;

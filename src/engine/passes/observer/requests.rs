@@ -9,10 +9,12 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 /// The heads that an ablation variant removes, at least one. Heads that the whole pass removes are not among them.
 pub type HeadSet = BTreeSet<HeadPlace>;
 
+/// The set with a single head.
 pub fn single_head_set(place: HeadPlace) -> HeadSet {
     HeadSet::from([place])
 }
 
+/// The sets of one head each, in order.
 pub fn single_head_sets(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
     grid.places().map(single_head_set)
 }

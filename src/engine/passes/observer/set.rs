@@ -11,6 +11,7 @@ use crate::model::grid::HeadPlace;
 use crate::passes::setup::PassSetup;
 use crate::sequences::sequence::Sequence;
 
+/// The observers of one forward pass, with the buffers that they share.
 #[derive(Default)]
 pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,

@@ -81,6 +81,7 @@ impl ContextSums {
     }
 }
 
+/// Mean of a sum over `tokens` tokens; 0 without tokens.
 #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 is in their range")]
 fn mean(sum: &ExactSum, tokens: u64) -> f32 {
     (sum.value() / tokens.max(1) as f64) as f32

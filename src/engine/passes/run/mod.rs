@@ -435,6 +435,7 @@ type DynSequences<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 /// A part of a corpus, and the number of its sequences for the progress bar (`None` if unknown).
 type CountedPart = (CorpusPart, Option<u64>);
 
+/// A pass with its observers and its variants, ready to run.
 struct PassRun<'a> {
     pass: &'a Pass,
     observers: Vec<Box<dyn Observer>>,

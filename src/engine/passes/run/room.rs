@@ -92,6 +92,7 @@ impl<'a> Room<'a> {
     }
 }
 
+/// Describes a pack by its sentences, for messages.
 fn describe(pack: &Pack) -> String {
     let tokens = pack.token_count();
     match &pack.sequences[..] {

@@ -1,11 +1,12 @@
-//! Ablation variants: the forward passes of each pack, the baseline first, and the layer at which each begins. The hidden states
-//! that enter a layer do not depend on the heads of that layer. So only the baseline runs through all layers, and a variant runs
-//! from the first layer of its removed heads on.
+//! Ablation variants: the forward passes of each pack after its baseline, each with the layer at which it begins. The hidden states
+//! that enter a layer do not depend on the heads of that layer. So only the baseline runs through all layers, and a variant begins
+//! at the first layer with a removed head.
 
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::requests::HeadSet;
 
+/// The forward passes that each pack runs through: the baseline and the ablation variants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variants {
     /// The gates of the baseline, which runs from the embeddings through all layers.

@@ -1,5 +1,5 @@
-//! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third and
-//! fourth, and so on. In [`pairs`](super::pairs) a segment may have several sentences.
+//! Pairs of neighbouring sentences, encoded as the tokenizer encodes a pair of texts: the first and second sentence of a document,
+//! the third and fourth, and so on. Pairs of longer segments are made by [`pairs`](super::pairs).
 
 use std::iter::Peekable;
 

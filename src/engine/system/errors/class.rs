@@ -37,14 +37,17 @@ impl Class {
         }
     }
 
+    /// Exit status of the class.
     pub fn status(self) -> u8 {
         self.facts().0
     }
 
+    /// Machine-readable name of the class.
     pub fn code(self) -> &'static str {
         self.facts().1
     }
 
+    /// Description of the class in a few words.
     pub fn about(self) -> &'static str {
         self.facts().2
     }

@@ -56,6 +56,7 @@ impl Class {
     }
 }
 
+/// An error in a chain of causes.
 type Cause = dyn StdError + 'static;
 
 /// Iterates over an error and its causes, beginning with the error itself.

@@ -39,11 +39,13 @@ impl FileId {
 /// The files that this process reads or writes.
 #[derive(Default)]
 struct Claims {
+    /// Files that this process has read.
     read: HashSet<FileId>,
     /// Existing files that open outputs will replace; a file is taken off when its output is finished.
     written: Vec<FileId>,
 }
 
+/// The files that this process reads and writes.
 static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
 /// Registers a file that this process reads. Fails if the file is an output of this process.

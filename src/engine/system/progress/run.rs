@@ -78,6 +78,7 @@ struct State {
     current: Option<Current>,
 }
 
+/// The progress bar of a run.
 pub struct RunProgress {
     bar: ProgressBar,
     state: Mutex<State>,
@@ -135,6 +136,7 @@ impl State {
         Some(done / (done + left)).filter(|share| share.is_finite())
     }
 
+    /// Adds the work of the current pass to the finished work.
     fn finish_pass(&mut self) {
         let Some(Current { work, sentences, tokens, .. }) = self.current.take() else { return };
         self.done += work.factor * tokens;
@@ -196,10 +198,12 @@ impl RunProgress {
         locked(&self.state).current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
     }
 
+    /// Prints a note for the user without disturbing the progress bar.
     pub fn note(&self, text: &str) {
         self.bar.suspend(|| print_to_stderr(&format!("note: {}", one_line(text))));
     }
 
+    /// Counts further sentences and tokens of the current pass.
     pub fn advance(&self, sentences: usize, tokens: usize) {
         let mut state = locked(&self.state);
         state.tokens += tokens as f64;

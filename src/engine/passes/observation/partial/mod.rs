@@ -89,6 +89,7 @@ impl DamagedPartial {
     }
 }
 
+/// Makes the error about a damaged partial.
 fn damaged() -> Error {
     Error::new(DamagedPartial).hint("run its shard again")
 }
@@ -160,6 +161,7 @@ pub fn parse_header(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
 
 const ACTION: &str = "use partial";
 
+/// Reads the bytes of a partial.
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     let mut file = input::open(path)?;
     let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), MOST_BYTES)?;
@@ -179,6 +181,7 @@ fn ensure_magic(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Parses a partial and restores its sums.
 fn parse(bytes: &[u8], restore: RestoreSums<'_>) -> Result<(Shard, Observation)> {
     let (Header { shard, stage, identity, tally, run }, packed) = verify(bytes)?;
     let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;

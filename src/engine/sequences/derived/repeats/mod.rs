@@ -1,8 +1,9 @@
-//! Sequences of random tokens, twice: a head that attends to the other copy must rely on the tokens, since nothing else points
-//! there (Olsson et al. 2022, "repeated random tokens"). Each block has one sequence,
-//! `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`. All tokens outside the second copy differ, unless the
-//! vocabulary is too small, and the lengths vary, so that no fixed offset fits. Random choices order their items by the SHA-256
-//! of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first, so that anyone can reproduce them.
+//! Sequences in which random tokens occur twice. A head that attends to the other copy must rely on the tokens, since nothing
+//! else points there (Olsson et al. 2022, "repeated random tokens").
+//!
+//! Each jackknife block has one sequence, `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`. All tokens outside the
+//! second copy differ, unless the vocabulary is too small. Lengths vary, so that no fixed offset fits all sequences. Random
+//! choices take the item with the lowest SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, so that anyone can reproduce them.
 
 use std::ops::{Range, RangeInclusive};
 

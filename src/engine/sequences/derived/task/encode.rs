@@ -136,6 +136,7 @@ impl TaskReader<'_> {
             .class(Class::Input)
     }
 
+    /// Returns the token id. Fails with the reason if it is the id of the unknown token.
     fn ensure_known(&self, id: u32) -> Result<u32> {
         if Some(id) == self.tokenizer.unknown { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
     }

@@ -29,6 +29,7 @@ pub struct TaskFile {
     pub items: Vec<Item>,
 }
 
+/// One item of a task file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Line of the item in the file, counted from 1.
@@ -64,10 +65,12 @@ pub struct ClozeText {
     pub is_prompt: bool,
 }
 
+/// The corrupted text of a cloze item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorruptedText {
     /// The corrupted text. As the original text, it has one mask or is a prompt.
     pub text: String,
+    /// Name of the kind of corruption; `None` if the file gives none.
     pub name: Option<Arc<str>>,
 }
 
