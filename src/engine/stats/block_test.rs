@@ -1,5 +1,6 @@
-//! Student's test of a number against a margin, with a standard error and an interval by the block jackknife, which leaves out one
-//! block at a time (Efron & Tibshirani 1993, chapter 11). An interval excludes a margin exactly when the test is significant.
+//! Student's test of a number against a margin, with a standard error and an interval by the block jackknife, which leaves
+//! out one block at a time (Efron & Tibshirani 1993, chapter 11). An interval excludes a margin exactly when the test is
+//! significant.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
-//! Ablation variants: the forward passes of each pack after its baseline, each with the layer at which it begins. The hidden states
-//! that enter a layer do not depend on the heads of that layer. So only the baseline runs through all layers, and a variant begins
-//! at the first layer with a removed head.
+//! Ablation variants: the forward passes of each pack after its baseline, each with the layer at which it begins. The
+//! hidden states that enter a layer do not depend on the heads of that layer. So only the baseline runs through all layers,
+//! and a variant begins at the first layer with a removed head.
 
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::{HeadGrid, HeadPlace};

@@ -1,5 +1,5 @@
-//! Pairs of neighbouring sentences, encoded as the tokenizer encodes a pair of texts: the first and second sentence of a document,
-//! the third and fourth, and so on. Pairs of longer segments are made by [`pairs`](super::pairs).
+//! Pairs of neighbouring sentences, encoded as the tokenizer encodes a pair of texts: the first and second sentence of a
+//! document, the third and fourth, and so on. Pairs of longer segments are made by [`pairs`](super::pairs).
 
 use std::iter::Peekable;
 
