@@ -6,7 +6,7 @@ use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::HeadPlace;
 use crate::sequences::derived::repeats::RepeatVariant;
 
-/// One run of the model over sequences: which sequences, with which weights, without which heads.
+/// One run of the model: its sequences, its weights, and the heads that it removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     pub sequences: Sequences,

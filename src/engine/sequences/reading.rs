@@ -41,7 +41,7 @@ pub enum Spacing {
 }
 
 impl Spacing {
-    /// The value for older reports, which lack this field: words were tokenised one by one.
+    /// Spacing of older reports, which lack this field: words were tokenised one by one, each after a space.
     pub fn before() -> Self {
         Self::Spaced
     }

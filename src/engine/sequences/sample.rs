@@ -21,7 +21,7 @@ fn digest(sentence: u64) -> [u8; 32] {
 impl Sample {
     pub const ALL: Self = Self { highest: None };
 
-    /// Draws `most` sentences from the numbers below `of`; all of them if `most` is not less.
+    /// Draws `most` of the sentences whose numbers are below `of`; all sentences if `most` is `of` or more.
     pub fn new(most: u64, of: u64) -> Self {
         if most >= of {
             return Self::ALL;

@@ -13,8 +13,8 @@ use crate::model::forward::batch::{Exchange, TokenClass};
 pub struct Sequence {
     /// Number of the sequence's first sentence in the corpus, counted from 0; skipped sentences are counted too.
     pub index: u64,
-    /// Number in the corpus of the first sentence of the sequence's document. For the independence of shards, documents end
-    /// with their segment.
+    /// Number of the first sentence in the sequence's document, counted as `index`. A document also ends with its segment,
+    /// so that shards are independent.
     pub document: u64,
     /// Number of the sequence's document in the corpus; `None` unless documents are the sampling unit.
     pub document_number: Option<u64>,

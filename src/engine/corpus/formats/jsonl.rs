@@ -125,8 +125,7 @@ const OTHER_NAMES: [(&str, &[&str]); 7] = [
     ("space_after", &["whitespace", "spaces"]),
 ];
 
-/// Adds to an error the hint to rename keys: the ignored keys of the line that other programs use, each with the key to use
-/// instead.
+/// Adds a hint to an error if the line has keys that other programs use: which keys to rename, and to what.
 fn with_key_hint(json: &str, error: Error) -> Error {
     #[expect(
         clippy::zero_sized_map_values,

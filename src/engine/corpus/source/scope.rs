@@ -39,7 +39,7 @@ impl UnitHalf {
         }
     }
 
-    /// The half with the other units.
+    /// The other half of the units.
     pub fn other(self) -> Self {
         if self == Self::Even { Self::Odd } else { Self::Even }
     }
@@ -66,7 +66,7 @@ pub(super) struct ScopeDecision {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadPart {
     All,
-    /// The first sentences of the corpus, this many.
+    /// This many sentences from the beginning of the corpus.
     First(u64),
     /// The first sentences of each file; their number per file.
     FirstOfFiles(Vec<u64>),

@@ -46,7 +46,7 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// the sequence. A pack whose sequences all give `None` does not run.
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState>;
 
-    /// Adds an event of a sequence, whose state `begin` returned.
+    /// Adds an event of a sequence to the sums; `state` is the result of [`Sums::begin`] for the sequence.
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>);
 
     /// Whether the sums have the sizes that a model of this grid and these classes of layers requires. Sums from a file may
@@ -82,7 +82,7 @@ impl Demands {
 pub enum FurtherRuns {
     #[default]
     None,
-    /// One ablation variant for each of these sets of heads, which it removes.
+    /// Ablation variants, one for each of these sets of heads, which the variant removes.
     Ablations(Vec<HeadSet>),
     /// As `Ablations`, but each variant is followed by a direct run. A direct run holds the outputs of all blocks as in the
     /// baseline, except the removed heads. So the removal reaches later layers only through the residual stream.

@@ -108,7 +108,7 @@ struct PackVisitor<'a> {
     inputs: Option<&'a mut LayerInputs>,
     /// Stores the outputs of all blocks; `None` if no direct run needs them.
     written: Option<&'a mut HeldOutputs>,
-    /// Records activations for a later pass; `None` if it needs none.
+    /// Records the activations that a later pass needs; `None` if it needs none.
     for_later: Option<&'a mut KeptPack>,
 }
 

@@ -13,7 +13,7 @@ use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 /// One in this many words is corrupted: 14 %, close to the 15 % of BERT's training (Devlin et al. 2019, section 3.1).
 pub const CORRUPTION_PERIOD: u8 = 7;
 
-/// How many variants of a sentence are made, and what replaces the corrupted tokens.
+/// The number of variants of a sentence, and the replacement for corrupted tokens.
 #[derive(Clone, Debug)]
 pub struct CorruptionSettings {
     /// Number of variants of each sentence, each with other words corrupted.

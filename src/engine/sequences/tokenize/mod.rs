@@ -30,7 +30,7 @@ pub const TOKEN_CLASS_KEY: &str = "token";
 /// The sequence of a sentence, or the reason for skipping the sentence.
 pub type Tokenized = Result<Sequence, SkipReason>;
 
-/// Makes sequences of sentences and counts them.
+/// Tokenises sentences into sequences, and counts both.
 pub struct SentenceTokenizer<'a> {
     tokenizer: &'a ModelTokenizer,
     max_tokens: usize,

@@ -170,9 +170,9 @@ pub(super) fn parent_folder(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// Beginning of the names of incomplete outputs.
+/// Prefix of the file names of incomplete outputs.
 pub(super) const PREFIX: &str = ".headscope-";
-/// End of the names of incomplete outputs.
+/// Suffix of the file names of incomplete outputs.
 pub(super) const SUFFIX: &str = ".partial";
 
 /// Whether a file name is that of an incomplete output, of this process or another one.

@@ -30,8 +30,8 @@ use crate::system::progress::run::RunProgress;
 const MOST_EVALUATIONS: usize = 100;
 
 /// Convergence threshold for the derivatives of the objective by the gates that can move, as a share of the penalty for one
-/// open gate. At the threshold, the objective is within a hundredth of that penalty of its minimum. Gates are then within a
-/// hundredth of their best values.
+/// open gate. At the threshold, the objective exceeds its minimum by at most a hundredth of that penalty. Each gate is then
+/// within 0.01 of its best value.
 const TOLERANCE: f64 = 0.02;
 
 /// The heads whose gates are fitted.

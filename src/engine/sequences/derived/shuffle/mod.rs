@@ -60,7 +60,7 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     reordered
 }
 
-/// The items of the words, in the order `order`; empty if there are no `items`.
+/// Reorders `items`, one per word, by `order`; empty if `items` is empty.
 fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
     if items.is_empty() { Vec::new() } else { order.iter().map(|&word| items[word].clone()).collect() }
 }
