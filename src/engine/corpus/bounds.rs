@@ -67,11 +67,13 @@ impl SentenceSize {
         self.ensure_fits()
     }
 
+    /// Counts the bytes of the spelling (`surface`) of a multiword token. Fails above [`MAX_SENTENCE_BYTES`].
     pub(super) fn add_surface(&mut self, surface: &str) -> Result<()> {
         self.bytes += surface.len();
         self.ensure_fits()
     }
 
+    /// Fails above [`MAX_WORDS`] or [`MAX_SENTENCE_BYTES`].
     fn ensure_fits(&self) -> Result<()> {
         let fits = || {
             ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {TOO_MUCH}");

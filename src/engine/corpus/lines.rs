@@ -16,6 +16,7 @@ use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input::ensure_no_lfs_pointer;
 
+/// Compression of a corpus file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -105,6 +106,7 @@ impl Read for StoredBytes {
     }
 }
 
+/// Reader that decompresses the stored bytes of a file.
 enum Decoder {
     Plain(StoredBytes),
     Gzip(MultiGzDecoder<StoredBytes>),
@@ -112,6 +114,7 @@ enum Decoder {
 }
 
 impl Decoder {
+    /// The stored bytes from which the decoder reads.
     fn stored(&mut self) -> &mut StoredBytes {
         match self {
             Self::Plain(stored) => stored,
@@ -133,7 +136,9 @@ impl Read for Decoder {
 
 /// Reader of the lines of a file, numbered from 1, without their line ends.
 pub(super) struct Lines {
+    /// Number of the file in its corpus, counted from 0.
     file: usize,
+    /// Path of the file as messages show it.
     path: Arc<str>,
     source: BufReader<Decoder>,
     compression: Compression,

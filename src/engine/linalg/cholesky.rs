@@ -9,8 +9,8 @@ pub struct Cholesky {
 }
 
 impl Cholesky {
-    /// Factorises a symmetric matrix, `[size, size]`, of which only the upper triangle is read. `None` if the matrix is not
-    /// positive definite. Panics if `matrix` does not have `size * size` values.
+    /// Factorises a symmetric matrix, `[size, size]`, reading only its upper triangle. `None` if the matrix is not positive
+    /// definite. Panics if `matrix` does not have `size * size` values.
     pub fn new(mut matrix: Vec<f64>, size: usize) -> Option<Self> {
         assert_eq!(matrix.len(), size * size, "a square matrix");
         for row in 0..size {

@@ -17,13 +17,15 @@ pub struct Matrix<'a, T = f32> {
     values: &'a [T],
     rows: usize,
     columns: usize,
+    /// Distance between the beginnings of neighbouring rows, in values.
     row_stride: usize,
+    /// Distance between neighbouring values of a row, in values.
     column_stride: usize,
 }
 
 impl<'a, T: Number> Matrix<'a, T> {
-    /// Views `values` as a matrix whose rows follow each other without gaps. Panics if `values` is shorter than `rows *
-    /// columns`.
+    /// Views `values` as a matrix whose rows follow each other without gaps. Panics if `values` is shorter than
+    /// `rows * columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
@@ -80,6 +82,7 @@ pub struct MatrixMut<'a, T = f32> {
     values: &'a mut [T],
     rows: usize,
     columns: usize,
+    /// Distance between the beginnings of neighbouring rows, in values.
     row_stride: usize,
 }
 

@@ -46,6 +46,7 @@ pub struct GateFit {
     pub gates: Vec<Option<f64>>,
     /// The objective at the end of the fit: the loss plus the penalty for open gates.
     pub objective: f64,
+    /// Mean loss at the fitted gates, without the penalty.
     pub loss: f64,
     /// Number of evaluations of the loss and its derivatives.
     pub evaluations: u64,

@@ -6,7 +6,7 @@ use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::HeadPlace;
 use crate::sequences::derived::repeats::RepeatVariant;
 
-/// One run of the model over sequences: which sequences, with which weights, without which heads.
+/// One run of the model: its sequences, its weights, and the heads that it removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     pub sequences: Sequences,
@@ -18,7 +18,7 @@ pub struct Pass {
     pub shown: ShownEvents,
 }
 
-/// What observers of a pass receive.
+/// The kind of events that observers of a pass receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownEvents {
     /// The activations and logits of each sequence, in the baseline and in all ablation variants.
@@ -74,7 +74,6 @@ impl Sequences {
 /// The weights that a pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// The weights of the checkpoint.
     Trained,
     /// The weights of an untrained model.
     Untrained { seed: u64 },

@@ -34,7 +34,7 @@ impl TokenCounter {
         self.0.is_empty()
     }
 
-    /// The counts as a JSON object from token to count. Fails if the vocabulary has no token of an id.
+    /// Formats the counts as a JSON object from token to count. Fails if an id has no token in the vocabulary.
     pub fn to_json(&self, tokenizer: &ModelTokenizer) -> Result<String> {
         let named = self.0.iter().map(|(&id, count)| {
             let token = tokenizer.token(id).ok_or_else(|| anyhow!("no token of the vocabulary has the id {id}"))?;
@@ -44,8 +44,8 @@ impl TokenCounter {
         Ok(serde_json::to_string_pretty(&named)? + "\n")
     }
 
-    /// Reads a file of [`TokenCounter::to_json`]. Returns also its SHA-256. Fails if it is no such file, or has a token that the
-    /// vocabulary lacks.
+    /// Reads a file that [`TokenCounter::to_json`] made, and returns its SHA-256 too. Fails on any other file, or on a
+    /// token that the vocabulary lacks.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
         let text = input::read_to_string(path, MAX_COUNTS_BYTES).cannot("read the counts", &file)?;
@@ -74,6 +74,7 @@ impl TokenCounter {
         Ok(Self(counts))
     }
 
+    /// Computes ranks and commonness from the counts.
     pub fn finish(&self) -> TokenCounts {
         let mut by_count: BTreeMap<u64, u64> = BTreeMap::new();
         for &count in self.0.values().filter(|count| **count > 0) {
@@ -98,22 +99,24 @@ impl TokenCounter {
 /// Frequency of a token in a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
+    /// Number of occurrences of the token.
     pub count: u64,
     /// Frequency rank of the token: one more than the number of more frequent tokens.
     pub rank: u64,
-    /// Share of occurrences that belong to rarer tokens, plus half the share of equally frequent tokens: 0 to 1.
+    /// Share of all occurrences that belong to rarer tokens, plus half the share that belongs to equally frequent tokens,
+    /// itself included; from 0 to 1.
     pub commonness: f64,
 }
 
-/// Distribution of tokens, from which a token is drawn in proportion to its count.
+/// Distribution of token ids, from which tokens are drawn in proportion to their counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unigrams {
-    /// Cumulative count and id of each occurring token, ascending by id.
+    /// Cumulative count and id of each token that occurs, ascending by id.
     tokens: Vec<(u64, u32)>,
 }
 
 impl Unigrams {
-    /// Takes the counts of tokens, ascending by id. Panics if no token occurs.
+    /// Takes pairs of token id and count, ascending by id. Panics if no token occurs.
     pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let mut total = 0;
         let cumulative = |(id, count): (u32, u64)| {
@@ -125,7 +128,8 @@ impl Unigrams {
         Self { tokens }
     }
 
-    /// The token of occurrence `number`, modulo the number of occurrences; occurrences are in the order of token ids.
+    /// Token at place `number` in the list of all occurrences, sorted by token id; `number` is taken modulo the number of
+    /// occurrences.
     pub fn token_at(&self, number: u64) -> u32 {
         let total = self.tokens[self.tokens.len() - 1].0;
         let index = self.tokens.partition_point(|(cumulative, _)| *cumulative <= number % total);
@@ -136,8 +140,9 @@ impl Unigrams {
 /// Frequency of each token of a corpus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
+    /// Frequency of each token that the corpus has, by token id.
     tokens: BTreeMap<u32, Frequency>,
-    /// Frequency of a token that the corpus lacks.
+    /// Frequency of a token that the corpus does not have.
     absent: Frequency,
 }
 
@@ -147,7 +152,7 @@ impl TokenCounts {
         self.tokens.get(&id).copied().unwrap_or(self.absent)
     }
 
-    /// The distribution of the tokens, to draw them by frequency; `None` if nothing was counted.
+    /// Distribution of the counted tokens; `None` if nothing was counted.
     pub fn unigrams(&self) -> Option<Unigrams> {
         let counts = || self.tokens.iter().map(|(&id, frequency)| (id, frequency.count));
         counts().any(|(_, count)| count > 0).then(|| Unigrams::new(counts()))

@@ -7,29 +7,31 @@ use super::sequence::{Sequence, Token};
 use super::tokenize::token_kinds;
 use crate::model::tokenizer::ModelTokenizer;
 
-/// A text of one token, by which the special tokens around any text are found.
+/// A text that is one token; encoding it shows the special tokens around any text.
 const SHORT: &str = "a";
 
-/// The special tokens around the texts of one sequence, and the segment of each special token and text.
+/// The special tokens that a tokenizer puts around one or several texts, with the segment ids of all tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The special tokens before each text, and after the last of them, each with its segment; `[texts + 1]`.
+    /// The special tokens before each text and after the last text, each with its segment id, `[texts + 1]`.
     special: Vec<Vec<(Token, u32)>>,
-    /// The segment of each text, `[texts]`.
+    /// The segment id of each text, `[texts]`.
     segments: Vec<u32>,
 }
 
 impl Frame {
-    /// The frame of one text; `None` if the tokenizer's output does not show it.
+    /// The frame of a single text; `None` if the tokenizer's output does not consist of special tokens and one text.
     pub fn for_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_text(SHORT, true)?, 1))
     }
 
-    /// The frame of a pair of texts, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if the output does not show it.
+    /// The frame of a pair of texts, such as `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if the tokenizer's
+    /// output does not have both texts.
     pub fn for_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_pair(SHORT, SHORT)?, 2))
     }
 
+    /// The frame that an encoding of one-token texts shows; `None` if it does not have this number of texts.
     fn of(tokenizer: &ModelTokenizer, encoding: &Encoding, texts: usize) -> Option<Self> {
         let mut frame = Self { special: vec![Vec::new()], segments: Vec::new() };
         let tokens = encoding.get_ids().iter().zip(token_kinds(tokenizer, encoding));
@@ -49,7 +51,7 @@ impl Frame {
         self.special.iter().map(Vec::len).sum()
     }
 
-    /// Adapts the frame to a model with `count` segments: higher segments become the last one.
+    /// Adapts the frame to a model with `count` segments: higher segment ids become `count - 1`.
     pub fn with_segments(mut self, count: usize) -> Self {
         let last = u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1);
         let segments = self.special.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);
@@ -57,7 +59,8 @@ impl Frame {
         self
     }
 
-    /// The texts with the special tokens around and between them. Panics if the frame is for another number of texts.
+    /// The texts with special tokens around and between them. Panics unless there are as many texts as the frame has places
+    /// for.
     pub fn surround(&self, texts: &[Vec<Token>]) -> Sequence {
         assert_eq!(texts.len(), self.segments.len(), "a frame of so many texts");
         let (mut tokens, mut ranges) = (self.special[0].clone(), Vec::new());

@@ -5,10 +5,11 @@ use crate::corpus::SEGMENT_SENTENCES;
 use crate::model::forward::batch::{Batch, BatchInput, TokenClass};
 use crate::sequences::sequence::Sequence;
 
-/// Most tokens of a pack: the sentence that would exceed it begins the next pack. The fastest of 64, 256, 512 and 1024
-/// (docs/PERFORMANCE.md, "The limit: matrix products").
+/// Maximum number of tokens in a pack, unless a single sentence is longer. A sentence that would exceed it begins the next
+/// pack. The fastest of 64, 256, 512 and 1024 (docs/PERFORMANCE.md, "The limit: matrix products").
 pub const PACK_TOKENS: usize = 512;
 
+/// Sequences that run together, side by side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pack {
     pub sequences: Vec<Sequence>,
@@ -19,7 +20,7 @@ impl Pack {
         self.sequences.iter().map(|sentence| sentence.ids.len()).sum()
     }
 
-    /// The sentences as an encoder takes them, without the classes of their tokens.
+    /// The sequences in the form that an encoder takes, without the classes of their tokens.
     pub fn batch(&self) -> Batch<'_> {
         let inputs = self.sequences.iter().map(|sentence| BatchInput {
             sentence_number: sentence.index,
@@ -32,21 +33,21 @@ impl Pack {
         Batch { inputs: inputs.collect() }
     }
 
-    /// The class of each token, `[tokens]`, one sentence after the other, for [`Batch::with_classes`].
+    /// The class of each token, `[tokens]`, one sequence after the other, for [`Batch::with_classes`].
     pub fn token_classes(&self) -> Vec<TokenClass> {
         self.sequences.iter().flat_map(Sequence::token_classes).collect()
     }
 
-    /// The positions of predicted tokens for each sentence, for [`Batch::with_predicted`].
+    /// The positions of the predicted tokens in each sequence, for [`Batch::with_predicted`].
     pub fn predicted_positions(&self) -> Vec<Vec<usize>> {
         self.sequences.iter().map(|sentence| sentence.predicted_positions().collect()).collect()
     }
 }
 
-/// Groups encoded sentences into packs as they come; the grouping depends on the corpus alone.
+/// Iterator that groups sequences into packs, in the order in which they come.
 pub struct Packs<I> {
     sentences: I,
-    /// The sentence that did not fit into the previous pack, which begins the next one.
+    /// The sequence that did not fit into the latest pack and begins the next one.
     next_pack: Option<Sequence>,
 }
 

@@ -41,7 +41,7 @@ pub enum Spacing {
 }
 
 impl Spacing {
-    /// The value for older reports, which lack this field: words were spaced.
+    /// Spacing of older reports, which lack this field: words were tokenised one by one, each after a space.
     pub fn before() -> Self {
         Self::Spaced
     }
@@ -60,8 +60,9 @@ pub enum Bos {
     Never,
 }
 
-/// Default of the most tokens of a window. Some studies keep the rows of all heads over a sequence, which grow with its square:
-/// 144 heads over 512 tokens are 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
+/// Default for the maximum number of tokens in a window. Some studies hold the attention of all heads over a window, whose
+/// size is quadratic in the tokens. For 144 heads, 512 tokens take 151 MB per thread, and the 2,048 positions of Pythia 2.4
+/// GB.
 pub const DEFAULT_WINDOW_TOKENS: usize = 512;
 
 /// Counts of the windows of a corpus; zeros if each sentence is read by itself.

@@ -4,14 +4,16 @@ use std::collections::BinaryHeap;
 
 use sha2::{Digest, Sha256};
 
-/// A sample of the sentences whose numbers have the lowest digests, so that all shards, and any other program, draw the same
-/// ones. Evenly spaced sentences would correlate with all that depends on their numbers: blocks, folds, masked words.
+/// A sample of the sentences of a corpus: those whose numbers have the lowest SHA-256 digests. So all shards, and any other
+/// program, draw the same sentences. Evenly spaced sentences would correlate with everything that depends on their numbers:
+/// blocks, folds, masked words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// The highest digest of a drawn sentence; `None` if all sentences are drawn.
+    /// The highest digest of a drawn sentence's number; `None` if all sentences are drawn.
     highest: Option<[u8; 32]>,
 }
 
+/// SHA-256 of the number of a sentence.
 fn digest(sentence: u64) -> [u8; 32] {
     Sha256::digest(format!("headscope/sample/{sentence}")).into()
 }
@@ -19,7 +21,7 @@ fn digest(sentence: u64) -> [u8; 32] {
 impl Sample {
     pub const ALL: Self = Self { highest: None };
 
-    /// Draws `most` of `of` sentences; all of them if `most` is not below `of`.
+    /// Draws `most` of the sentences whose numbers are below `of`; all sentences if `most` is `of` or more.
     pub fn new(most: u64, of: u64) -> Self {
         if most >= of {
             return Self::ALL;

@@ -8,50 +8,52 @@ use crate::corpus::{Annotation, LinkSet, SentenceFamily, TreeHead};
 use crate::model::files::Pooling;
 use crate::model::forward::batch::{Exchange, TokenClass};
 
-/// Tokens of one sentence as the encoder reads them, or of several sentences that form one sequence.
+/// The tokens of one sentence, or of several sentences that run together, with everything known about them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sequence {
-    /// Number of the sequence's first sentence in the corpus, from 0, skipped sentences counted.
+    /// Number of the sequence's first sentence in the corpus, counted from 0; skipped sentences are counted too.
     pub index: u64,
-    /// Index of the first sentence of the sequence's document. Documents end with a segment, so that shards are independent.
+    /// Number of the first sentence in the sequence's document, counted as `index`. A document also ends with its segment,
+    /// so that shards are independent.
     pub document: u64,
-    /// Number of the sequence's document in the whole corpus; `None` if documents are not the sampling unit.
+    /// Number of the sequence's document in the corpus; `None` unless documents are the sampling unit.
     pub document_number: Option<u64>,
-    /// The group of sentences that count as one observation together with this one; all of them are in one block.
+    /// Group of related sentences that count as one observation; all sentences of a group fall into one jackknife block.
     pub family: SentenceFamily,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
-    /// Segment of each token, `[tokens]`: which text of a pair it belongs to.
+    /// Segment id of each token, `[tokens]`: the number of the text of a pair to which the token belongs.
     pub segments: Vec<u32>,
     /// Kind of each token, `[tokens]`.
     pub kinds: Vec<TokenKind>,
-    /// The tokens of each word, in order; special tokens belong to no word, and neighbouring words may share a token.
+    /// The tokens of each word, in order. Special tokens belong to no word; neighbouring words may share a token.
     pub words: Vec<WordSpan>,
-    /// The token range of each text, where several are put into one [frame](super::frame), or of each sentence of a
-    /// [window](super::derived::windows); empty for a sentence as it is.
+    /// The token range of each text of a sequence that a [frame](super::frame) made of several, or of each sentence of a
+    /// [window](super::derived::windows). Empty for a single sentence.
     pub texts: Vec<Range<usize>>,
-    /// The gold dependency tree, one arc per word; `None` if the corpus has none.
+    /// Gold dependency tree, one arc per word; `None` if the corpus does not annotate it.
     pub tree: Option<Vec<GoldArc>>,
-    /// The form of each word as the corpus has it, `[words]`; empty for running text.
+    /// Form of each word in the corpus, `[words]`; empty for running text.
     pub forms: Vec<String>,
-    /// The words of running text as they are written, `[words]`; empty if the corpus is given as words.
+    /// Spelling of each word that the tokenizer found in running text, `[words]`; empty if the corpus gives words.
     pub spellings: Vec<String>,
     /// The annotations of each word, `[words]`; empty for running text.
     pub annotations: Vec<Annotation>,
-    /// The links between words, one set for each type and sentence.
+    /// Links between words, one set for each link type and sentence.
     pub links: Vec<LinkSet>,
-    /// The fields of [`Annotation::entity`] as the corpus declares them.
+    /// Field names of [`Annotation::entity`] that the corpus declares; `None` without a declaration.
     pub entity_fields: Option<Arc<str>>,
-    /// The tokens with a prediction, ascending by position; empty for an uncorrupted sentence.
+    /// Tokens that the model is to predict, ascending by position; empty for a sequence without predictions.
     pub predictions: Vec<PredictedToken>,
-    /// The tokens on whose logits the direct effects of heads are compared.
+    /// Ids of the tokens for whose logits the direct effects of heads are computed.
     pub compared_tokens: Vec<u32>,
-    /// The sequence's part of an item of a [task](super::derived::task); `None` for text of a corpus.
+    /// The item of a [task](super::derived::task) to which the sequence belongs; `None` for text of a corpus.
     pub item: Option<ItemPart>,
 }
 
 impl Sequence {
-    /// The group of a longer text that begins with this sentence; it has the document's number if documents are the unit.
+    /// Group of a text that begins with this sentence, such as a window. If documents are the sampling unit, it has the
+    /// number of the document.
     pub fn family_of_text(&self) -> SentenceFamily {
         SentenceFamily { number: self.document_number.unwrap_or(self.family.number), ..self.family }
     }
@@ -62,24 +64,24 @@ impl Sequence {
         tokens.filter(|token| !token.kind.is_special())
     }
 
-    /// A word as it is written in the corpus or in the text; empty if that is unknown.
+    /// Form of a word in the corpus, or its spelling in running text; empty if both are unknown.
     pub fn form(&self, word: usize) -> &str {
         self.forms.get(word).or_else(|| self.spellings.get(word)).map_or("", String::as_str)
     }
 
-    /// Whether the sequence is scored together with the one before it, so that both must run in one pack.
+    /// Whether the sequence belongs to the item of the preceding sequence, so that both must run in one pack.
     pub fn continues_item(&self) -> bool {
         let is_later = |rule| matches!(rule, ScoreRule::Embedding(TripleText::Positive | TripleText::Negative, _));
         self.item.as_ref().is_some_and(|item| is_later(item.rule))
     }
 
-    /// The positions of the tokens of text, ascending: the queries of most metrics.
+    /// Positions of the text tokens, ascending, which are the queries of most metrics.
     pub fn text_positions(&self) -> impl Iterator<Item = usize> {
         let kinds = self.kinds.iter().enumerate();
         kinds.filter(|(_, kind)| !kind.is_special()).map(|(place, _)| place)
     }
 
-    /// This sequence as a decoder reads it: its first token, special or not, is [`TokenKind::First`].
+    /// Marks the first token of the sequence, special or not, as [`TokenKind::First`], for a decoder.
     pub fn with_decoder_first_token(mut self) -> Self {
         if let Some(first) = self.kinds.first_mut() {
             *first = TokenKind::First;
@@ -87,20 +89,21 @@ impl Sequence {
         self
     }
 
-    /// Whether a word has the first token of a decoder's sequence: attention to it may be to the position rather than to the
-    /// word.
+    /// Whether the word contains the first token of a decoder's sequence. Attention to it may be due to the position rather
+    /// than to the word.
     pub fn begins_with_word(&self, word: usize) -> bool {
         self.words[word].start() == 0 && self.kinds[0] == TokenKind::First
     }
 
-    /// The words that metrics count, as queries and as keys: all except the words that the sequence [begins
-    /// with](Self::begins_with_word).
+    /// The words that metrics count, as queries and as keys: all words but those that [contain](Self::begins_with_word) the
+    /// first token of a decoder's sequence.
     pub fn counted_words(&self) -> Range<usize> {
         let begin = (0..self.words.len()).take_while(|&word| self.begins_with_word(word)).count();
         begin..self.words.len()
     }
 
-    /// The word of each token, `[tokens]`; for a shared token the word with most of its characters, the first on a tie.
+    /// Word of each token, `[tokens]`; `None` outside words. A shared token belongs to the word with most of its
+    /// characters, on a tie to the first.
     pub fn words_by_token(&self) -> Vec<Option<usize>> {
         let mut words: Vec<Option<(usize, f64)>> = vec![None; self.ids.len()];
         for (word, span) in self.words.iter().enumerate() {
@@ -113,14 +116,15 @@ impl Sequence {
         words.into_iter().map(|word| word.map(|(word, _)| word)).collect()
     }
 
-    /// Number of tokens that several words share.
+    /// Number of tokens that belong to several words.
     pub fn shared_token_count(&self) -> u64 {
         let mut shared = None;
         let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
         neighbours.filter(|pair| shared.replace(pair[1].start()) != Some(pair[1].start())).count() as u64
     }
 
-    /// The positions at which heads exchange their contexts between this sequence and the next; `None` if they do not.
+    /// Positions at which heads exchange their contexts between this sequence and the next; `None` if no contexts are
+    /// exchanged.
     pub fn exchange(&self) -> Option<Exchange> {
         Some(self.item.as_ref()?.corruption.as_ref()?.exchange)
     }
@@ -130,14 +134,15 @@ impl Sequence {
         self.texts.len().max(1)
     }
 
-    /// The [counted](Self::counted_words) words of each sentence, in order: they can be each other's syntactic heads.
+    /// The range of [counted](Self::counted_words) words in each sentence, in order. Only words of one range can be each
+    /// other's syntactic heads.
     pub fn counted_words_by_sentence(&self) -> Vec<Range<usize>> {
         let counted = self.counted_words();
         let of_sentences = self.words_by_sentence().into_iter();
         of_sentences.map(|Range { start, end }| start.max(counted.start)..end).collect()
     }
 
-    /// The words of each sentence, in order.
+    /// The range of words in each sentence, in order.
     pub fn words_by_sentence(&self) -> Vec<Range<usize>> {
         if self.texts.len() < 2 {
             return std::iter::once(0..self.words.len()).collect();
@@ -146,7 +151,7 @@ impl Sequence {
         self.texts.iter().map(|text| before(text.start)..before(text.end)).collect()
     }
 
-    /// The positions of the text tokens of each sentence, in order.
+    /// The positions of the text tokens in each sentence, in order.
     pub fn text_positions_by_sentence(&self) -> Vec<Vec<usize>> {
         if self.texts.len() < 2 {
             return vec![self.text_positions().collect()];
@@ -155,14 +160,15 @@ impl Sequence {
         self.texts.iter().map(of_sentence).collect()
     }
 
-    /// The words that can be each word's syntactic head, itself among them, `[words]`; none for a word that is not counted.
+    /// The words that can be the syntactic head of each word, `[words]`, the word itself included; empty for a word that
+    /// metrics do not count.
     pub fn head_candidates(&self) -> Vec<Range<usize>> {
         let mut of_words = vec![0..0; self.words.len()];
         self.counted_words_by_sentence().into_iter().for_each(|sentence| of_words[sentence.clone()].fill(sentence));
         of_words
     }
 
-    /// The class of each token, `[tokens]`, which selects the replacement of a removed head.
+    /// Class of each token, `[tokens]`, which selects the vector that replaces a removed head's context.
     pub fn token_classes(&self) -> Vec<TokenClass> {
         let mut classes: Vec<TokenClass> = self.kinds.iter().map(|&kind| kind.into()).collect();
         for token in self.predictions.iter().filter(|token| token.input == InputToken::Mask) {
@@ -171,34 +177,35 @@ impl Sequence {
         classes
     }
 
-    /// The positions of the scored predictions, ascending.
+    /// Positions of the scored predictions, ascending.
     pub fn predicted_positions(&self) -> impl Iterator<Item = usize> {
         self.predictions.iter().filter(|token| token.truth.is_some()).map(|token| token.position)
     }
 
-    /// The true class of each scored prediction.
+    /// True class of each scored prediction, in the order of positions.
     pub fn true_classes(&self) -> impl Iterator<Item = u32> {
         self.predictions.iter().filter_map(|token| token.truth)
     }
 }
 
-/// How the logits at a predicted position add to the score of an item.
+/// How the logits at a predicted position contribute to the score of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScoreRule {
-    /// The logit of the true token minus the logit of this token.
+    /// The logit of the true token minus the logit of the foil, whose id this is.
     VersusFoil(u32),
-    /// The log-probability of the text is added: the good text of a pair.
+    /// Plus the log-probability of the true token: the text is the good text of a pair.
     GoodText,
-    /// The log-probability of the text is subtracted: the bad text of a pair.
+    /// Minus the log-probability of the true token: the text is the bad text of a pair.
     BadText,
-    /// The log-probability of the true class, less that of its foil if there is one. The prediction is right if the true class is
-    /// the most probable.
+    /// The log-probability of the true class, minus that of the foil class if there is one. A prediction is right if the
+    /// true class is the most probable.
     Class,
-    /// The cosine of the text's pooled states with the anchor's; an item scores the positive text's cosine minus the negative
-    /// text's.
+    /// The cosine between the pooled states of the text and of the anchor. The score of an item is the positive text's
+    /// cosine minus the negative text's.
     Embedding(TripleText, Pooling),
 }
 
+/// The place of a text in a triple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TripleText {
     /// The text that the two others are compared with.
@@ -209,48 +216,55 @@ pub enum TripleText {
     Negative,
 }
 
+/// The role of a sequence in an item of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemPart {
-    /// How the sequence adds to the score of the item.
+    /// How the sequence contributes to the score of the item.
     pub rule: ScoreRule,
-    /// The right answer, a token or a class; `None` for kinds of items without a single one.
+    /// Id of the right answer, a token or a class; `None` for kinds of items without a single answer.
     pub answer: Option<u32>,
-    /// The foil class of each prediction; empty if the true class is compared with all others.
+    /// Foil class of each prediction; empty if the true class is compared with all others.
     pub foils: Vec<u32>,
+    /// Name of the group of items by which results are also reported; `None` without a group.
     pub group: Option<Arc<str>>,
-    /// How the next sequence corrupts this text; `None` without a corrupted text.
+    /// How the next sequence, the corrupted text, differs from this text; `None` without a corrupted text.
     pub corruption: Option<TextCorruption>,
 }
 
-/// A corruption of a text that keeps its number of tokens.
+/// How a corrupted text differs from its text; both have equally many tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextCorruption {
+    /// Name of the kind of corruption; `None` if the task file gives none.
     pub name: Option<Arc<str>>,
-    /// Number of tokens that differ from the text.
+    /// Number of tokens that differ between the text and the corrupted text.
     pub changed_tokens: u64,
-    /// Positions at which heads exchange contexts between the text and its corrupted text.
+    /// Positions at which heads exchange contexts between the text and the corrupted text.
     pub exchange: Exchange,
 }
 
+/// A token or class that the model predicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedToken {
-    /// The position whose logits predict the token: the token's own, or for next-token prediction the one before.
+    /// Position whose logits predict the token: the position of the token, or in next-token prediction the position before
+    /// it.
     pub position: usize,
-    /// Index of the word that has the token.
+    /// Index of the word to which the predicted token belongs.
     pub word: usize,
-    /// Token that stands in the input in its place.
+    /// The input at the place of the predicted token.
     pub input: InputToken,
-    /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0); `None` if not scored.
+    /// True class: the id of a masked or next token, or for a possibly replaced token 1 (replaced) or 0 (original). `None`
+    /// if the prediction is not scored.
     pub truth: Option<u32>,
 }
 
 impl PredictedToken {
+    /// A masked token at its own position.
     pub fn masked(position: usize, word: usize, truth: Option<u32>) -> Self {
         Self { position, word, input: InputToken::Mask, truth }
     }
 }
 
-/// What the input has in the place of a predicted token.
+/// The input at the place of a predicted token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputToken {
     Mask,
@@ -261,29 +275,30 @@ pub enum InputToken {
     NoInput,
 }
 
+/// A token with its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub id: u32,
     pub kind: TokenKind,
 }
 
-/// The kind of a token in metrics (docs/methodology/units.md).
+/// Kind of a token, by which metrics treat it (docs/methodology/units.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     Text,
-    /// An ordinary token whose surface is all Unicode punctuation (general category P).
+    /// A text token whose characters are all Unicode punctuation (general category P).
     Punctuation,
-    /// The sequence's first special token: `[CLS]`, `<s>`.
+    /// The first special token of the sequence: `[CLS]`, `<s>`.
     FirstSpecial,
     /// A separator: `[SEP]`, `</s>`.
     Separator,
     OtherSpecial,
-    /// The first token of a sequence that a decoder reads, special or not: it sees itself alone, and is often a sink.
+    /// The first token of a decoder's sequence, special or not. It sees only itself, and is often an attention sink.
     First,
 }
 
 impl TokenKind {
-    /// Whether metrics do not count the token as text: it stands around the text, or a decoder's sequence begins with it.
+    /// Whether metrics exclude the token from text: a special token, or the first token of a decoder's sequence.
     pub fn is_special(self) -> bool {
         !matches!(self, Self::Text | Self::Punctuation)
     }
@@ -300,8 +315,10 @@ impl From<TokenKind> for TokenClass {
     }
 }
 
+/// The arc from a word to its syntactic head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoldArc {
+    /// Syntactic head of the word.
     pub head: TreeHead,
     /// The dependency relation with its subtype, if any.
     pub relation: String,

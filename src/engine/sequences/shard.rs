@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::SEGMENT_SENTENCES;
 use crate::system::printable::shortened;
 
-/// Maximum number of shards of a corpus. Each has at least one segment, so that a corpus for this many has 16 million sentences or
-/// more.
+/// Maximum number of shards of a corpus. Each shard has at least one segment, so that a corpus with the maximum has at
+/// least 16 million sentences.
 const MAX_SHARDS: u32 = 1 << 16;
 
-/// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences. Packs
-/// depend on nothing outside their segment, so shards compute what one run over everything computes.
+/// The part of a corpus that one of several runs takes: the `number`-th of `of` shards, counted from 1. It has every
+/// `of`-th segment of [`SEGMENT_SENTENCES`] sentences. Packs do not cross segments, so all shards together compute exactly
+/// what a single run does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Shard {
@@ -25,7 +26,7 @@ impl Shard {
     /// The whole corpus as one shard.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// Parses a number of shards.
+    /// Parses the number of shards, from 1 to 65,536.
     pub fn parse_count(text: &str) -> Result<u32, String> {
         text.parse().ok().filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count)
     }

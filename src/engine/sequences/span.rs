@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
-/// The tokens of a word. A token across the end of a word (`didn't` as one token, for did and n't) belongs to each of these
-/// words, in shares by their characters, which sum to 1. Only the first and the last token of a word can be shared.
+/// The tokens of a word. A token that crosses the end of a word (`didn't` as one token, for did and n't) belongs to all
+/// words in it. Their shares, in proportion to characters, sum to 1. Only the first and the last token of a word can be
+/// shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WordSpan {
-    /// Positions of the word's tokens; at least one.
+    /// Positions of the word's tokens, at least one.
     pub tokens: Range<usize>,
-    /// The share of the word in its first token, above 0 and at most 1.
+    /// The word's share of its first token, above 0 and at most 1.
     pub first_share: f64,
-    /// The share of the word in its last token, above 0 and at most 1; equal to `first` for a single token.
+    /// The word's share of its last token, above 0 and at most 1; equal to `first_share` if the word has one token.
     pub last_share: f64,
 }
 
@@ -27,7 +28,7 @@ impl PartialEq<Range<usize>> for WordSpan {
 }
 
 impl WordSpan {
-    /// Spans of words that share no token.
+    /// Makes spans of words that share no token.
     pub fn whole_words(spans: impl IntoIterator<Item = Range<usize>>) -> Vec<Self> {
         spans.into_iter().map(Self::from).collect()
     }
@@ -45,13 +46,13 @@ impl WordSpan {
         self.tokens.end
     }
 
-    /// Whether no other word has a share in its tokens.
+    /// Whether the word shares no token with another word.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.first_share == 1.0 && self.last_share == 1.0
     }
 
-    /// `(token, share)` for each token of the word.
+    /// `(token, share)` for each token of the word: its position, and the word's share of it.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = (usize, f64)> + use<> {
         let Self { tokens, first_share: first, last_share: last } = self.clone();
         let Range { start, end } = tokens;
@@ -61,12 +62,12 @@ impl WordSpan {
         })
     }
 
-    /// The sum of the word's shares in its tokens; the number of its tokens if none is shared.
+    /// Sum of the word's shares of its tokens; the number of its tokens if none is shared.
     pub fn total_share(&self) -> f64 {
         self.share_in(self.tokens.clone())
     }
 
-    /// The sum of the word's shares in the tokens of a range.
+    /// Sum of the word's shares of its tokens within a range.
     pub fn share_in(&self, tokens: Range<usize>) -> f64 {
         let overlap = self.tokens.start.max(tokens.start)..self.tokens.end.min(tokens.end);
         if self.is_whole() {
@@ -75,7 +76,7 @@ impl WordSpan {
         self.shares().filter(|(token, _)| overlap.contains(token)).map(|(_, share)| share).sum()
     }
 
-    /// The span moved from the token `from` to the token `to`.
+    /// Moves the span by the distance between the positions `from` and `to`.
     #[must_use]
     pub fn shifted(self, from: usize, to: usize) -> Self {
         let Range { start, end } = self.tokens;

@@ -3,7 +3,7 @@
 use super::sequence::{GoldArc, Sequence, TokenKind};
 use crate::corpus::{SentenceFamily, TreeHead};
 
-/// A sequence of tokens of these kinds, each ordinary token a word of its own.
+/// Makes a sequence of tokens of these kinds, in which each token of text is a word.
 pub fn sequence(kinds: &[TokenKind]) -> Sequence {
     Sequence {
         ids: vec![0; kinds.len()],
@@ -17,7 +17,7 @@ pub fn sequence(kinds: &[TokenKind]) -> Sequence {
     }
 }
 
-/// A sentence of `words` words between two special tokens; the syntactic head of each word is the word before it.
+/// Makes a sentence of `words` words between two special tokens. The syntactic head of each word is the word before it.
 pub fn sentence(index: u64, words: usize, relation: &str) -> Sequence {
     let text = std::iter::repeat_n(TokenKind::Text, words);
     let kinds: Vec<_> = [TokenKind::FirstSpecial].into_iter().chain(text).chain([TokenKind::Separator]).collect();

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::interval::Interval;
 
-/// The 97.5th percentile of the normal distribution.
+/// 97.5th percentile of the standard normal distribution.
 const Z_975: f64 = 1.959_963_984_540_054;
 
 /// Agreement of two raters, such as two reports, on the category of each of `things` things.
@@ -34,7 +34,7 @@ pub struct CategoryAgreement {
 }
 
 impl CategoryAgreement {
-    /// The agreement on these pairs of categories, one pair for each thing.
+    /// Computes the agreement of two raters from their pairs of categories, one pair for each thing.
     pub fn new<C: Ord>(pairs: &[(C, C)]) -> Self {
         let things = pairs.len();
         if things == 0 {
@@ -68,9 +68,10 @@ impl CategoryAgreement {
     }
 }
 
+/// Number of random orders from which the agreement by chance is computed.
 const SHUFFLES: usize = 1000;
 
-/// The seed of the random orders: the year of the Hungarian method (Kuhn 1955).
+/// Seed of the random orders: the year of the Hungarian method (Kuhn 1955).
 const SHUFFLES_SEED: u64 = 1955;
 
 /// Share of things that two raters put into the same category if the categories of one rater are put in random order.
@@ -83,7 +84,8 @@ pub struct ShareByChance {
 }
 
 impl ShareByChance {
-    /// Shuffles one rater's categories within groups of `size` consecutive things. The shares are 0 without things.
+    /// Computes the share over random orders, in which one rater's categories are shuffled within groups of `size`
+    /// consecutive things. The shares are 0 without things.
     pub fn new<C: PartialEq>(pairs: &[(C, C)], size: usize) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(SHUFFLES_SEED);
         let mut order: Vec<usize> = (0..pairs.len()).collect();
@@ -100,7 +102,8 @@ impl ShareByChance {
     }
 }
 
-/// The 95 % interval of the share `count / all` of independent things (Wilson 1927); it has a width even at 0 and 1.
+/// 95 % interval of the share `count / all` of independent things (Wilson 1927). Its width is above 0 even for the shares 0
+/// and 1.
 fn wilson_interval(count: usize, all: usize) -> Interval {
     let (share, all, z2) = (count as f64 / all as f64, all as f64, Z_975 * Z_975);
     let centre = share + z2 / (2.0 * all);

@@ -1,7 +1,8 @@
 //! The assignment problem: pairs `n` rows with `n` columns at the least total cost.
 
-/// The column of each row, every column once, with the least sum of `costs`, `[n, n]` and finite: the Hungarian method (Kuhn
-/// 1955) by shortest augmenting paths (Jonker & Volgenant 1987), in time `n³`.
+/// Assigns each of `n` rows a different column, so that the sum of costs is minimal; returns the column of each row.
+/// `costs`, `[n, n]`, must be finite. The Hungarian method (Kuhn 1955) by shortest augmenting paths (Jonker & Volgenant
+/// 1987), in time `n³`.
 pub fn least_cost_assignment(costs: &[f64], n: usize) -> Vec<usize> {
     assert_eq!(costs.len(), n * n, "a cost for each pair");
     // Rows and columns count from 1; column 0 stands for the row that has no column yet, and row 0 for no row.

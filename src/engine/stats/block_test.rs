@@ -1,5 +1,6 @@
-//! Student's test of a number against a margin, and its interval, by leaving out one block at a time (the jackknife: Efron &
-//! Tibshirani 1993, chapter 11). An interval excludes a margin exactly when the test is significant.
+//! Student's test of a number against a margin, with a standard error and an interval by the block jackknife, which leaves
+//! out one block at a time (Efron & Tibshirani 1993, chapter 11). An interval excludes a margin exactly when the test is
+//! significant.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,47 +11,51 @@ use statrs::function::beta::beta_reg;
 
 use super::interval::Interval;
 
-/// Minimum number of blocks with a nonzero denominator for a test: with fewer, Student's distribution fits poorly.
+/// Minimum number of blocks with a nonzero denominator for a test. With fewer, Student's distribution fits poorly.
 pub const FEWEST_BLOCKS: usize = 10;
 
-/// Minimum number of effective blocks for a test. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it is
-/// 12.7: below, one large document decides both the number and its standard error.
+/// Minimum number of effective blocks for a test. With fewer, one large document can decide both the number and its
+/// standard error. Student's 97.5th percentile is 2.8 at four degrees of freedom, and 12.7 at one.
 pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 
-/// The largest difference that counts as rounding: unequal ratios of counts below 10^9 differ by more.
+/// Maximum difference between numbers that counts as rounding. Unequal ratios of counts below 10^9 differ by more.
 pub(super) const ROUNDING_TOLERANCE: f64 = 1e-12;
 
-/// The distance from 1 below which a share counts as 1: it is a ratio of sums of f32, whose last digit is 6e-8.
+/// Distance from 1 below which a share counts as 1. Shares can be ratios of f32 sums, whose relative error is 6e-8.
 const F32_TOLERANCE: f64 = 1e-6;
 
-/// The share of a distribution below a 95 % interval, and above it.
+/// Share of a distribution below a 95 % interval; an equal share is above it.
 pub const TAIL_SHARE: f64 = 0.025;
 
-/// The range of a number, which decides the scale of its t statistic.
+/// Range of a number, by which the scale of its t statistic is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// A share, from 0 to 1: the t statistic is on the scale of its logit, so that an interval stays within 0 and 1.
+    /// A share, from 0 to 1. The t statistic is computed for its logit, so that intervals stay within 0 and 1.
     Share,
-    /// The difference of two shares: the t statistic is on the scale of the number itself, and an interval ends at -1 and 1.
+    /// The difference of two shares, from -1 to 1. The t statistic is computed for the difference itself, and intervals are
+    /// cut at -1 and 1.
     Difference,
+    /// A number without bounds. The t statistic is computed for the number itself.
     #[default]
     Real,
 }
 
-/// A number with all that tests and intervals need.
+/// A number with its jackknife standard error, for tests and intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
     pub standard_error: f64,
     /// Number of blocks with a nonzero denominator.
     pub blocks: usize,
-    /// `(sum n)² / sum n²` of the blocks' denominators `n` (Kish 1965, section 11.2), one more than the degrees of freedom.
+    /// Effective number of blocks, `(sum n)² / sum n²` for denominators `n` (Kish 1965, section 11.2); one more than the
+    /// degrees of freedom.
     pub effective_blocks: f64,
     pub scale: Scale,
 }
 
 impl Estimate {
-    /// The estimate, if its blocks suffice for a test: [`FEWEST_BLOCKS`], and [`FEWEST_EFFECTIVE_BLOCKS`].
+    /// Returns the estimate, if it has at least [`FEWEST_BLOCKS`] blocks and [`FEWEST_EFFECTIVE_BLOCKS`] effective blocks;
+    /// else `None`.
     pub fn testable(self) -> Option<Self> {
         is_testable(self.blocks, self.effective_blocks).then_some(self)
     }
@@ -59,13 +64,15 @@ impl Estimate {
         self.effective_blocks - 1.0
     }
 
-    /// The scale of the t statistic. An estimate of a share may lie beyond 0 or 1, where there is no logit.
+    /// Range by which the t statistic is computed. A share that lies beyond 0 or 1 has no logit, and counts as a number
+    /// without bounds.
     fn scale(&self) -> Scale {
         let within = (-ROUNDING_TOLERANCE..=1.0 + F32_TOLERANCE).contains(&self.value);
         if within { self.scale } else { Scale::Real }
     }
 
-    /// `(number, standard error)` on the scale of the t statistic; the error of a logit is by the delta method.
+    /// `(number, standard error)` on the scale of the t statistic. The standard error of a logit is computed by the delta
+    /// method.
     fn on_scale(&self) -> (f64, f64) {
         match self.scale() {
             Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
@@ -73,13 +80,13 @@ impl Estimate {
         }
     }
 
-    /// Whether the number does not vary between blocks, as at a share of 0 or 1.
+    /// Whether the number is equal in all blocks, as a share of 0 or 1 is.
     fn is_constant(&self) -> bool {
         let at_end = self.value <= ROUNDING_TOLERANCE || 1.0 - self.value <= F32_TOLERANCE;
         (self.scale() == Scale::Share && at_end) || self.standard_error <= ROUNDING_TOLERANCE
     }
 
-    /// The 95 % interval: all margins that the number is neither above nor below by a one-sided test at 2.5 %.
+    /// 95 % interval: all margins from which the number does not differ by a one-sided test at 2.5 % in either direction.
     pub fn interval(&self) -> Interval {
         if self.is_constant() || self.degrees_of_freedom() <= 0.0 {
             return Interval(self.value, self.value);
@@ -93,26 +100,28 @@ impl Estimate {
         }
     }
 
-    /// The one-sided p-value of the number being above the margin; where none of `m` blocks varies, a number above the
-    /// margin has `2^-m` (Fisher 1935, section 21).
+    /// One-sided p-value for the number being above the margin. If all `m` blocks have one value and it is above the
+    /// margin, the p-value is `2^-m` (Fisher 1935, section 21).
     pub fn p_above(&self, margin: f64) -> f64 {
         self.one_sided(margin, 1.0)
     }
 
+    /// One-sided p-value for the number being below the margin.
     pub fn p_below(&self, margin: f64) -> f64 {
         self.one_sided(margin, -1.0)
     }
 
-    /// The two-sided p-value of the number being different from the margin.
+    /// Two-sided p-value for the number being different from the margin.
     pub fn p_different(&self, margin: f64) -> f64 {
         (2.0 * self.p_above(margin).min(self.p_below(margin))).min(1.0)
     }
 
-    /// The p-value of the number being between two margins (TOST): the larger of the two one-sided p-values (Schuirmann 1987).
+    /// P-value for the number being between two margins (TOST): the larger of two one-sided p-values (Schuirmann 1987).
     pub fn p_between(&self, low: f64, high: f64) -> f64 {
         if low < high { self.p_above(low).max(self.p_below(high)) } else { 1.0 }
     }
 
+    /// One-sided p-value for the number being above the margin (`sign` 1) or below it (`sign` -1).
     fn one_sided(&self, margin: f64, sign: f64) -> f64 {
         let excess = sign * (self.value - margin);
         if self.is_constant() {
@@ -126,36 +135,39 @@ impl Estimate {
     }
 }
 
-/// Whether blocks and effective blocks are enough for a test.
+/// Whether there are enough blocks, and enough effective blocks, for a test.
 pub(super) fn is_testable(blocks: usize, effective_blocks: f64) -> bool {
     blocks >= FEWEST_BLOCKS && effective_blocks >= FEWEST_EFFECTIVE_BLOCKS
 }
 
-/// The logit `ln(share / (1 - share))`; infinite at 0 and 1, and beyond them.
+/// Logit `ln(share / (1 - share))`; infinite at 0 and 1, to which shares are clamped.
 fn logit(share: f64) -> f64 {
     let share = share.clamp(0.0, 1.0);
     (share / (1.0 - share)).ln()
 }
 
+/// Inverse of the logit: `1 / (1 + exp(-logit))`.
 fn logistic(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// The degrees of freedom that Student's distribution is computed for. With fewer its 97.5th percentile is beyond 10^15, so that
-/// nothing is significant. No analysis has more than 64 blocks, and above 10^4 it is the normal distribution to four digits.
+/// Range of degrees of freedom for which Student's distribution is computed. Below it, the 97.5th percentile exceeds 10^15,
+/// so that nothing is significant. Above it, the distribution equals the normal one to four digits. An analysis has at most
+/// 64 blocks.
 const FREEDOM_RANGE: RangeInclusive<f64> = 0.1..=1e4;
 
-/// Clamps degrees of freedom to [`FREEDOM_RANGE`]: a saved report may have any.
+/// Clamps degrees of freedom to [`FREEDOM_RANGE`], since a report from a file may have any number.
 fn clamp_freedom(freedom: f64) -> f64 {
     // `max` and `min` ignore NaN, `clamp` does not.
     freedom.max(*FREEDOM_RANGE.start()).min(*FREEDOM_RANGE.end())
 }
 
-/// The 97.5th percentile of Student's distribution with this many degrees of freedom.
+/// 97.5th percentile of Student's distribution with these degrees of freedom.
 ///
-/// Each thread remembers percentiles: the search for one takes 20 microseconds, and all heads of a metric share its freedom.
+/// Each thread caches percentiles: computing one takes 20 microseconds, and the heads of one metric share their degrees of
+/// freedom.
 pub(super) fn student_critical(freedom: f64) -> f64 {
-    /// Maximum number of percentiles in the cache of a thread: more than a report has metrics and relations.
+    /// Maximum number of percentiles in the cache of a thread, more than a report has metrics and relations.
     const MAX_CACHED: usize = 4096;
     thread_local! {
         static CACHE: RefCell<HashMap<u64, f64>> = RefCell::default();
@@ -172,30 +184,31 @@ pub(super) fn student_critical(freedom: f64) -> f64 {
     })
 }
 
-/// The standard error implied by half of a 95 % interval.
+/// Standard error of a number whose 95 % interval has the half-width `half`, with these degrees of freedom.
 pub fn standard_error_from_half_width(half: f64, freedom: f64) -> f64 {
     half.max(0.0) / student_critical(freedom)
 }
 
-/// A ratio over all blocks, or a difference of two ratios, and its value without each block.
+/// A ratio, or a difference of two ratios: its value over all blocks, and its values with one block left out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Jackknife {
+    /// Value over all blocks.
     all: f64,
-    /// `[blocks]`: the value without the block; `None` for a block without a denominator.
+    /// Value with each block left out, `[blocks]`; `None` for a block without a denominator.
     without: Vec<Option<f64>>,
-    /// Effective number of blocks, as [`Estimate::effective_blocks`].
+    /// Effective number of blocks, as in [`Estimate::effective_blocks`].
     effective_blocks: f64,
     scale: Scale,
 }
 
 impl Jackknife {
-    /// The ratio `sum(numerators) / sum(denominators)`, both `[blocks]`.
+    /// The ratio `sum(numerators) / sum(denominators)`; both have one value per block.
     pub fn new(numerators: &[f64], denominators: &[f64]) -> Self {
         Self::from_totals([numerators.iter().sum(), denominators.iter().sum()], numerators, denominators)
     }
 
-    /// A ratio by its `[numerator, denominator]` over all blocks, and the contributions of each block. Contributions need not add
-    /// up to a numerator that is no sum, such as a product.
+    /// The ratio of two totals, given as `[numerator, denominator]`, and the contribution of each block to both. The
+    /// contributions may add up to something else than the numerator, if that is a product of sums.
     pub fn from_totals([above, below]: [f64; 2], numerators: &[f64], denominators: &[f64]) -> Self {
         let without = |(numerator, denominator): (&f64, &f64)| {
             (*denominator != 0.0).then(|| (above - numerator) / (below - denominator))
@@ -207,8 +220,8 @@ impl Jackknife {
         )
     }
 
-    /// A number that is no ratio of sums: over all blocks, without each block (`None` for an empty block), and the size of each
-    /// block, both `[blocks]`.
+    /// A number that is no ratio of sums: its value over all blocks, its value without each block (`None` for an empty
+    /// block), and the size of each block in `denominators`.
     pub fn from_leave_one_out(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
         Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
     }
@@ -217,7 +230,7 @@ impl Jackknife {
         Self { scale, ..self }
     }
 
-    /// The difference of this ratio and another one over the same sentences in the same blocks.
+    /// The difference of this ratio and `other`, a ratio over the same sentences in the same blocks.
     pub fn minus(&self, other: &Self) -> Self {
         let difference = |(here, there): (&Option<f64>, &Option<f64>)| {
             // If only one side can leave out the block, the other side stays as it is.
@@ -234,11 +247,12 @@ impl Jackknife {
         self.all
     }
 
+    /// Number of blocks with a nonzero denominator.
     pub fn blocks(&self) -> usize {
         self.without.iter().flatten().count()
     }
 
-    /// The number with its standard error; `None` where blocks are too few for a test, or there is no number.
+    /// The number with its standard error; `None` if the blocks are too few for a test, or if the number is not finite.
     pub fn estimate(&self) -> Option<Estimate> {
         let &Self { all, effective_blocks, scale, .. } = self;
         let blocks = self.blocks();
@@ -259,7 +273,8 @@ impl Jackknife {
         self.estimate().map(|estimate| estimate.p_above(margin))
     }
 
-    /// The jackknife standard error: `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, `θ_(b)` the ratio without block `b` of `m` blocks.
+    /// Jackknife standard error, `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, with `θ_(b)` the number without block `b` of `m`
+    /// blocks.
     fn jackknife(&self) -> f64 {
         let blocks = self.blocks() as f64;
         let mean = self.without.iter().flatten().sum::<f64>() / blocks;
@@ -268,14 +283,15 @@ impl Jackknife {
     }
 }
 
-/// The effective number of blocks, `(sum n)² / sum n²` of their denominators `n`: fewer than the blocks if these are unequal.
+/// Effective number of blocks, `(sum n)² / sum n²` for denominators `n`. It is smaller than the number of blocks if the
+/// denominators are unequal.
 pub fn effective_blocks(denominators: &[f64]) -> f64 {
     let sum: f64 = denominators.iter().sum();
     let squares: f64 = denominators.iter().map(|denominator| denominator * denominator).sum();
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
-/// The two-sided p-value `P(|T| > |t|)` of Student's distribution with this many degrees of freedom.
+/// Two-sided p-value `P(|T| > |t|)` by Student's distribution with these degrees of freedom.
 pub fn student_p(t: f64, freedom: f64) -> f64 {
     let freedom = clamp_freedom(freedom);
     // An incomplete beta function keeps small chances exact where 1 - cdf would not.

@@ -7,17 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::exact::{Component, ExactSum};
 
-/// Number of jackknife blocks: document `f`, or group `f` of related sentences, belongs to block `f mod 64`
-/// (docs/methodology/units.md). The number is even, so that each of the two folds has 32 blocks.
+/// Number of jackknife blocks. A document with number `f`, or a group of related sentences with number `f`, is in block
+/// `f mod 64` (docs/methodology/units.md). The number is even, so that both folds have 32 blocks.
 pub const BLOCKS: usize = 64;
 
-/// The block of the document, or group of related sentences, with this 0-based number.
+/// Block of the document, or group of related sentences, with this number, counted from 0.
 pub fn block_of(family: u64) -> usize {
     usize::try_from(family % BLOCKS as u64).expect("less than BLOCKS")
 }
 
+/// One number for each jackknife block.
 pub type PerBlock = [f64; BLOCKS];
 
+/// Sums that can be added to other sums of their kind.
 pub trait Merge {
     fn merge(&mut self, other: &Self);
 }
@@ -40,7 +42,7 @@ impl<T: Merge, const N: usize> Merge for [T; N] {
     }
 }
 
-/// Adds sums by index; sums that the shorter list lacks count as empty.
+/// Adds sums index by index; where one list is shorter, its sums count as 0.
 impl<T: Merge + Clone> Merge for Vec<T> {
     fn merge(&mut self, other: &Self) {
         let common = self.len().min(other.len());
@@ -49,7 +51,7 @@ impl<T: Merge + Clone> Merge for Vec<T> {
     }
 }
 
-/// Adds sums by key, and takes over the keys that only `other` has.
+/// Adds sums key by key; keys that only `other` has are copied.
 impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     fn merge(&mut self, other: &Self) {
         for (key, sums) in other {
@@ -61,7 +63,8 @@ impl<K: Ord + Clone, T: Merge + Clone> Merge for BTreeMap<K, T> {
     }
 }
 
-/// Takes a missing value from `other`. Two present values must be equal, which is not checked.
+/// Keeps the present value, or takes that of `other` if it is missing. If both are present they must be equal, which is not
+/// checked.
 impl<T: Clone> Merge for Option<T> {
     fn merge(&mut self, other: &Self) {
         if self.is_none() {
@@ -70,7 +73,8 @@ impl<T: Clone> Merge for Option<T> {
     }
 }
 
-/// Implements [`Merge`] for a struct, field by field; merging panics where the fields in brackets are not equal.
+/// Implements [`Merge`] for a struct by merging its fields. Fields in brackets must be equal on both sides; otherwise
+/// merging panics.
 #[macro_export]
 macro_rules! merge_fields {
     ($name:ident $(<$of:ty>)? $([$($key:ident),+])? { $($field:tt),+ $(,)? }) => {
@@ -84,11 +88,12 @@ macro_rules! merge_fields {
 }
 pub use merge_fields;
 
-/// The sums of each block of sentences, `[BLOCKS]`.
+/// One value of sums for each jackknife block, `[BLOCKS]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks<B>(Vec<B>);
 
 impl<B: Merge + Clone> Blocks<B> {
+    /// Makes blocks that all equal `empty`.
     pub fn new(empty: B) -> Self {
         Self(vec![empty; BLOCKS])
     }
@@ -97,16 +102,17 @@ impl<B: Merge + Clone> Blocks<B> {
         self.sum_of_every(0, 1)
     }
 
-    /// `[even, odd]`: the sums over the even-numbered blocks, and over the odd-numbered blocks.
+    /// `[even, odd]`: sums over the even-numbered and over the odd-numbered blocks.
     pub fn folds(&self) -> [B; 2] {
         [0, 1].map(|fold| self.sum_of_every(fold, 2))
     }
 
-    /// One number for each block, computed by `part` from the block's sums.
+    /// One number for each block, which `part` computes from the block's sums.
     pub fn map_blocks(&self, part: impl Fn(&B) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.0[block]))
     }
 
+    /// Sums over block `first` and every `step`-th block after it.
     fn sum_of_every(&self, first: usize, step: usize) -> B {
         let mut total = self[first].clone();
         self[first..].iter().step_by(step).skip(1).for_each(|block| total.merge(block));
@@ -117,7 +123,7 @@ impl<B: Merge + Clone> Blocks<B> {
         WithTotal { blocks: self, total: self.total() }
     }
 
-    /// Whether there are [`BLOCKS`] blocks, and each one `fits`: blocks from a file may be invalid.
+    /// Whether there are [`BLOCKS`] blocks and all satisfy `fits`; blocks from a file may be invalid.
     pub fn is_valid(&self, fits: impl Fn(&B) -> bool) -> bool {
         self.0.len() == BLOCKS && self.0.iter().all(fits)
     }
@@ -143,6 +149,7 @@ impl<B> DerefMut for Blocks<B> {
     }
 }
 
+/// Blocks together with their total.
 pub struct WithTotal<'a, B> {
     blocks: &'a Blocks<B>,
     total: B,
@@ -153,7 +160,7 @@ impl<B> WithTotal<'_, B> {
         &self.total
     }
 
-    /// The sums of the block with this number; the total for `None`.
+    /// Sums of the block with this number; for `None`, their total over all blocks.
     pub fn sums(&self, block: Option<usize>) -> &B {
         block.map_or(&self.total, |block| &self.blocks[block])
     }

@@ -3,36 +3,41 @@
 //!
 //! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found.
 
-/// Number of latest values of the function, whose maximum bounds the value after a step (Birgin et al. 2000, section 3).
+/// Number of latest function values whose maximum bounds the value after a step (Birgin et al. 2000, section 3).
 const REMEMBERED: usize = 10;
 
-/// The share of the predicted decrease that a step must reach (Birgin et al. 2000, section 3).
+/// Share of the decrease predicted by the gradient that a step must reach (Birgin et al. 2000, section 3).
 const SUFFICIENT_DECREASE: f64 = 1e-4;
 
-/// Bounds of the factor that shortens a rejected step (Birgin et al. 2000, section 3).
+/// Minimum and maximum of the factor by which a rejected step is shortened (Birgin et al. 2000, section 3).
 const STEP_SHRINK_RANGE: [f64; 2] = [0.1, 0.9];
 
-/// The least and the greatest length of a step, as a multiple of the gradient (Birgin et al. 2000, section 3).
+/// Minimum and maximum length of a step, as a multiple of the gradient (Birgin et al. 2000, section 3).
 const STEP_LENGTH_RANGE: [f64; 2] = [1e-10, 1e10];
 
-/// The farthest that a coordinate moves in one step. A first step of full length would take most starts to the same corner.
+/// Maximum distance that a coordinate moves in one step. From most starting points, a first step without this limit would
+/// end in one and the same corner.
 const MAX_MOVE: f64 = 0.25;
 
-/// A value of a function with its derivatives by all coordinates.
+/// Value of a function, and its derivatives by all coordinates.
 pub type ValueAndGradient = (f64, Vec<f64>);
 
+/// Result of a minimisation over the unit box.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxMinimum {
-    /// The point with the lowest value among all that were evaluated.
+    /// Point with the lowest value among all points evaluated.
     pub point: Vec<f64>,
+    /// Value of the function at `point`.
     pub value: f64,
+    /// Number of evaluations of the function.
     pub evaluations: usize,
-    /// Whether no coordinate of the projected gradient is larger than the tolerance. Otherwise the evaluations were used up.
+    /// Whether every coordinate of the projected gradient is within the tolerance. If not, the evaluations were used up.
     pub converged: bool,
 }
 
-/// Minimises `function` over the unit box from `start`. It stops once no coordinate of the projected gradient `P(x - g) - x` of
-/// the point `x` with gradient `g` is beyond `tolerance`, or after `most` evaluations. Fails if `function` does.
+/// Minimises `function` over the unit box, beginning at `start`. Stops once the projected gradient `P(x - g) - x`, at a
+/// point `x` with gradient `g`, is within `tolerance` in every coordinate. Also stops after `most` evaluations. Fails if
+/// `function` fails.
 pub fn box_minimum<E>(
     start: &[f64],
     (tolerance, most): (f64, usize),
@@ -81,16 +86,18 @@ pub fn box_minimum<E>(
     }
 }
 
-/// The projected step: from a point down the gradient times `length`, to the nearest point of the box, minus the point.
+/// Projected step from a point: the point minus `length` times the gradient, moved to the nearest point of the box, minus
+/// the original point.
 fn direction(point: &[f64], gradient: &[f64], length: f64) -> Vec<f64> {
     point.iter().zip(gradient).map(|(at, slope)| (at - length * slope).clamp(0.0, 1.0) - at).collect()
 }
 
-/// A point moved by a share of a direction, and clamped to the box against rounding.
+/// Moves a point by `share` times `direction`, and clamps it to the box against rounding errors.
 fn moved(point: &[f64], direction: &[f64], share: f64) -> Vec<f64> {
     point.iter().zip(direction).map(|(at, along)| (at + share * along).clamp(0.0, 1.0)).collect()
 }
 
+/// Largest absolute value; 0 for no values.
 fn max_abs(values: &[f64]) -> f64 {
     values.iter().map(|value| value.abs()).fold(0.0, f64::max)
 }

@@ -5,42 +5,46 @@ use statrs::function::factorial::ln_binomial;
 use super::block_test::{Jackknife, ROUNDING_TOLERANCE, is_testable, standard_error_from_half_width, student_p};
 use super::interval::Interval;
 
+/// Result of a test whether two numbers differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DifferenceTest {
-    /// The second number less the first.
+    /// The second number minus the first.
     pub difference: f64,
     pub standard_error: f64,
-    /// The two-sided p-value for a true difference within the tolerance.
+    /// Two-sided p-value under the hypothesis that the true difference is within the tolerance.
     pub p: f64,
 }
 
-/// A number as a report has it.
+/// A number that a report gives, with what a test needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReportedNumber {
     pub value: f64,
     pub ci95: Interval,
     /// Number of blocks with a nonzero denominator.
     pub blocks: usize,
-    /// Number of blocks of equal size with as much evidence ([`super::block_test::Estimate::effective_blocks`]).
+    /// Effective number of blocks ([`super::block_test::Estimate::effective_blocks`]): as many blocks of equal size would
+    /// carry equal evidence.
     pub effective_blocks: f64,
-    /// Number of right-or-wrong trials, if the number is a share of trials; `None` for other numbers.
+    /// Number of trials, if the number is the share of successes in trials; `None` for other numbers.
     pub trials: Option<u64>,
 }
 
-/// The block test of two numbers over equal sentences in equal blocks; `None` if their difference has no estimate.
+/// Tests the difference of two numbers over the same sentences in the same blocks; `None` if the difference has no
+/// estimate.
 ///
-/// If the difference is equal in all `m` blocks, `p` is `2^(1 - m)`, the chance that all have one sign (Fisher 1935, section 21).
+/// If the difference is equal in all `m` blocks, the p-value is `2^(1 - m)`, the probability that all have one sign (Fisher
+/// 1935, section 21).
 pub fn paired_test(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
     let estimate = b.minus(a).estimate()?;
     let constant = || (1.0 - estimate.blocks as f64).exp2();
     Some(student_test([estimate.value, estimate.standard_error], estimate.degrees_of_freedom(), tolerance, constant))
 }
 
-/// Welch's test of two numbers over different sentences, by their intervals; `None` if one rests on too few blocks.
+/// Welch's test of two numbers over different sentences, from their intervals; `None` if either has too few blocks.
 ///
-/// The standard error of the difference combines the halves of the two intervals that face each other (Zou & Donner 2008). If the
-/// numbers differ but vary in none of their `m_a` and `m_b` blocks, `p` is from random assignments of blocks to `a` and `b`: 2 of
-/// `C(m_a + m_b, m_a)` separate them.
+/// The standard error of the difference combines the halves of both intervals that face each other (Zou & Donner 2008). If
+/// both numbers are constant over their `m_a` and `m_b` blocks, but differ, the p-value is that of a permutation test. Of
+/// `C(m_a + m_b, m_a)` assignments of blocks to the numbers, 2 separate the values.
 pub fn welch_test(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
     if ![a, b].iter().all(|side| is_testable(side.blocks, side.effective_blocks)) {
         return None;
@@ -55,7 +59,7 @@ pub fn welch_test(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Opt
     Some(student_test([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, p_if_constant))
 }
 
-/// Student's test of a difference against the tolerance; `p_if_constant` gives the p-value if nothing varies.
+/// Student's test of a difference against the tolerance. `p_if_constant` gives the p-value if the standard error is 0.
 fn student_test(
     [difference, standard_error]: [f64; 2],
     freedom: f64,
@@ -71,14 +75,16 @@ fn student_test(
 }
 
 impl ReportedNumber {
-    /// The standard error implied by half of the number's interval. A share has at least the variance of independent trials:
-    /// dependence between the words of a sentence adds to it, so a smaller value is luck.
+    /// Standard error of the number, from the half of its interval that is `half` wide. For a share of trials, it is at
+    /// least that of independent trials. Words of a sentence depend on each other, which only raises the variance, so a
+    /// lower value is due to chance.
     fn standard_error(&self, half: f64) -> f64 {
         let trial_variance = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let min_error = self.trials.map_or(0.0, trial_variance).max(0.0).sqrt();
         standard_error_from_half_width(half, self.freedom()).max(min_error)
     }
 
+    /// Degrees of freedom: one less than the effective number of blocks.
     fn freedom(&self) -> f64 {
         self.effective_blocks - 1.0
     }

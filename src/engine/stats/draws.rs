@@ -5,11 +5,13 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use super::blocks::{BLOCKS, PerBlock};
 
-/// The first eight bytes, little-endian, of the `ChaCha8` key, whose other bytes are 0: the year of the first paper (Efron 1979).
+/// Seed of the draws, the year of the first paper (Efron 1979). It is the first eight bytes, little-endian, of the
+/// `ChaCha8` key; the other bytes are 0.
 pub const SEED: u64 = 1979;
 
-/// How often each block is drawn in each of `draws` draws of [`BLOCKS`] blocks; every call gives equal draws. Each draw of a
-/// block is one byte of the `ChaCha8` stream modulo 64, which has no bias and needs no library to draw from a range.
+/// Number of times that each block is drawn, for each of `draws` bootstrap samples of [`BLOCKS`] blocks. Every call gives
+/// equal samples. A drawn block is one byte of the `ChaCha8` stream modulo 64, which has no bias and needs no library for
+/// ranges.
 pub fn bootstrap_block_counts(draws: usize) -> Vec<PerBlock> {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&SEED.to_le_bytes());

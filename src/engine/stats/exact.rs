@@ -4,24 +4,27 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// A sum kept as a fixed-point integer: adding is exact, so blocks, threads, packs and shards merge to the same value.
+/// A sum stored as a fixed-point integer. Addition is exact, so that blocks, threads, packs and shards give equal sums in
+/// any order.
 ///
-/// 64 of the 128 bits are the fraction: a resolution of 5.4e-20, and a range of 9.2e18. The largest addend is a sentence's summed
-/// entropy, `n ln n` (about 3200 nats at 512 tokens), so a block overflows after more than 10^15 sentences.
+/// The fraction has 64 of the 128 bits: a resolution of 5.4e-20, and a range of 9.2e18. The largest addend is the summed
+/// entropy of a sentence, at most `n ln n` (3200 nats for 512 tokens). So a block overflows only after 10^15 sentences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExactSum(i128);
 
-/// 2^64, the fixed-point unit.
+/// 2^64, the number of fixed-point units in 1.
 const FIXED_POINT_UNIT: f64 = 18_446_744_073_709_551_616.0;
 
 impl ExactSum {
+    /// The sum, rounded to f64.
     pub fn value(self) -> f64 {
         self.0 as f64 / FIXED_POINT_UNIT
     }
 }
 
 impl AddAssign<f64> for ExactSum {
-    /// Rounds `value` to the resolution, then adds exactly. NaN counts as 0 and infinity saturates: the caller checks its values.
+    /// Rounds `value` to the resolution, and adds it exactly. Callers pass finite values; otherwise NaN counts as 0, and
+    /// infinity saturates.
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of attention weights is finite");
         // Many addends are 0, since a sentence often has nothing to add.
@@ -31,11 +34,11 @@ impl AddAssign<f64> for ExactSum {
     }
 }
 
-/// `value` in units of 2^-64, rounded half away from 0. Working on its bits is several times as fast as the conversion from f64
-/// to i128.
+/// Converts `value` to units of 2^-64, rounding halves away from 0. Shifting the bits of the number is several times faster
+/// than the conversion from f64 to i128.
 fn to_fixed_point(value: f64) -> i128 {
     const MANTISSA: u64 = 1 << (f64::MANTISSA_DIGITS - 1);
-    /// The stored exponent of a number whose last binary digit is 2^-64.
+    /// Stored exponent of a number whose last mantissa digit is worth 2^-64.
     const UNIT: i64 = 1023 + 52 - 64;
     let bits = value.to_bits();
     // A subnormal number without its first digit would be smaller still: it is 0 either way.
@@ -51,6 +54,7 @@ fn to_fixed_point(value: f64) -> i128 {
     if value < 0.0 { -magnitude } else { magnitude }
 }
 
+/// Converts a value beyond the range: to the nearest bound, or NaN to 0.
 #[cold]
 fn saturated(value: f64) -> i128 {
     if value.is_nan() {
@@ -65,27 +69,31 @@ impl AddAssign for ExactSum {
     }
 }
 
-/// A component of a sum of vectors: fixed-point like [`ExactSum`], in half of the bits, with a resolution of 2.3e-10 and a range
-/// of 2.1e9. Components of 50 fill it after 4 · 10^7 tokens of one block, 2.7 · 10^9 of a corpus.
+/// One component of a sum of vectors. As [`ExactSum`], it is a fixed-point integer, but of 64 bits: a resolution of
+/// 2.3e-10, and a range of 2.1e9. If every addend were 50, it would overflow after 4 · 10^7 tokens in one block, or 2.7 ·
+/// 10^9 in a corpus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component(i64);
 
-/// 2^32, the fixed-point unit of [`Component`].
+/// 2^32, the number of fixed-point units of [`Component`] in 1.
 const COMPONENT_UNIT: f64 = 4_294_967_296.0;
 
 impl Component {
+    /// The sum, rounded to f64.
     pub fn value(self) -> f64 {
         self.0 as f64 / COMPONENT_UNIT
     }
 }
 
-/// 1.5 * 2^52: adding it to a number below [`MAX_SHIFTED`] rounds to a whole number, which stands in the lowest bits.
+/// 1.5 * 2^52. Adding it to a number below [`MAX_SHIFTED`] rounds the number to an integer, which then stands in the lowest
+/// bits.
 const ROUNDING_SHIFT: f64 = 6_755_399_441_055_744.0;
 
-/// 2^51, up to which adding [`ROUNDING_SHIFT`] rounds.
+/// 2^51, the magnitude up to which adding [`ROUNDING_SHIFT`] rounds to an integer.
 const MAX_SHIFTED: f64 = 2_251_799_813_685_248.0;
 
-/// The nearest whole number, ties to even, without a function call on any processor; `value` is below 2^51 in magnitude.
+/// Rounds to the nearest integer, ties to even, without a function call on any processor. The magnitude of `value` must be
+/// below 2^51.
 #[inline]
 pub fn round_to_i64(value: f64) -> i64 {
     debug_assert!(value.abs() < MAX_SHIFTED, "{value} is too large");
@@ -101,6 +109,7 @@ impl AddAssign<f64> for Component {
     }
 }
 
+/// Rounds a value that is too large for [`round_to_i64`].
 #[cold]
 #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
 fn rounded(scaled: f64) -> i64 {
@@ -108,12 +117,13 @@ fn rounded(scaled: f64) -> i64 {
 }
 
 impl AddAssign for Component {
-    /// Adds, and wraps instead of panicking: the sums of a damaged file may be anything.
+    /// Adds with wrap-around, since the sums of a damaged file may overflow.
     fn add_assign(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
     }
 }
 
+/// Adds each value to the sum with its index.
 pub fn add_elementwise<S: AddAssign<V>, V: Copy>(sums: &mut [S], values: &[V]) {
     sums.iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Interval(pub f64, pub f64);
 
 impl<'de> Deserialize<'de> for Interval {
-    /// Reads an interval, which in a file may be invalid. Fails if it ends before it begins.
+    /// Deserialises an interval. Fails if its lower end is above its upper end.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (low, high) = Deserialize::deserialize(deserializer)?;
         if low > high {
@@ -28,11 +28,12 @@ impl Interval {
         self.1
     }
 
+    /// Moves both ends by `amount`.
     pub fn shifted(self, amount: f64) -> Self {
         Self(self.0 + amount, self.1 + amount)
     }
 
-    /// Half of the width, which stands after a ±.
+    /// Half of the interval's width, as after a ± sign.
     pub fn half_width(self) -> f64 {
         (self.1 - self.0) / 2.0
     }

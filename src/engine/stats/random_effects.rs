@@ -4,28 +4,31 @@
 use super::block_test::student_critical;
 use super::interval::Interval;
 
-/// Minimum number of corpora for a prediction interval: below three degrees of freedom it is too wide to be informative.
+/// Minimum number of corpora for a prediction interval. With fewer, it has less than three degrees of freedom, and is too
+/// wide to inform.
 pub const FEWEST_CORPORA: usize = 5;
 
-/// Minimum standard error of an estimate in one corpus, for numbers that do not vary within it: they err all the same.
+/// Minimum standard error of an estimate in one corpus. Numbers without variation in a corpus would otherwise have infinite
+/// weight.
 const LEAST_ERROR: f64 = 1e-6;
 
-/// The mean of a number that differs between corpora (DerSimonian & Laird 1986).
+/// Mean of a number that differs between corpora (DerSimonian & Laird 1986).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomEffects {
     pub mean: f64,
     pub standard_error: f64,
-    /// The standard deviation of the number between corpora beyond what their sampling explains.
+    /// Standard deviation of the number between corpora, in excess of what sampling within the corpora explains.
     pub tau: f64,
+    /// Number of corpora.
     pub corpora: usize,
 }
 
 impl RandomEffects {
-    /// Combines estimates with their standard errors, one per corpus; `None` for fewer than two.
+    /// Combines estimates of a number, one per corpus, given as `(estimate, standard error)`; `None` for fewer than two.
     ///
-    /// For `K` estimates `y` with errors `s`, weights `w = 1 / s²` give `Q = sum w (y - mean)²` and `tau² = max(0, (Q - (K - 1))
-    /// / (sum w - sum w² / sum w))`. The mean then has the weights `1 / (s² + tau²)`, and its standard error is the root of 1
-    /// over their sum.
+    /// For `K` estimates `y` with standard errors `s`, the weights `w = 1 / s²` give `Q = sum w (y - mean)²` and
+    /// `tau² = max(0, (Q - (K - 1)) / (sum w - sum w² / sum w))`. The mean has the weights `1 / (s² + tau²)`; its standard
+    /// error is `1 / sqrt(sum of these weights)`.
     pub fn new(estimates: &[(f64, f64)]) -> Option<Self> {
         if estimates.len() < 2 {
             return None;
@@ -47,8 +50,9 @@ impl RandomEffects {
         Some(Self { mean, standard_error: total.recip().sqrt(), tau: tau_squared.sqrt(), corpora })
     }
 
-    /// The 95 % interval of the number in another such corpus, `mean ± t sqrt(tau² + SE²)`, with `t` of `K - 2` degrees of
-    /// freedom for `K` corpora (Higgins, Thompson & Spiegelhalter 2009); `None` for fewer than [`FEWEST_CORPORA`].
+    /// 95 % prediction interval of the number in a further corpus of this kind: `mean ± t sqrt(tau² + SE²)`. For `K`
+    /// corpora, `t` has `K - 2` degrees of freedom (Higgins, Thompson & Spiegelhalter 2009). `None` for fewer than
+    /// [`FEWEST_CORPORA`] corpora.
     pub fn prediction(&self) -> Option<Interval> {
         let reach = || student_critical((self.corpora - 2) as f64) * self.tau.hypot(self.standard_error);
         (self.corpora >= FEWEST_CORPORA).then(|| Interval(self.mean - reach(), self.mean + reach()))

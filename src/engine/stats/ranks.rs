@@ -2,8 +2,8 @@
 
 use statrs::statistics::{Data, OrderStatistics, RankTieBreaker};
 
-/// Spearman's rank correlation, equal values having the mean of their ranks (Kendall & Gibbons 1990, chapters 1 and 3). `None` if
-/// a list has only equal values, or a NaN. Panics if the lists differ in length.
+/// Spearman's rank correlation of two lists; tied values get the mean of their ranks (Kendall & Gibbons 1990, chapters 1
+/// and 3). `None` if all values of a list are equal, or if one is NaN. Panics if the lists differ in length.
 pub fn spearman(these: &[f64], those: &[f64]) -> Option<f64> {
     assert_eq!(these.len(), those.len(), "pairs");
     if these.iter().chain(those).any(|value| value.is_nan()) {

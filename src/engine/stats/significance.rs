@@ -2,9 +2,10 @@
 
 use statrs::distribution::{Binomial, Discrete};
 
-/// The exact one-sided McNemar test (McNemar 1947): the chance of at least `head_only` words on which only the attention head is
-/// right, among the words where head and baseline differ, if both are equally good. The tail of the binomial is summed from its
-/// largest term, which keeps small values exact; statrs stops after 140 terms of its continued fraction.
+/// Exact one-sided p-value by McNemar's test (McNemar 1947). It considers the words on which either the attention head or
+/// the baseline is right, but not both. If both were equally good, the p-value is the probability that the head alone is
+/// right on at least `head_only` of them. The binomial tail is summed from its largest term, which keeps small values
+/// exact; statrs stops after 140 terms of its continued fraction.
 pub fn mcnemar_p(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
         upper_tail(head_only, baseline_only)
@@ -14,7 +15,7 @@ pub fn mcnemar_p(head_only: u64, baseline_only: u64) -> f64 {
     }
 }
 
-/// The chance of at least `heads` heads in `heads + tails` throws of a fair coin; `heads > tails`.
+/// Probability of at least `heads` heads in `heads + tails` throws of a fair coin; `heads` must exceed `tails`.
 fn upper_tail(heads: u64, tails: u64) -> f64 {
     let binomial = Binomial::new(0.5, heads + tails).expect("one half is a chance");
     // Terms relative to the first: C(n, k + 1) / C(n, k) = (n - k) / (k + 1), which is less than 1 from here on.
@@ -29,8 +30,8 @@ fn upper_tail(heads: u64, tails: u64) -> f64 {
     (binomial.ln_pmf(heads) + f64::ln(sum)).exp().min(1.0)
 }
 
-/// The q-values of Benjamini & Hochberg (1995) for the p-values `p`, both `[m]`: the minimum of `p * m / rank` over all tests
-/// with at least this p-value.
+/// Q-values of the p-values `p`, `[tests]` (Benjamini & Hochberg 1995). The q-value of a test is the minimum of
+/// `p * tests / rank` over all tests whose p-value is not smaller.
 pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -43,17 +44,17 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     q
 }
 
-/// The q-values for numbers being above their margins, `[m]` as `p`. `p` has the one-sided p-value of each number whose estimate
-/// is above its margin; other numbers have `None` and get no q-value.
+/// Q-values for numbers being above their margins, `[numbers]`. `p` has the one-sided p-value of each number whose estimate
+/// is above its margin, and `None` for other numbers, which get no q-value.
 ///
-/// An estimate above the margin has a p-value of at most one half. Given that selection, twice the p-value is valid again (Zhao,
-/// Small & Su 2019, "Multiple testing when many p-values are uniformly conservative").
+/// An estimate above the margin has a p-value of at most one half. Since only such estimates are tested, twice the p-value
+/// is the valid one (Zhao, Small & Su 2019, "Multiple testing when many p-values are uniformly conservative").
 pub fn q_values_above_margin(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let doubled: Vec<Option<f64>> = p.iter().map(|p| p.map(|p| (2.0 * p).min(1.0))).collect();
     q_values_of_present(&doubled)
 }
 
-/// The q-values of the tests that have a p-value, `[m]` as `p`; `None` for the others.
+/// Q-values of the tests that have a p-value, `[tests]`; `None` for the others.
 pub fn q_values_of_present(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let tested: Vec<f64> = p.iter().copied().flatten().collect();
     let mut q = benjamini_hochberg(&tested).into_iter();

@@ -7,8 +7,8 @@ use anyhow::{Error, Result, anyhow};
 use crate::system::counted::join_with_and;
 use crate::system::errors::{Facts, similar};
 
-/// Prefix of the names of embedded models and corpora. No Hub id has a colon, and `./box:...` names a file or folder of such a
-/// name.
+/// Prefix of the names of models and corpora that are embedded in the program. A Hub id has no colon, and a file of such a
+/// name is given as `./box:...`.
 pub const PREFIX: &str = "box:";
 
 /// Name of the default model.
@@ -17,9 +17,11 @@ pub const MODEL: &str = "box:small";
 /// Name of the default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.
 pub const CORPUS: &str = "box:gold";
 
+/// Bytes of the default corpus.
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
-/// Sentence about the overlap of an embedded corpus with the training data of an embedded model; `None` if there is none.
+/// Warning that an embedded corpus resembles the training text of an embedded model; `None` for all other pairs of model
+/// and corpus.
 pub fn overlap_warning(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
         "629 of the 700 sentences of box:gold resemble the training text of box:small (its labels hold on the other 71 too), so a loss measured \
@@ -27,7 +29,7 @@ pub fn overlap_warning(model: &str, corpus: &str) -> Option<&'static str> {
     )
 }
 
-/// Files of an embedded model, each as `(name, content)`.
+/// The files of an embedded model, each as `(name, content)`.
 pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
 
 macro_rules! model {
@@ -39,11 +41,11 @@ macro_rules! model {
     };
 }
 
-/// Embedded models, each as `(name, files)`.
+/// All embedded models, each as `(name, files)`.
 static MODELS: [(&str, BoxedFiles); 3] =
     [model!("box:small", "small"), model!("box:planted", "planted"), model!("box:causal", "causal")];
 
-/// Looks up the files of an embedded model. Fails if there is no such model; the error lists all names.
+/// Looks up the files of the embedded model `name`. Fails if there is none of that name; the error lists all names.
 pub fn model(name: &str) -> Result<BoxedFiles> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, files)| *files).ok_or_else(|| {
@@ -52,14 +54,14 @@ pub fn model(name: &str) -> Result<BoxedFiles> {
     })
 }
 
-/// Name and bytes (CoNLL-U) of the embedded corpus at `path`; `None` if `path` lacks [`PREFIX`]. Fails if there is no such
-/// corpus; the error lists all names.
+/// Name and bytes (CoNLL-U) of the embedded corpus that `path` names; `None` if `path` lacks [`PREFIX`]. Fails if there is
+/// no such corpus; the error lists all names.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
     Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown_name_error("corpus", name, &[CORPUS])) })
 }
 
-/// Embedded model whose name equals `name` except for letter case or a missing [`PREFIX`].
+/// Name of the embedded model that equals `name`, except for letter case or a missing [`PREFIX`]; `None` if there is none.
 pub fn similar_name(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(PREFIX).unwrap_or(known);
@@ -68,6 +70,7 @@ pub fn similar_name(name: &str) -> Option<&'static str> {
     MODELS.iter().map(|(known, _)| *known).find(is_meant)
 }
 
+/// Makes the error about an unknown name of an embedded model or corpus (`what`); it lists `all` names.
 fn unknown_name_error(what: &str, name: &str, all: &[&str]) -> Error {
     let bare = |name| str::strip_prefix(name, PREFIX).unwrap_or(name);
     let closest = similar::closest_name(bare(name), all.iter().map(|known| bare(known)));

@@ -9,13 +9,14 @@ use anyhow::{Error, anyhow};
 use super::printable::{ellipsis, one_line};
 
 thread_local! {
+    /// Whether this thread is inside [`catch_panic`], so that a panic prints nothing.
     static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Maximum number of characters shown of a panic message, whose text may come from the file.
+/// Maximum number of characters of a panic message that an error shows; the message may quote a file.
 const MAX_REASON: usize = 200;
 
-/// Runs `work` and returns its result. Fails if it panics. The values that `work` was changing must not be used after a panic.
+/// Runs `work` and returns its result. Fails if `work` panics. Values that `work` was changing must not be used afterwards.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -40,7 +41,7 @@ pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     })
 }
 
-/// Aborts a library from one of its infallible callbacks: the enclosing [`catch_panic`] returns the error.
+/// Aborts a library from within one of its callbacks that cannot fail. The enclosing [`catch_panic`] returns the error.
 pub fn abort_with(error: Error) -> ! {
     panic::resume_unwind(Box::new(error))
 }

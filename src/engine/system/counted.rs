@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::ops::Add;
 
-/// Formats a number with a noun whose plural ends in -s: `1 head`, `2 heads`.
+/// Formats a number with its noun, whose plural ends in -s: `1 head`, `2 heads`.
 pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str) -> String {
     let ending = plural(&number, "", "s");
     format!("{number} {one}{ending}")
 }
 
-/// Chooses the singular or the plural form of a noun, a verb or a phrase.
+/// Chooses between the singular and the plural form of a noun, verb or phrase.
 pub fn plural<N: PartialEq + From<u8>, W>(number: &N, one: W, many: W) -> W {
     if *number == N::from(1) { one } else { many }
 }
@@ -23,7 +23,7 @@ pub fn join_with_and<S: AsRef<str>>(parts: &[S]) -> String {
     }
 }
 
-/// Formats ascending numbers with runs abbreviated, as job schedulers write array indices: `3,7-9`.
+/// Formats ascending numbers, with consecutive ones as ranges: `3,7-9`. Job schedulers take array indices in this form.
 pub fn ranges<N: Copy + Display + PartialEq + From<u8> + Add<Output = N>>(numbers: &[N]) -> String {
     let runs = numbers.chunk_by(|before, after| *before + N::from(1) == *after);
     let written = runs.map(|run| match run {

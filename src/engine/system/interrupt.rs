@@ -12,37 +12,40 @@ use super::errors::{ErrorFormat, Facts};
 use super::parallel::locked;
 use super::terminal::print_to_stderr;
 
-/// Time limit of the final message: standard error may be a pipe that nobody reads.
+/// Time limit for printing the final message, since standard error may be a pipe that nobody reads.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Message of an interrupted run, as `(what it leaves, hint)`, if the command says more than [`OUTPUTS_ARE_REMOVED`].
+/// Message of an interrupted run as `(what it leaves, hint)`; `None` for the default, [`OUTPUTS_ARE_REMOVED`].
 static INTERRUPT_MESSAGE: Mutex<Option<(String, String)>> = Mutex::new(None);
 
+/// Default message of an interrupted run.
 pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
-/// Sets what an interrupted run reports: that it leaves `what`, and the hint `way_out`.
+/// Sets the message of an interrupted run: what the run leaves, and the hint `way_out`.
 pub fn set_interrupt_message(what: impl Into<String>, way_out: impl Into<String>) {
     *locked(&INTERRUPT_MESSAGE) = Some((what.into(), way_out.into()));
 }
 
+/// The temporary files of outputs that are not complete yet.
 pub struct TemporaryFiles {
     paths: Vec<PathBuf>,
-    /// Whether any output has become permanent.
+    /// Whether any output has been moved to its final path.
     some_are_whole: bool,
 }
 
-/// Temporary files of all outputs. The lock is held while an output is created or becomes permanent.
+/// The temporary files of all outputs. The lock is held while an output is created or moved to its final path.
 static OUTPUTS: Mutex<TemporaryFiles> = Mutex::new(TemporaryFiles { paths: Vec::new(), some_are_whole: false });
 
-/// Handles Ctrl-C and every other catchable signal that ends a program by default: removes temporary files, reports what is left,
-/// and exits with the status that shells report, 128 plus the signal's number. A signal that the parent process ignores stays
-/// ignored, as under `nohup` or in a script's background jobs. A file beyond its size limit (`ulimit -f`) becomes a write error
-/// instead of ending the process. Fails if the handlers cannot be installed.
+/// Handles Ctrl-C and every other catchable signal that ends a program by default. The handler removes temporary files,
+/// reports what is left, and exits with the status that shells use: 128 plus the number of the signal. A signal that the
+/// parent process ignores stays ignored, as under `nohup` or in background jobs of a script. Exceeding the limit of file
+/// sizes (`ulimit -f`) becomes a write error. Fails if the handlers cannot be installed.
 pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
     watch(format).context("cannot watch for Ctrl-C")
 }
 
-/// Removes temporary files, calls `last_word` with whether all outputs were complete, and exits with `status`.
+/// Removes temporary files, calls `last_word` and exits with `status`. The argument of `last_word` says whether all outputs
+/// were complete.
 pub(super) fn clean_up_and_exit(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let outputs = lock_outputs();
@@ -54,6 +57,7 @@ pub(super) fn clean_up_and_exit(status: u8, last_word: impl FnOnce(bool)) -> ! {
     std::process::exit(status.into());
 }
 
+/// Ends the process after signal number `signal`: cleans up, reports the signal by its `name`, and exits.
 fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
     // Shells report a signal by this status.
     let status = 128 + signal;
@@ -75,7 +79,7 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
     })
 }
 
-/// Makes the error of a run that `what` ended; `are_whole` says whether its outputs were complete.
+/// Makes the error about a run that `what` ended; `are_whole` says whether its outputs were complete.
 fn interrupted_by(what: &str, are_whole: bool) -> Error {
     let left = locked(&INTERRUPT_MESSAGE).take();
     if are_whole && left.is_none() {
@@ -85,8 +89,9 @@ fn interrupted_by(what: &str, are_whole: bool) -> Error {
     anyhow!("ended by {what}: {left}").hint(way_out)
 }
 
-/// Catchable signals that end a program by default (POSIX.1-2024, signal.h), without program faults and `SIGPIPE`, which is a
-/// write error. Job schedulers send `SIGUSR1` before a job's time is over, and the limit of processor time sends `SIGXCPU`.
+/// Catchable signals that end a program by default (POSIX.1-2024, signal.h), except those of program faults. `SIGPIPE` is
+/// left out too, since it becomes a write error. Job schedulers send `SIGUSR1` before a time limit, and the system sends
+/// `SIGXCPU` at a limit of processor time.
 #[cfg(unix)]
 const ENDING_SIGNALS: [i32; 10] = {
     use signal_hook::consts::{
@@ -95,6 +100,7 @@ const ENDING_SIGNALS: [i32; 10] = {
     [SIGINT, SIGHUP, SIGQUIT, SIGTERM, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGVTALRM, SIGPROF]
 };
 
+/// Installs handlers for [`ENDING_SIGNALS`], except signals that this process ignores.
 #[cfg(unix)]
 fn watch(format: ErrorFormat) -> Result<()> {
     use std::sync::Arc;
@@ -125,8 +131,8 @@ fn watch(format: ErrorFormat) -> Result<()> {
     Ok(())
 }
 
-/// Signals that this process ignores, signal `n` as bit `n - 1`. If the set is unknown, it is `SIGHUP` alone, because `nohup`
-/// must work; the next run then cleans up.
+/// The signals that this process ignores: bit `n - 1` is set for signal `n`. If they are unknown, `SIGHUP` alone counts as
+/// ignored, so that `nohup` works.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
     const HANG_UP: u64 = 1 << (signal_hook::consts::SIGHUP - 1);
@@ -136,6 +142,7 @@ fn ignored_signals() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(HANG_UP)
 }
 
+/// Installs a handler for Ctrl-C.
 #[cfg(not(unix))]
 fn watch(format: ErrorFormat) -> Result<()> {
     /// Number of `SIGINT` on Unix.
@@ -149,16 +156,17 @@ pub fn lock_outputs() -> MutexGuard<'static, TemporaryFiles> {
 }
 
 impl TemporaryFiles {
-    /// Adds `path` to the files that an interrupt removes.
+    /// Adds `path` to the files that are removed on an interrupt.
     pub fn add(&mut self, path: &Path) {
         self.paths.push(path.to_owned());
     }
 
-    /// Takes `path` from the files that an interrupt removes.
+    /// Takes `path` off the files that are removed on an interrupt.
     pub fn remove(&mut self, path: &Path) {
         self.paths.retain(|other| other != path);
     }
 
+    /// Notes that an output was moved to its final path.
     pub fn mark_committed(&mut self) {
         self.some_are_whole = true;
     }

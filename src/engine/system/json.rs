@@ -9,8 +9,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 
 use super::printable::shortened;
 
-/// Reads the value of one key of a JSON object, and nothing after it: the first keys of a long report identify it. `None` if the
-/// object lacks the key, or is malformed before it.
+/// Reads the value of one key of a JSON object, and nothing after it, since a long report has its identity in the first
+/// keys. `None` if the object lacks the key, or if the JSON is malformed before it.
 pub fn read_key<'de, T: Deserialize<'de>>(json: &'de str, key: &str) -> Option<T> {
     let mut found = None;
     // serde_json reports an error if reading stops before the end of the object, so the result is ignored.
@@ -18,6 +18,7 @@ pub fn read_key<'de, T: Deserialize<'de>>(json: &'de str, key: &str) -> Option<T
     found
 }
 
+/// Deserialises the value of one key into `found`.
 struct ValueOf<'a, T> {
     key: &'a str,
     found: &'a mut Option<T>,
@@ -42,7 +43,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ValueOf<'_, T> {
     }
 }
 
-/// A JSON object without repeated keys; serde would keep the last value of a repeated key.
+/// A JSON object in which no key is repeated. Without this type, serde would keep the last value of a repeated key.
 #[derive(Debug)]
 pub struct UniqueKeys<T>(pub BTreeMap<String, T>);
 
@@ -76,14 +77,14 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeysOf<T> {
     }
 }
 
-/// Rust types in serde's errors, each list with plain words for them.
+/// Rust types in the errors of serde, in groups that share one description in plain words.
 const TYPES: [(&[&str], &str); 3] = [
     (&["usize", "u64", "u32", "u16", "u8"], "a whole number of 0 or more"),
     (&["i64"], "a whole number"),
     (&["f64", "f32"], "a number"),
 ];
 
-/// Rewords an error of `serde_json` in plain words, with line and column at its end.
+/// Rewords an error of `serde_json` in plain words, ending with the line and the column.
 pub fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let Some((before, after)) = text.rsplit_once("expected ") else { return text };
@@ -96,7 +97,7 @@ pub fn describe_error(error: &serde_json::Error) -> String {
     expected.or_else(object).map_or_else(|| text.clone(), |(words, place)| format!("{before}expected {words}{place}"))
 }
 
-/// Rewords an error as [`describe_error`], with only the column at its end, for a message that names the line before it.
+/// Rewords an error as [`describe_error`], ending with the column alone, for a message that already names the line.
 pub fn describe_error_in_line(error: &serde_json::Error) -> String {
     describe_error(error).replace(&format!(" at line {} column ", error.line()), " at column ")
 }

@@ -4,16 +4,17 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+/// Number of threads that can run at the same time on this machine.
 pub fn core_count() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Locks a mutex, also after a panic of a thread that held it.
+/// Locks a mutex, even if a thread panicked while it held the lock.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maps `work` over the items on several threads. Results are in the order of the items.
+/// Maps `work` over the items on several threads. The results are in the order of the items.
 pub fn parallel_map<T: Send, R: Send>(
     threads: NonZeroUsize,
     items: impl IntoIterator<Item = T, IntoIter: Send>,
@@ -33,8 +34,9 @@ pub fn parallel_map<T: Send, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Runs `work` on several threads, the current one being the first, and returns their results. The system may start fewer threads
-/// (`ulimit -u`), so callers let each thread take the next piece of work. A panic on any thread continues here.
+/// Runs `work` once on each of several threads, the current one included, and returns all results. The system may allow
+/// fewer threads (`ulimit -u`), so each call of `work` must take pieces from a common queue. A panic on any thread is
+/// propagated.
 pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
@@ -48,7 +50,7 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
     })
 }
 
-/// Runs two closures, in parallel if the system has a thread left, and returns both results. A panic of either continues here.
+/// Runs two closures and returns both results, in parallel if a thread can be started. A panic in either is propagated.
 pub fn run_both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     // Outside the closure, so that it is not lost if no thread can be started.
     let waiting = Mutex::new(Some(first));

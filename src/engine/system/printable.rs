@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
-/// Escapes the characters that a terminal would obey, except line ends.
+/// Escapes the characters that control a terminal, except line ends.
 pub fn printable(text: &str) -> String {
     escaped(text, |c| is_unprintable(c) && c != '\n')
 }
 
-/// Escapes the characters that a terminal would obey, line ends included, for text on one line such as a foreign name.
+/// Escapes the characters that control a terminal, line ends included, for text that must stay on one line.
 pub fn one_line(text: &str) -> String {
     escaped(text, is_unprintable)
 }
 
+/// Escapes the characters that do not satisfy `is_shown`.
 fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -24,7 +25,7 @@ fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Replaces user and password, as in `https://ada:secret@host/` (RFC 3986, section 3.2.1), by `***` in every URL.
+/// Replaces user and password in every URL by `***`, as in `https://ada:secret@host/` (RFC 3986, section 3.2.1).
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     const SCHEME_END: &str = "://";
     let mut shown = String::new();
@@ -45,10 +46,10 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     if shown.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(shown + rest) }
 }
 
-/// Whether a terminal or an editor acts on this character instead of showing it: control characters, which begin escape
-/// sequences; line and paragraph separators; bidirectional controls (Unicode Standard Annex 9, section 2). Also invisible
-/// characters, which make texts look alike: zero-width space, word joiner and byte order mark, but not U+200C and U+200D, which
-/// spelling needs.
+/// Whether terminals or editors act on this character instead of showing it. Such are control characters, which begin
+/// escape sequences; line and paragraph separators; bidirectional controls (Unicode Standard Annex 9, section 2). Invisible
+/// characters that make texts look alike count too: zero-width space, word joiner, byte order mark. U+200C and U+200D do
+/// not, since spelling needs them.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -58,14 +59,14 @@ pub fn is_unprintable(c: char) -> bool {
         )
 }
 
-/// Shortens a value for a message: only the beginning of a long value is kept.
+/// Shortens a long value for a message to its beginning.
 pub fn shortened(text: &str) -> String {
-    /// Maximum number of characters kept: names of models, relations and tensors are shorter.
+    /// Maximum number of characters kept. Names of models, relations and tensors are shorter.
     const LONGEST: usize = 100;
     ellipsis(text, LONGEST, 0)
 }
 
-/// Replaces the middle of a text with more than `first + last` characters by `...`.
+/// Replaces the middle of a text by `...` if the text has more than `first + last` characters.
 pub fn ellipsis(text: &str, first: usize, last: usize) -> String {
     let mut starts = text.char_indices().map(|(start, _)| start);
     let Some(cut) = starts.clone().nth(first).filter(|_| text.chars().count() > first + last) else {
@@ -75,8 +76,9 @@ pub fn ellipsis(text: &str, first: usize, last: usize) -> String {
     format!("{}...{}", &text[..cut], &text[rest..])
 }
 
-/// The beginning of a value, short enough for an error message, control characters made visible.
+/// Beginning of a value for an error message, with control characters escaped.
 pub fn excerpt(text: &str) -> String {
+    /// Maximum number of characters shown.
     const SHOWN: usize = 60;
     let mut shown = String::new();
     for c in ellipsis(text, SHOWN, 0).chars() {

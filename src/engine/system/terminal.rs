@@ -7,37 +7,40 @@ use anyhow::{Context, Error, Result};
 use super::errors::{Class, ErrorFormat, ErrorReport, Facts};
 use super::printable::{ellipsis, printable, without_passwords};
 
-/// Writes `bytes` to standard output. Ends without an error if its reader has left, as `head` does. Fails at any other error.
+/// Writes `bytes` to standard output. A reader that has closed the pipe, such as `head`, is no error. Fails on any other
+/// error.
 pub fn to_stdout(bytes: &[u8]) -> Result<()> {
     finish(io::stdout().lock(), bytes)
 }
 
-/// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset; else as [`to_stdout`]. Fails if it
-/// cannot be written.
+/// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset. Fails as [`to_stdout`].
 pub fn print(text: &str) -> Result<()> {
     finish(anstream::stdout().lock(), text.as_bytes())
 }
 
-/// Columns of standard output: the terminal's width, else `COLUMNS`; `None` for a file or a pipe, whose reader wraps the lines.
+/// Width of standard output in columns: that of the terminal, else `COLUMNS`. `None` for a file or a pipe, whose reader
+/// wraps lines.
 pub fn stdout_width() -> Option<usize> {
     let from_environment = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
     let terminal = terminal_size::terminal_size_of(io::stdout());
     terminal.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(from_environment)
 }
 
-/// Prints a line to standard error, [`printable`] and without the passwords of addresses. A closed or full standard error is ignored.
+/// Prints a line to standard error, with control characters escaped and passwords in URLs hidden. Write errors are ignored.
 pub fn print_to_stderr(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", printable(&without_passwords(text)));
 }
 
-/// Prints an error. Later lines are indented, so that a name with line ends cannot pass for another error. A very long message
-/// loses its middle: the reason stands before the value that makes it long, the hint after it.
+/// Prints an error. Lines after the first are indented, so that a value with line ends cannot pass for another error. A
+/// very long message is cut in the middle: the cause is at its beginning, and the hint at its end.
 pub fn print_error(error: &Error) {
-    /// Number of characters kept at either end: no message with values of ordinary length is longer.
+    /// Number of characters kept at the beginning and at the end. Only messages with extremely long values exceed both
+    /// together.
     const END: usize = 3000;
     print_to_stderr(&format!("error: {}", indented(&ellipsis(&format!("{error:#}"), END, END))));
 }
 
+/// Indents all lines but the first.
 fn indented(text: &str) -> String {
     let mut lines = text.split('\n');
     let first = lines.next().unwrap_or_default().to_owned();
@@ -48,6 +51,7 @@ fn indented(text: &str) -> String {
     })
 }
 
+/// Writes and flushes `bytes`. A reader that has closed the pipe is no error.
 fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -58,6 +62,7 @@ fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
 }
 
 impl ErrorFormat {
+    /// Prints an error to standard error in this format.
     pub fn say(self, error: &Error) {
         match self {
             Self::Text => print_error(error),
@@ -65,7 +70,7 @@ impl ErrorFormat {
         }
     }
 
-    /// Prints the error of a run that a signal ended with this exit status.
+    /// Prints the error of a run that a signal ended with exit status `status`.
     pub(super) fn say_interrupted(self, error: &Error, status: u8) {
         match self {
             Self::Text => print_error(error),
@@ -75,6 +80,7 @@ impl ErrorFormat {
 }
 
 impl ErrorReport {
+    /// Prints the error to standard error as one line of JSON.
     pub fn say(&self) {
         print_to_stderr(&self.json());
     }

@@ -1,5 +1,6 @@
-//! Time limits for libraries that process untrusted files. A library that calls back is aborted in its callback ([`abort_if_over`]). For
-//! any other, the process ends `GRACE` after the limit with an error, and leaves no half-written output.
+//! Time limits for libraries that process untrusted files. A library with callbacks is aborted in a callback
+//! ([`abort_if_over`]). For any other library, the process ends `GRACE` after the limit with an error, and leaves no
+//! incomplete output.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -15,41 +16,45 @@ use super::errors::Class;
 use super::parallel::locked;
 use super::{interrupt, terminal};
 
-/// Interval at which the watching thread wakes. It adds the processor time that the process used meanwhile, at most one interval.
-/// Time stands still while the process is stopped, the machine asleep, or the processor busy with other programs.
+/// Interval at which the watching thread wakes. It then adds the processor time that the process has used since, at most
+/// one interval. So no time counts while the process is stopped, the machine sleeps or the processor runs other programs.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Time after the limit in which work may still abort by itself.
+/// Time after the limit in which the work may still abort by itself, before the process ends.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Constant part of each time limit. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
+/// Constant part of each time limit. Reading a tokenizer or tokenising a sentence takes about a thousandth of it.
 const MIN_LIMIT: Duration = Duration::from_secs(4);
 
-/// Bytes of input for each further second of the limit. The slowest tokenizers need a hundredth of that time.
+/// Number of input bytes for each further second of the time limit. The slowest tokenizers take a hundredth of that time.
 const BYTES_A_SECOND: u64 = 1 << 16;
 
 /// Function that prints an error and returns the exit status.
 static REPORT: OnceLock<fn(&Error) -> u8> = OnceLock::new();
 
-/// Sets the function that reports the error if a time limit ends the process. The default prints text.
+/// Sets the function that reports the error when a time limit ends the process. Without it, the error is printed as text.
 pub fn set_error_report(report: fn(&Error) -> u8) {
     let _ = REPORT.set(report);
 }
 
+/// Work that runs under a time limit.
 struct Work {
-    /// Time counted against the limit since the work began.
+    /// Processor time that has counted against the limit so far.
     spent: Duration,
     limit: Duration,
+    /// Makes the error about the exceeded limit.
     error: Box<dyn Fn() -> Error + Send>,
 }
 
+/// The time-limited work of one thread, shared with the watching thread.
 #[derive(Default)]
 struct Slot {
     work: Mutex<Option<Work>>,
+    /// Whether the work has exceeded its limit.
     over: AtomicBool,
 }
 
-/// Slots for the time-limited work of each thread. The watching thread starts with the first slot.
+/// One slot for each thread with time-limited work. The watching thread is started with the first one.
 static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
     // If no thread can be started, there is no time limit.
     let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch);
@@ -57,9 +62,11 @@ static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
 });
 
 thread_local! {
+    /// The slot of this thread.
     static SLOT: OnceCell<Arc<Slot>> = const { OnceCell::new() };
 }
 
+/// Slot of this thread, added to [`SLOTS`] on first use.
 fn own_slot() -> Arc<Slot> {
     SLOT.with(|slot| {
         Arc::clone(slot.get_or_init(|| {
@@ -73,9 +80,9 @@ fn own_slot() -> Arc<Slot> {
     })
 }
 
-/// Runs `work` on `bytes` bytes of input within a time limit: four seconds, and one more per 64 KiB. `place` adds the location to
-/// the error. Inside other limited work, the outer limit holds. The work must call [`abort_if_over`] where it can; if it does not return
-/// in time, the process ends.
+/// Runs `work` on `bytes` bytes of input under a time limit of four seconds, and one more per 64 KiB. `place` adds the
+/// location to the error. Within other limited work, only the outer limit counts. The work must call [`abort_if_over`]
+/// wherever it can; if it does not return in time, the process ends.
 pub fn within_time_limit<T>(
     bytes: u64,
     place: impl Fn(Error) -> Error + Send + 'static,
@@ -85,6 +92,7 @@ pub fn within_time_limit<T>(
     within_limit(limit, place, work)
 }
 
+/// Runs `work` under the time limit `limit`, unless the thread is already inside limited work.
 fn within_limit<T>(limit: Duration, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
     /// Guard that ends the time limit when the work returns or panics.
     struct Watched(Arc<Slot>);
@@ -106,11 +114,13 @@ fn within_limit<T>(limit: Duration, place: impl Fn(Error) -> Error + Send + 'sta
     work()
 }
 
+/// Makes the error about an exceeded limit.
 fn over(limit: Duration) -> Error {
     anyhow!("it takes more than {} s of processor time", limit.as_secs_f64())
 }
 
-/// Aborts the work of this thread if its time is over: [`catch_panic`](super::contained::catch_panic) then returns the error.
+/// Aborts the work of this thread if it has exceeded its time limit. The enclosing
+/// [`catch_panic`](super::contained::catch_panic) returns the error.
 pub fn abort_if_over() {
     let slot = own_slot();
     if slot.over.load(Ordering::Relaxed) {
@@ -119,6 +129,7 @@ pub fn abort_if_over() {
     }
 }
 
+/// Runs the watching thread: adds the processor time used to all time-limited work.
 fn watch() {
     let mut before = processor_time();
     loop {
@@ -131,6 +142,7 @@ fn watch() {
     }
 }
 
+/// Adds processor time to the work of a slot. Marks work beyond its limit, and ends the process if it goes on.
 fn add_time(slot: &Slot, passed: Duration) {
     let mut work = locked(&slot.work);
     let Some(running) = &mut *work else { return };
@@ -148,9 +160,9 @@ fn add_time(slot: &Slot, passed: Duration) {
     }
 }
 
-/// Processor time of all threads of this process; `None` where the system does not tell it.
+/// Processor time that all threads of this process have used; `None` if the system does not report it.
 fn processor_time() -> Option<Duration> {
-    /// Clock ticks of `/proc` a second, on every architecture that Rust runs on (`USER_HZ`, proc(5)).
+    /// Clock ticks per second in `/proc`, equal on every architecture that Rust runs on (`USER_HZ`, proc(5)).
     const TICKS_A_SECOND: u64 = 100;
     let line = fs::read_to_string("/proc/self/stat").ok()?;
     // The name of the program, in parentheses, may have spaces; `utime` and `stime` are the twelfth and thirteenth fields behind it.

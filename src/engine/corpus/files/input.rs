@@ -10,6 +10,7 @@ use crate::corpus::lines::{Compression, lower_extension};
 use crate::system::boxed;
 use crate::system::errors::Facts;
 
+/// Format and compression of a corpus file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKind {
     pub format: Format,

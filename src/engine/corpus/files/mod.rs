@@ -96,6 +96,7 @@ enum Identity {
 }
 
 impl Identity {
+    /// Identity of the file that `metadata` describes.
     #[cfg(unix)]
     #[expect(clippy::unnecessary_wraps, reason = "elsewhere a path has to be resolved")]
     fn of(_path: &Path, metadata: &Metadata) -> io::Result<Self> {
@@ -103,6 +104,7 @@ impl Identity {
         Ok(Self::Inode(metadata.dev(), metadata.ino()))
     }
 
+    /// Identity of the file at `path`.
     #[cfg(not(unix))]
     fn of(path: &Path, _metadata: &Metadata) -> io::Result<Self> {
         path.canonicalize().map(Self::Path)
@@ -148,6 +150,8 @@ struct Files {
 }
 
 impl Files {
+    /// Adds the file that `open` opens. Fails if a file of this identity is already listed; `shown` is the file's name in
+    /// messages.
     fn add(&mut self, identity: Identity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
         if let Some(first) = self.names.get(&identity) {
             let same_file = || format!("for it is the same file as {first}");
@@ -159,6 +163,7 @@ impl Files {
         Ok(())
     }
 
+    /// Adds the file at `path`. Fails if it cannot be opened, or if it is already listed.
     fn add_path(&mut self, path: &Path, kind: FileKind) -> Result<()> {
         let shown = path.display().to_string();
         let metadata = fs::metadata(path).map_err(|error| explain_open_error(path, error))?;

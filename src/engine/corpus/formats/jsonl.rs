@@ -28,6 +28,7 @@ use crate::system::errors::Facts;
 use crate::system::json::describe_error_in_line;
 use crate::system::printable::excerpt;
 
+/// One line of a corpus in JSON lines, as it is deserialised.
 #[derive(Deserialize)]
 struct Line {
     text: Option<String>,
@@ -64,6 +65,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     next_line(lines, |line| parse_line(line, context))
 }
 
+/// Parses one line into a sentence.
 fn parse_line(json: &str, context: &mut ReaderContext) -> Result<ParsedSentence> {
     let ReaderContext {
         relations,
@@ -123,8 +125,7 @@ const OTHER_NAMES: [(&str, &[&str]); 7] = [
     ("space_after", &["whitespace", "spaces"]),
 ];
 
-/// Adds to an error the hint to rename keys: the ignored keys of the line that other programs use, each with the key to use
-/// instead.
+/// Adds a hint to an error if the line has keys that other programs use: which keys to rename, and to what.
 fn with_key_hint(json: &str, error: Error) -> Error {
     #[expect(
         clippy::zero_sized_map_values,

@@ -11,6 +11,7 @@ use crate::corpus::sentence::Sentence;
 use crate::corpus::sentence::links::{LinkTypes, LinksFrom};
 use crate::system::errors::Facts;
 
+/// A corpus format: its name, its file extensions and its reader.
 pub(in crate::corpus) struct FormatReader {
     pub name: &'static str,
     /// File extensions of the format, in lower case.
@@ -54,7 +55,7 @@ pub(super) fn next_line(
     Ok(None)
 }
 
-/// State that a reader keeps from sentence to sentence.
+/// State that a reader of corpus files keeps from sentence to sentence.
 #[derive(Default)]
 pub(in crate::corpus) struct ReaderContext {
     pub relations: RelationNames,

@@ -59,7 +59,7 @@ impl EntityFields {
     }
 }
 
-/// Discontinuous mention some of whose parts are still to come: its head field, and the word ranges of the parts so far.
+/// Discontinuous mention with parts still to come: its head field, and the word ranges of the parts so far.
 type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
 /// Parser of the mentions of a text, word by word.
@@ -67,7 +67,7 @@ struct MentionParser<'a> {
     fields: EntityFields,
     /// Open brackets by entity name (with the part, if any): the first word and the head field of each.
     open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
-    /// Discontinuous mentions some of whose parts are still to come, by entity and number of parts.
+    /// Discontinuous mentions with parts still to come, by entity and number of parts.
     unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
     parsed: Mentions<'a>,
 }

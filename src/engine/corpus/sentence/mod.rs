@@ -61,6 +61,7 @@ pub struct SentenceFamily {
     /// Number of the group, which decides the jackknife block. Groups are numbered from 0 in the order of their first
     /// sentences. If documents are the sampling unit, the number is that of the document in which the group begins.
     pub number: u64,
+    /// Whether the sentence is the first of its group.
     pub is_first: bool,
 }
 
@@ -79,7 +80,9 @@ impl Default for SentenceFamily {
 /// File and line of a sentence; displayed as `FILE:LINE`, as compilers print it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
+    /// Number of the file in the corpus, counted from 0.
     pub file: usize,
+    /// Path of the file as messages show it.
     pub path: Arc<str>,
     /// Line on which the sentence begins, counted from 1.
     pub line: u64,
@@ -91,6 +94,7 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Text or words of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Running text, which the tokenizer splits into words.
@@ -131,6 +135,7 @@ impl Word {
     }
 }
 
+/// Syntactic head of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeHead {
     /// No syntactic head: the word is a root (HEAD 0 in CoNLL-U).
@@ -142,6 +147,7 @@ pub enum TreeHead {
 }
 
 impl TreeHead {
+    /// Index of the syntactic head in the sentence; `None` for a root or an unknown head.
     pub fn word(self) -> Option<usize> {
         if let Self::Word(word) = self { Some(word) } else { None }
     }

@@ -62,7 +62,7 @@ pub struct Corpus {
     failed: bool,
 }
 
-/// What a run reads of each sentence besides words and trees: requested columns, links and word classes.
+/// Options for reading sentences besides words and trees: requested columns, links and word classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnotationOptions<'a> {
     pub requested_columns: &'a [String],
@@ -237,6 +237,7 @@ impl Corpus {
         Arc::clone(self.scope.decision.as_ref().expect("it is decided"))
     }
 
+    /// Opens the next file of the corpus; false after the last one.
     fn open_next_file(&mut self) -> Result<bool> {
         let Some(CorpusFile { name, path, kind, source, .. }) = self.files.next() else { return Ok(false) };
         let shown = Arc::clone(&path);
@@ -264,6 +265,7 @@ impl Corpus {
         Ok(())
     }
 
+    /// Reads the next sentence of the scope; `None` at the end of the corpus.
     fn read(&mut self) -> Result<Option<Sentence>> {
         if let Some(selected) = &mut self.selected {
             let Some(SelectedSentence { sentence, index, family, format }) = selected.next(&mut self.position)? else {
@@ -295,6 +297,7 @@ impl Corpus {
         }
     }
 
+    /// Parses the next sentence, opening files as needed, and gives its index; `None` at the end of the corpus.
     fn parse_next(&mut self) -> Result<Option<(ParsedSentence, u64)>> {
         loop {
             if self.current.is_none() && !self.open_next_file()? {

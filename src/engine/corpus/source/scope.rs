@@ -37,10 +37,12 @@ impl UnitHalf {
         }
     }
 
+    /// The other half of the units.
     pub fn other(self) -> Self {
         if self == Self::Even { Self::Odd } else { Self::Even }
     }
 
+    /// Whether the half has the unit with this number.
     pub fn contains(self, unit: u64) -> bool {
         unit % 2 == self as u64
     }
@@ -62,7 +64,7 @@ pub(super) struct ScopeDecision {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadPart {
     All,
-    /// The first sentences of the corpus, this many.
+    /// This many sentences from the beginning of the corpus.
     First(u64),
     /// The first sentences of each file; their number per file.
     FirstOfFiles(Vec<u64>),
@@ -101,6 +103,7 @@ impl Scope {
         }
     }
 
+    /// The part of the corpus to read; `None` before the decision.
     pub(super) fn part(&self) -> Option<&ReadPart> {
         Some(&self.decision.as_deref()?.part)
     }

@@ -25,6 +25,7 @@ pub(super) struct SelectedSegments {
     pieces: vec::IntoIter<Piece>,
     /// Families of the sentences of the current segment that are not read yet.
     families: vec::IntoIter<SentenceFamily>,
+    /// The open file; `None` between files.
     open: Option<OpenPiece>,
 }
 
@@ -39,6 +40,7 @@ pub(super) struct SelectedSentence {
 
 /// An open file: a stretch of an uncompressed one, or a compressed one from its beginning.
 struct OpenPiece {
+    /// Number of the file in the corpus, counted from 0.
     file: usize,
     lines: Lines,
     /// SHA-256 of the current piece by the index, or of the complete file if it is compressed.
@@ -113,6 +115,7 @@ impl SelectedSegments {
         Ok(true)
     }
 
+    /// Takes the next piece of the selected segments; `None` after the last one.
     fn next_piece(&mut self, position: &mut ReadingPosition) -> Result<Option<Piece>> {
         loop {
             if let Some(piece) = self.pieces.next() {

@@ -33,6 +33,7 @@ pub fn memory_bound(requested: Option<u64>) -> u64 {
 
 /// Activations of first-stage passes, kept in memory for second-stage passes over the same sequences.
 pub struct KeptActivations {
+    /// The first-stage passes, each with the activations to keep for later passes.
     requests: Vec<(Pass, Vec<KeepRequest>)>,
     config: Config,
     /// Number of bytes of activations that may still be kept.
@@ -58,6 +59,7 @@ impl KeptActivations {
     }
 }
 
+/// The part of the store for one pass over one shard.
 #[derive(Clone, Copy)]
 pub struct KeptPassStore<'a> {
     store: &'a KeptActivations,
@@ -98,11 +100,13 @@ impl KeptPassStore<'_> {
             .then_some(empty)
     }
 
+    /// Stores the recorded activations of pack number `number`.
     pub fn store_pack(&self, number: usize, pack: KeptPack) {
         let mut packs = self.store.packs.lock().unwrap_or_else(PoisonError::into_inner);
         packs.push(((self.request, self.shard, number), pack));
     }
 
+    /// The activations of this pass that are kept.
     fn keeps(&self) -> &[KeepRequest] {
         &self.store.requests[self.request].1
     }

@@ -49,8 +49,10 @@ pub struct KeptPack {
 /// An activation that the forward pass showed, with the index of its first value in [`KeptPack::values`].
 #[derive(Clone, Copy, Debug)]
 struct KeptEvent {
+    /// Index of the sequence in its pack.
     sequence: usize,
     layer: usize,
+    /// Index of the first value in [`KeptPack::values`].
     start: usize,
     part: KeptPart,
 }
@@ -87,10 +89,12 @@ impl KeptPack {
         (events * size_of::<KeptEvent>() + values * size_of::<f32>()) as u64
     }
 
+    /// The kinds of activations that are kept of any sequence in the pack.
     pub fn needs(&self) -> Needs {
         self.needs.iter().fold(Needs::default(), |all, needs| all | *needs)
     }
 
+    /// Records a head of a sequence, if it is to be kept.
     pub fn keep_head(&mut self, sequence: usize, view: &HeadView<'_>) {
         let needs = self.needs[sequence];
         if !needs.includes_heads() {
@@ -109,6 +113,7 @@ impl KeptPack {
         context.iter().flat_map(Rows::iter).for_each(|row| self.values.extend_from_slice(row));
     }
 
+    /// Records the hidden states that enter a layer, if they are to be kept.
     pub fn keep_hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
         if self.needs[sequence].includes_states_of(layer, self.layers) {
             self.rows(sequence, layer, KeptPart::HiddenStates(states.width()), states);

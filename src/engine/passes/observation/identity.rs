@@ -386,7 +386,7 @@ impl Identity {
     }
 }
 
-/// Name and SHA-256 of each file of a corpus, as a JSON object.
+/// The files of a corpus as JSON, each with its name and SHA-256.
 fn file_digests(corpus: &CorpusIdentity) -> Value {
     corpus.files.iter().map(|file| json!({ "name": file.name, "sha256": file.sha256 })).collect()
 }

@@ -80,6 +80,7 @@ fn ensure_same_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path,
     Err(anyhow!("cannot merge `{first_path}` and `{}`: {difference}", path.display()).with_file(&first_path))
 }
 
+/// The shards of a run that have no usable partial.
 pub struct MissingShards {
     /// Numbers of the missing shards, ascending.
     pub numbers: Vec<u32>,

@@ -16,31 +16,33 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 use identity::{Identity, RunInfo};
 
-/// The sums of all passes of a run or of one shard, with the identity of the run.
+/// The sums of all passes over a corpus, or over a shard of it, with the identity of the run.
 pub struct Observation {
     pub identity: Identity,
     pub tally: Tally,
     pub stage: Stage,
     pub passes: Vec<PassSums>,
-    /// Time, threads and host of the run; `None` if they were not wanted.
+    /// Time, threads and host of the run; `None` if the run leaves them out.
     pub run_info: Option<RunInfo>,
 }
 
-/// The passes of a plan that an observation contains.
+/// The passes of a run that an observation contains; a run has one or two stages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
+    /// All passes of a run with one stage.
     #[default]
     Whole,
+    /// The passes of the first of two stages.
     First,
-    /// The passes of the second stage, which follow the first.
+    /// The passes of the second stage, which depend on results of the first.
     After {
         /// The [digest](Observation::digest) of the first stage's sums over the whole corpus.
         sums: String,
         /// The digest of the label policy under which the second stage ran.
         policy: String,
     },
-    /// The passes of both stages.
+    /// The passes of both stages of a run.
     Followed {
         /// The digest of the label policy under which the second stage ran.
         policy: String,
@@ -48,6 +50,7 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Whether the observation contains all passes of its run.
     pub fn is_complete(&self) -> bool {
         matches!(self, Self::Whole | Self::Followed { .. })
     }
@@ -56,7 +59,7 @@ impl Stage {
         matches!(self, Self::After { .. })
     }
 
-    /// The digest of the labelling policy that the second stage depends on; `None` without a second stage.
+    /// The digest of the label policy on which the second stage depends; `None` without a second stage.
     pub fn policy_digest(&self) -> Option<&str> {
         match self {
             Self::Whole | Self::First => None,
@@ -65,16 +68,17 @@ impl Stage {
     }
 }
 
+/// The sums of all observers of one pass.
 pub struct PassSums {
     pub pass: Pass,
-    /// Encoded sentences that are in no sequence of the pass.
+    /// Number of encoded sentences that are in no sequence of the pass.
     pub left_out_sentences: u64,
-    /// The sums of the pass's observers, in the order of the plan.
+    /// The sums of the pass's observers, in the order of their requests.
     pub sums: Vec<Box<dyn Observer>>,
 }
 
 impl Observation {
-    /// Adds the sums over other sentences of the corpus. Panics if the identities or the stages differ.
+    /// Adds an observation of other sentences of the corpus. Panics if the identities or the stages differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");
         self.tally.merge(&other.tally);
@@ -85,8 +89,8 @@ impl Observation {
         self.run_info = self.run_info.take().zip(other.run_info.as_ref()).map(|(run, other)| run.merged(other));
     }
 
-    /// Adds the passes of the second stage, as if they had run with the first. Panics if the identities differ, or `after`
-    /// follows no stage.
+    /// Adds the passes of the second stage, as if they had run together with the first. Panics if the identities differ, or
+    /// if `after` is no second stage.
     pub fn add_second_stage(&mut self, after: Self) {
         assert_eq!(self.identity, after.identity, "stages of one whole");
         let policy = after.stage.policy_digest().expect("the passes of the second stage follow").to_owned();

@@ -10,21 +10,22 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// One value for each class of layers. The [`Sums`] of a class count every sequence, by the keys that queries of the class see.
-/// They receive the head and mixing events of their layers, and all other events.
+/// One value for each class of layers, such as separate [`Sums`]. The sums of a class count every sequence, with the keys
+/// that queries in that class see. They receive head and mixing events of their own layers only, and all other events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ByClass<T> {
     classes: LayerClasses,
-    /// The value of each class, in the order of [`LayerClasses::visibilities`].
+    /// The value of each class of layers, in the order of [`LayerClasses::visibilities`].
     each: Vec<T>,
 }
 
 impl<T> ByClass<T> {
+    /// Makes the value of each class of layers with `make`.
     pub fn new(classes: &LayerClasses, make: impl Fn(Visibility) -> T) -> Self {
         Self { classes: classes.clone(), each: classes.visibilities().iter().map(|&kind| make(kind)).collect() }
     }
 
-    /// The single value of a model whose queries see every key.
+    /// Makes the single value for a model whose layers form one class, in which queries see every key.
     pub fn single_class(one: T) -> Self {
         Self { classes: LayerClasses::default(), each: vec![one] }
     }
@@ -38,11 +39,12 @@ impl<T> ByClass<T> {
         &self.each
     }
 
+    /// The value of the class that `layer` belongs to.
     pub fn for_layer(&self, layer: usize) -> &T {
         &self.each[self.classes.class_of(layer)]
     }
 
-    /// Maps the value of each class.
+    /// Applies `make` to the value of each class.
     pub fn map<'a, U>(&'a self, make: impl FnMut(&'a T) -> U) -> ByClass<U> {
         ByClass { classes: self.classes.clone(), each: self.each.iter().map(make).collect() }
     }

@@ -1,5 +1,5 @@
-//! Events: the activations of a sequence, which a pass shows one by one. Attention is folded to words and to tokens of text on
-//! first use.
+//! Events: the activations of a sequence, which a pass shows to observers one by one. A head's attention is summed to words, or
+//! reduced to tokens of text, when an observer first asks for that.
 
 use super::requests::PatchedRun;
 use crate::model::forward::Encoder;
@@ -11,64 +11,66 @@ use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 
+/// An event of a pass, shown to observers: an activation, or another fact about one sequence.
 #[expect(clippy::large_enum_variant, reason = "an event is made on the stack for a call, and never kept")]
 pub enum Event<'a> {
     Head(HeadInput<'a>),
-    /// The hidden states that enter a layer, `[n, hidden]`. With `layer` equal to the number of layers, they are the final ones,
-    /// if some observer needs them.
+    /// The hidden states that enter a layer, `[tokens, hidden]`. If `layer` equals the number of layers, they are the final
+    /// hidden states, which are shown only on request.
     HiddenStates {
         layer: usize,
         states: Rows<'a>,
     },
-    /// The inputs of a layer's query and key projections, `[n, hidden]`. The event comes before the events of the layer's heads.
+    /// The inputs of a layer's query and key projections, `[tokens, hidden]`; shown before the layer's heads.
     AttentionInputs {
         layer: usize,
         inputs: Rows<'a>,
-        /// The encoder, whose heads can also attend from other inputs.
+        /// The encoder, which can compute the attention of its heads for other inputs.
         encoder: &'a dyn Encoder,
     },
-    /// How much a layer's heads mix other tokens into each token. The event comes after the events of these heads.
+    /// How much other tokens are mixed into each token by a layer's heads; shown after these heads.
     Mixing {
         layer: usize,
         mixing: Mixing<'a>,
     },
-    /// The direct effects of a part of the residual stream on the compared tokens' logits, `[n, compared]`, before the scale of
-    /// the final norm. Heads' effects come after all heads of their layer.
+    /// The direct effects of one part of the residual stream on the logits of the compared tokens, `[tokens, compared]`,
+    /// before the scaling by the final norm. The effects of heads are shown after all heads of their layer.
     DirectEffects {
         part: ResidualPart,
         effects: Rows<'a>,
     },
     FinalNorm(FinalNorm<'a>),
-    /// The logits, `[classes]`, at a predicted position.
+    /// The logits at a predicted position, `[classes]`.
     Logits {
         position: usize,
         logits: &'a [f32],
     },
-    /// The end of the baseline run: the observer requests its patched runs by adding them to the list.
+    /// The end of the baseline run, at which the observer adds the patched runs that it requests to the list.
     BaselineEnd(Vec<PatchedRun>),
-    /// The logits, `[classes]`, of a patched run at one of its predicted positions.
+    /// The logits at a predicted position of a patched run, `[classes]`.
     PatchedLogits {
         /// Index of the patched run among the observer's requests for the sequence.
         run: usize,
         position: usize,
         logits: &'a [f32],
     },
-    /// The beginning of an ablation variant, by its index in [`FurtherRuns::Ablations`](super::FurtherRuns::Ablations).
+    /// The beginning of an ablation variant, given by its index in
+    /// [`FurtherRuns::Ablations`](super::FurtherRuns::Ablations).
     AblationVariant(usize),
-    /// The beginning of the direct run of an ablation variant, in which only the residual stream changes
+    /// The beginning of the direct run of an ablation variant, given by its index
     /// ([`FurtherRuns::AblationsWithDirectRuns`](super::FurtherRuns::AblationsWithDirectRuns)).
     DirectRun(usize),
-    /// The derivatives of the sequence's loss, summed over its predicted positions, by the gates of all heads.
+    /// The derivatives of the sequence's loss by the gates of all heads; the loss is summed over the predicted positions.
     Gradient(&'a GateGradient),
-    /// The derivatives of the sequence's loss along the path from no head to all heads.
+    /// The derivatives of the sequence's loss by the gates of all heads, along the path from no head to all heads.
     PathGradient(&'a PathGradient),
-    /// The end of the pack, whose sequences ran in one batch. Each sequence has the event, so that sums which keep data of the
-    /// whole pack release it with the first.
+    /// The end of the pack, a batch of sequences that ran together. Every sequence of the pack receives it; sums that hold
+    /// data of the whole pack release the data at the first one.
     PackEnd,
 }
 
 impl Event<'_> {
-    /// The layer of an event that depends on the keys that queries see; `None` for other events.
+    /// The layer of an event whose meaning depends on which keys the layer's queries see; `None` for other events.
     pub(super) fn layer(&self) -> Option<usize> {
         match self {
             Self::Head(input) => Some(input.view.layer),
@@ -77,6 +79,7 @@ impl Event<'_> {
         }
     }
 
+    /// Whether observers with these needs read the event.
     pub(super) fn is_needed_by(&self, needs: Needs) -> bool {
         match self {
             Self::Head(_) => needs.includes_heads(),
@@ -104,9 +107,10 @@ pub struct HeadInput<'a> {
     folder: &'a mut AttentionFolder,
 }
 
-/// Buffers for attention folded to words and to text, reused from head to head.
+/// Buffers for one head's attention, folded to words and to tokens of text; reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionFolder {
+    /// Attention folded to words, with split words pooled by their mean and by their first token.
     words: [Folded<WordAttention>; 2],
     text: Folded<TextAttention>,
 }
@@ -119,7 +123,7 @@ impl AttentionFolder {
     }
 }
 
-/// Attention in one folded form, computed on first use.
+/// Attention in one folded form, which is computed on first use.
 #[derive(Clone, Debug, Default)]
 struct Folded<T> {
     attention: T,
@@ -131,7 +135,7 @@ impl<'a> HeadInput<'a> {
         self.view.attention
     }
 
-    /// The attention between words, `[words, words]`, split words pooled as `from` says; computed on first use.
+    /// The attention between words, `[words, words]`, computed on first use. Split words are pooled as `from` says.
     pub fn word_attention(&mut self, from: FromToken) -> &WordAttention {
         let folded = &mut self.folder.words[usize::from(from == FromToken::First)];
         if !folded.is_current {
@@ -141,7 +145,7 @@ impl<'a> HeadInput<'a> {
         &folded.attention
     }
 
-    /// The attention between tokens of text; computed on first use.
+    /// The attention between the tokens of text, computed on first use.
     pub fn text_attention(&mut self) -> &TextAttention {
         let folded = &mut self.folder.text;
         if !folded.is_current {

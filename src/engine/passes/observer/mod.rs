@@ -28,12 +28,13 @@ use crate::stats::blocks::Merge;
 pub use event::{AttentionFolder, Event, HeadInput};
 use requests::HeadSet;
 
-/// Exact sums over every head in the sequences of a pass. Merging them with the sums of another worker or shard gives
-/// the sums over the sequences of both.
+/// Exact sums over every head in the sequences of a pass. Merging the sums of two workers or shards gives the sums over the
+/// sequences of both.
 pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'static {
-    /// The facts of a sequence that the sums need, computed once for all its heads.
+    /// The facts about a sequence that the sums need, computed once for all heads.
     type SequenceState: Send + Sync;
 
+    /// The activations and the further runs that the sums need.
     fn demands(&self) -> Demands {
         Demands::ATTENTION
     }
@@ -41,25 +42,27 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// Receives the facts that are known before the pass begins.
     fn begin_pass(&mut self, _known: &PassSetup<'_>) {}
 
-    /// Counts a sequence and everything in it that does not depend on a head. `None` if the sums gain nothing more from the
-    /// sequence: they receive none of its events, and a pack of such sequences does not run.
+    /// Counts a sequence, with everything in it that does not depend on a head. Returns `None` if the sums need no event of
+    /// the sequence. A pack whose sequences all give `None` does not run.
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState>;
 
+    /// Adds an event of a sequence to the sums; `state` is the result of [`Sums::begin`] for the sequence.
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>);
 
-    /// Whether the sums belong to a model of this grid and these classes of layers, and all lists have the right lengths. Sums
-    /// that were read from a file may be invalid.
+    /// Whether the sums have the sizes that a model of this grid and these classes of layers requires. Sums from a file may
+    /// have any size.
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool;
 }
 
+/// The activations and the forward passes that sums need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
-    /// The activations that the sums read; activations that no observer needs are not computed.
+    /// The activations that the sums read. Activations that no observer needs are not computed.
     pub needs: Needs,
-    /// The forward passes over each sequence in addition to the baseline run.
+    /// The forward passes over each sequence that the sums need besides the baseline run.
     pub further_runs: FurtherRuns,
-    /// Whether the sums keep the attention of all heads over a sequence until its pack is over, so that memory is reserved for
-    /// it.
+    /// Whether the sums hold the attention of all heads over a sequence until the end of its pack. Memory is then reserved
+    /// for it.
     pub keeps_attention: bool,
 }
 
@@ -68,26 +71,26 @@ impl Demands {
     pub const ATTENTION: Self =
         Self { needs: Needs::ATTENTION, further_runs: FurtherRuns::None, keeps_attention: false };
 
-    /// Demands for only these activations of the baseline run.
+    /// Demands for `needs` in the baseline run, without further runs.
     pub fn from_needs(needs: Needs) -> Self {
         Self { needs, ..Self::default() }
     }
 }
 
-/// The forward passes over a sequence in addition to the baseline run, which removes no head.
+/// The forward passes over a sequence besides the baseline run, which removes no head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FurtherRuns {
     #[default]
     None,
-    /// One ablation variant for each of these sets of heads, without the heads of the set.
+    /// Ablation variants, one for each of these sets of heads, which the variant removes.
     Ablations(Vec<HeadSet>),
-    /// As `Without`, each followed by a direct run. In a direct run only the residual stream changes: the heads are missing in the
-    /// inputs of later layers and nowhere else.
+    /// As `Ablations`, but each variant is followed by a direct run. A direct run holds the outputs of all blocks as in the
+    /// baseline, except the removed heads. So the removal reaches later layers only through the residual stream.
     AblationsWithDirectRuns(Vec<HeadSet>),
     /// The patched runs that the sums request at [`Event::BaselineEnd`].
     PatchedRuns,
-    /// In a pass with derivatives: derivatives along the path from no head to all heads, if the
-    /// [`Ablation`](super::ablation::Ablation) has steps.
+    /// The derivatives along the path from no head to all heads, in a pass with derivatives. The number of steps is set in
+    /// the [`Ablation`](super::ablation::Ablation).
     PathGradients,
 }
 
@@ -96,6 +99,7 @@ impl FurtherRuns {
         matches!(self, Self::AblationsWithDirectRuns(_))
     }
 
+    /// The sets of heads that ablation variants remove; empty without such variants.
     pub fn ablated_sets(&self) -> &[HeadSet] {
         match self {
             Self::Ablations(sets) | Self::AblationsWithDirectRuns(sets) => sets,
@@ -104,9 +108,9 @@ impl FurtherRuns {
     }
 }
 
-/// The [`Sums`] of a study with their type erased, and their states for the sequences of a pack.
+/// The [`Sums`] of a study, with their type erased, together with their states for the sequences of a pack.
 pub trait Observer: Any + Send + Sync {
-    /// The activations that the sums read in the current run of the pack.
+    /// The activations that the sums read in the pack's current run.
     fn needs(&self) -> Needs;
 
     fn demands(&self) -> &Demands;
@@ -116,20 +120,19 @@ pub trait Observer: Any + Send + Sync {
     /// Calls [`Sums::begin`] for the next sequence of the pack.
     fn begin(&mut self, sequence: &Sequence);
 
-    /// Whether the sums can gain from any sequence of the pack.
+    /// Whether the sums need events of any sequence of the pack.
     fn can_gain(&self) -> bool;
 
-    /// Begins an ablation variant, or its direct run. Returns whether the sums requested this run. They skip any other run.
+    /// Begins an ablation variant, or its direct run. Returns whether the sums requested it; if not, they skip it.
     fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool;
 
-    /// Calls [`Sums::observe`] for this sequence of the pack, if the sums need the event.
+    /// Calls [`Sums::observe`] for sequence number `sequence` of the pack, if the sums read the event.
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>);
 
-    /// Ends the pack, with [`Event::PackEnd`] for each sequence.
+    /// Ends the pack by showing [`Event::PackEnd`] to each sequence's sums.
     fn end_pack(&mut self);
 
-    /// Adds the sums of another observer.
-    /// Panics if they are of another study or of another analysis.
+    /// Adds the sums of another observer. Panics if `other` belongs to another study or another analysis.
     fn merge(&mut self, other: &dyn Observer);
 
     fn duplicate(&self) -> Box<dyn Observer>;
@@ -140,14 +143,15 @@ pub trait Observer: Any + Send + Sync {
     fn to_bytes(&self) -> Result<Vec<u8>>;
 }
 
+/// Makes an [`Observer`] of the [`Sums`] of a study.
 struct ObserverAdapter<S: Sums> {
     sums: S,
     demands: Demands,
-    /// The states of the pack's sequences; `None` for a sequence from which the sums gain nothing.
+    /// The state of each sequence of the pack; `None` for a sequence whose events the sums do not need.
     states: Vec<Option<S::SequenceState>>,
-    /// The index of each ablation variant among the variants that the sums request, by its removed heads.
+    /// The index of each requested ablation variant, by the heads that it removes.
     variants: BTreeMap<HeadSet, usize>,
-    /// Whether the current variant was requested by other observers only.
+    /// Whether the current ablation variant was requested only by other observers.
     is_skipped: bool,
 }
 
@@ -157,8 +161,8 @@ pub fn new_observer<S: Sums>(sums: S) -> Box<dyn Observer> {
     Box::new(ObserverAdapter { sums, demands, states: Vec::new(), variants, is_skipped: false })
 }
 
-/// Restores an observer from the bytes of [`Observer::to_bytes`]. Fails if the bytes are no sums of this type, or a sum is too
-/// large to be added to others.
+/// Restores an observer from the result of [`Observer::to_bytes`]. Fails if the bytes are no sums of this type, or if a sum
+/// is too large to be added to others.
 pub fn restore_observer<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
     let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
     ensure_countable(&sums)?;
@@ -177,7 +181,7 @@ pub fn expect_sums<S: Sums>(observer: &dyn Observer) -> &S {
 }
 
 impl<S: Sums> ObserverAdapter<S> {
-    /// Shows an event to the sums for each sequence of the pack from which they can gain.
+    /// Shows an event to the sums once for each sequence whose events they need.
     fn observe_all(&mut self, event: &mut Event<'_>) {
         self.states.iter_mut().flatten().for_each(|state| self.sums.observe(state, event));
     }
@@ -245,17 +249,18 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 }
 
-/// The largest count accepted from a file: 2^46, 70 million million. All shards of a corpus, 2^16 at most, then add up below
-/// 2^63; the largest corpora have some 2^44 tokens.
+/// Maximum count that is accepted from a file: 2^46, or 70 million million. The sum over 2^16 shards, the most of a corpus,
+/// then stays below 2^63. The largest corpora have some 2^44 tokens.
 const MOST_COUNT: u64 = 1 << 46;
 
-/// Fails if a count or sum from a file is too large to be added to others. For fixed-point sums
-/// ([`ExactSum`](crate::stats::exact::ExactSum)) the whole part is bounded.
+/// Fails if a count or sum that was read from a file is too large to be added to others. Fixed-point sums
+/// ([`ExactSum`](crate::stats::exact::ExactSum)) are bounded in their whole part.
 pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
     // Visits all numbers, and writes nothing.
     read.serialize(&mut Serializer::with_formatter(io::sink(), BoundChecker)).context("it holds what no run counts")
 }
 
+/// Serialiser output that only checks the bounds of numbers.
 struct BoundChecker;
 
 fn ensure(countable: bool) -> io::Result<()> {

@@ -6,17 +6,20 @@ use std::collections::BTreeSet;
 use crate::model::forward::gates::AttentionRows;
 use crate::model::grid::{HeadGrid, HeadPlace};
 
-/// The heads that a variant removes (at least one), in addition to the heads that all variants of its pass remove.
+/// The heads that an ablation variant removes, at least one. Heads that the whole pass removes are not among them.
 pub type HeadSet = BTreeSet<HeadPlace>;
 
+/// The set with a single head.
 pub fn single_head_set(place: HeadPlace) -> HeadSet {
     HeadSet::from([place])
 }
 
+/// The sets of one head each, in order.
 pub fn single_head_sets(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
     grid.places().map(single_head_set)
 }
 
+/// The heads with the indices `places`, counted layer by layer.
 pub fn head_set_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
     places.iter().map(|&place| grid.place(place)).collect()
 }
@@ -25,20 +28,23 @@ pub fn all_heads(grid: HeadGrid) -> HeadSet {
     grid.places().collect()
 }
 
-/// The sets of one head each, in order, then the set of all heads. A model with one head has a single set.
+/// The sets of one head each, in order, and then the set of all heads. For a model with one head, that is a single set.
 pub fn single_head_sets_and_all(grid: HeadGrid) -> Vec<HeadSet> {
     single_head_sets(grid).chain((grid.count() > 1).then(|| all_heads(grid))).collect()
 }
 
-/// A forward pass over one sequence from a head's layer on, in which some attention rows of that head are replaced.
+/// A forward pass over one sequence in which some attention rows of one head are replaced. It begins at the layer of that
+/// head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatchedRun {
     pub place: HeadPlace,
+    /// The replaced attention rows.
     pub rows: AttentionRows,
-    /// The positions whose logits are computed.
+    /// Positions whose logits are computed.
     pub predicted: Vec<usize>,
 }
 
+/// A patched run, with the observer and the sequence that it belongs to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedRun {
     /// Index of the observer in its observer set.

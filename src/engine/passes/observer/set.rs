@@ -11,11 +11,12 @@ use crate::model::grid::HeadPlace;
 use crate::passes::setup::PassSetup;
 use crate::sequences::sequence::Sequence;
 
+/// The observers of one forward pass, with the buffers that they share.
 #[derive(Default)]
 pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,
     folder: AttentionFolder,
-    /// The heads that the model lacks; observers never see them.
+    /// The heads that the model lacks, such as pruned ones; observers do not see them.
     absent: Vec<HeadPlace>,
 }
 
@@ -33,11 +34,12 @@ impl ObserverSet {
         self.observers.iter().fold(Needs::default(), |needs, observer| needs | observer.needs())
     }
 
+    /// Whether any observer needs events of any sequence of the pack.
     pub fn can_gain(&self) -> bool {
         self.observers.iter().any(|observer| observer.can_gain())
     }
 
-    /// The ablation variants that these observers request, each once.
+    /// The ablation variants that these observers request, without duplicates.
     pub fn requested_variants(observers: &[Box<dyn Observer>]) -> BTreeSet<HeadSet> {
         observers.iter().flat_map(|observer| observer.demands().further_runs.ablated_sets().iter().cloned()).collect()
     }
@@ -56,7 +58,7 @@ impl ObserverSet {
         }
     }
 
-    /// Begins the variant without these heads, or its direct run. Returns whether some observer requested it.
+    /// Begins the ablation variant that removes these heads, or its direct run. Returns whether any observer requested it.
     pub fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
         let mut is_requested = false;
         // Every observer is asked: one that did not request the variant skips it.
@@ -66,12 +68,12 @@ impl ObserverSet {
         is_requested
     }
 
-    /// Shows an event of the `number`-th sequence of the pack to the observers that need it.
+    /// Shows an event of sequence number `number` of the pack to the observers that read it.
     pub fn observe(&mut self, number: usize, mut event: Event<'_>) {
         self.observers.iter_mut().for_each(|observer| observer.observe(number, &mut event));
     }
 
-    /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.
+    /// Shows one head over `sequence`, which is number `number` of the pack.
     pub fn show_head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
         let AttentionView { layer, head, .. } = view.attention;
         if self.absent.contains(&HeadPlace { layer, head }) {
@@ -81,7 +83,7 @@ impl ObserverSet {
         self.observers.iter_mut().for_each(|observer| observer.observe(number, &mut event));
     }
 
-    /// The patched runs that the observers request for the sequences of the pack after its baseline run.
+    /// The patched runs that observers request after the baseline run, over all `sequences` sequences of the pack.
     pub fn requested_patched_runs(&mut self, sequences: usize) -> Vec<RequestedRun> {
         let mut requested = Vec::new();
         for (observer, sums) in self.observers.iter_mut().enumerate() {
@@ -99,7 +101,7 @@ impl ObserverSet {
         requested
     }
 
-    /// Shows the logits of a patched run at a position to the observer that requested it.
+    /// Shows the logits at a position of a patched run to the observer that requested the run.
     pub fn show_patched_logits(&mut self, requested: &RequestedRun, position: usize, logits: &[f32]) {
         let &RequestedRun { observer, sequence, run_index: number, .. } = requested;
         self.observers[observer].observe(sequence, &mut Event::PatchedLogits { run: number, position, logits });

@@ -7,8 +7,8 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::{Context as Reads, DEFAULT_WINDOW_TOKENS};
 use crate::system::errors::Facts;
 
-/// The most tokens of a sequence: `requested`, else the positions of the model, or for windows of documents at most
-/// [`DEFAULT_WINDOW_TOKENS`]. Fails if `requested` exceeds the positions of the model.
+/// Maximum number of tokens in a sequence: `requested`, else the number of positions of the model. Windows of documents
+/// have at most [`DEFAULT_WINDOW_TOKENS`] unless requested. Fails if `requested` exceeds the positions of the model.
 pub fn token_limit(config: &Config, requested: Option<usize>, context: Reads) -> Result<usize> {
     let positions = config.longest_with_positions();
     let most = if context == Reads::Document { DEFAULT_WINDOW_TOKENS.min(positions) } else { positions };
@@ -21,7 +21,7 @@ pub fn token_limit(config: &Config, requested: Option<usize>, context: Reads) ->
     Ok(limit)
 }
 
-/// Checks and returns the heads to remove. Fails if the model lacks one.
+/// Returns the heads to remove. Fails if the model lacks one of them.
 pub fn checked_heads(grid: HeadGrid, removed: &[HeadPlace]) -> Result<Vec<HeadPlace>> {
     if let Some(head) = grid.first_outside(removed.iter().copied()) {
         let error = anyhow!("--remove {head}: the model has {grid}, both counted from 0");

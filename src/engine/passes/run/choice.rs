@@ -18,7 +18,7 @@ use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
 impl Choice {
-    /// Indices of the chosen heads, ascending: the most and the least sensitive, and some of the others at random.
+    /// Indices of the chosen heads, ascending: the most sensitive, the least sensitive, and random ones among the others.
     /// `sensitivities`, `[heads]`, has the sensitivity of the loss to each head.
     pub fn choose(self, sensitivities: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..sensitivities.len()).collect();
@@ -36,14 +36,15 @@ impl Choice {
     }
 }
 
-/// The sensitivity of the loss to each head: `|d(mean loss of the sequence)/dξ|`, `ξ` being the head's gate, summed over
-/// sequences (Michel et al. 2019, section 4.1). For a task it is `|d(loss of the item)/dξ|`, summed over items; an item may be
-/// several sequences. The even-numbered blocks decide the choice.
+/// The sensitivity of the loss to each head: the absolute derivative of a sequence's mean loss by the head's gate `ξ`,
+/// `|dL/dξ|`, summed over sequences (Michel et al. 2019, section 4.1). For a task, `L` is the loss of an item, which may
+/// have several sequences, and the sum is over items. Heads are chosen by the sums over even-numbered blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     grid: HeadGrid,
+    /// Summed absolute derivatives over the sequences that are no part of an item, `[heads]`.
     sums: Vec<ExactSum>,
-    /// The summed derivatives of each item of a task, `[heads]`, by the number of the item.
+    /// The derivative of each item's loss so far, `[heads]`, by the number of the item.
     items: BTreeMap<u64, Vec<ExactSum>>,
 }
 
@@ -62,7 +63,7 @@ impl Sensitivity {
 merge_fields!(Sensitivity[grid] { sums, items });
 
 impl Sums for Sensitivity {
-    /// `(tokens, item)`: the number of scored tokens, and the index of the item if the sequence is part of a task.
+    /// `(tokens, item)`: the number of scored tokens, and the number of the item if the sequence is part of one.
     type SequenceState = (usize, Option<u64>);
 
     fn demands(&self) -> Demands {

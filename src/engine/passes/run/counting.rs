@@ -13,11 +13,11 @@ use crate::sequences::reading::{Context, Spacing};
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::parallel::on_threads;
 
-/// Number of sentences that a thread takes at a time. Tokenising a batch takes milliseconds, far longer than reading it.
+/// Number of sentences that a thread takes at a time. Tokenising so many takes milliseconds, far longer than reading them.
 const BATCH: usize = 64;
 
-/// Counts the text tokens of all analysable sentences, over all shards, tokenised in their context. Returns also the identity of
-/// the corpus. Fails if the corpus cannot be read, or a sentence cannot be tokenised.
+/// Counts the text tokens of all sentences that can be analysed, over all shards, tokenised in their context. Also returns
+/// the identity of the corpus. Fails if the corpus cannot be read, or if a sentence cannot be tokenised.
 pub fn count_tokens(
     corpus: &[Input],
     (tokenizer, context, spacing): (&ModelTokenizer, Context, Spacing),

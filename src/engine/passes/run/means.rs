@@ -17,13 +17,13 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// Cache of the mean contexts of each pass, shared with other passes over its sequences and with other shards.
+/// Cache of the mean contexts over each pass, shared by later passes over the same sequences and by all shards.
 #[derive(Debug, Default)]
 pub struct MeanContexts(Mutex<Vec<(Pass, Vec<Gate>)>>);
 
 impl MeanContexts {
-    /// The gates that replace heads by their mean contexts in a pass, `[layers * heads]`, computed on the first call. Fails if
-    /// `compute` fails.
+    /// The gates that replace heads by their mean contexts over a pass, `[layers * heads]`; computed on the first call.
+    /// Fails if `compute` fails.
     pub fn get_or_compute(&self, pass: &Pass, compute: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
         let lookup = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,11 +36,12 @@ impl MeanContexts {
     }
 }
 
-/// The contexts of every head, summed over the tokens of each token class.
+/// Sums of the contexts of every head over the tokens of each token class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextSums {
     grid: HeadGrid,
     head_dim: usize,
+    /// Number of tokens of each class.
     tokens: [u64; TokenClass::COUNT],
     /// Summed contexts, `[heads, classes, head_dim]`.
     sums: Vec<ExactSum>,
@@ -52,7 +53,7 @@ impl ContextSums {
         Self { grid, head_dim, tokens: [0; TokenClass::COUNT], sums }
     }
 
-    /// The mean context of each head for each token class, `[heads]`; zeros for a class without a token.
+    /// Mean context of each head for each token class, `[heads]`. The mean over a class without tokens is zero.
     pub fn means(&self) -> Vec<ReplacementVectors> {
         let class_mean = |head: &[ExactSum], class: usize| -> Vec<f32> {
             head[class * self.head_dim..][..self.head_dim].iter().map(|sum| mean(sum, self.tokens[class])).collect()
@@ -61,8 +62,8 @@ impl ContextSums {
         heads.map(|head| std::array::from_fn(|class| class_mean(head, class))).collect()
     }
 
-    /// The mean context of each head over all tokens, `[heads]`. Layers with equal `stems` (names of weights) share their
-    /// weights, and so the mean.
+    /// Mean context of each head over all tokens, `[heads]`. Layers with equal `stems` (the beginnings of the names of
+    /// their weights) share weights, and so have one mean.
     pub fn constants(&self, stems: &[String]) -> Vec<ReplacementVectors> {
         let heads: Vec<&[ExactSum]> = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim).collect();
         let constant = |place: HeadPlace| -> ReplacementVectors {
@@ -80,6 +81,7 @@ impl ContextSums {
     }
 }
 
+/// Mean of a sum over `tokens` tokens; 0 without tokens.
 #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 is in their range")]
 fn mean(sum: &ExactSum, tokens: u64) -> f32 {
     (sum.value() / tokens.max(1) as f64) as f32

@@ -61,37 +61,39 @@ use workers::{CorpusPart, TokenizedSentences, sum_activations};
 /// The inputs that all passes over one shard of a corpus share.
 pub struct Runner<'a> {
     pub corpus: &'a [Input],
-    /// The options for links between words, such as a file of links beside the corpus.
+    /// Options for links between words, such as a file of links besides the corpus.
     pub links: &'a LinkOptions,
-    /// The sentences to read; the first pass over the corpus decides which.
+    /// Which sentences to read; decided by the first pass over the corpus.
     pub scope: &'a Scope,
-    /// The index of the corpus, by which a shard reads only its own part.
+    /// Index of the corpus, by which a shard reads only its own part; `None` without an index.
     pub index: Option<&'a Arc<Index>>,
     pub shard: Shard,
     pub model: &'a Model,
-    /// The tokenizer of the model, with the beginning-of-text token if the run asks for it.
+    /// Tokenizer of the model, with the beginning-of-text token if the run asks for one.
     pub tokenizer: &'a ModelTokenizer,
     pub protocol: &'a Protocol,
-    /// Whether a sentence that cannot be analysed is an error.
+    /// Whether a sentence that cannot be analysed is an error instead of being skipped.
     pub strict: bool,
     pub threads: NonZeroUsize,
-    /// The task, if some study needs it.
+    /// The user's task; `None` unless some study needs it.
     pub task: Option<&'a Task>,
-    /// The count of each token in the whole corpus, if some study needs it.
+    /// The count of each token in the whole corpus; `None` unless some study needs it.
     pub counts: Option<Arc<TokenCounts>>,
-    /// Known mean contexts, which replace removed heads.
+    /// Mean contexts that passes have computed, with which removed heads are replaced.
     pub mean_contexts: &'a MeanContexts,
-    /// Activations that passes keep for later passes.
+    /// Activations that first-stage passes keep for second-stage passes.
     pub kept: &'a KeptActivations,
-    /// Whether the passes are of the second stage, to which kept activations are replayed.
+    /// Whether the passes are of the second stage, which replays kept activations.
     pub is_second_stage: bool,
     pub progress: &'a RunProgress,
-    /// The passes of the second stage if it follows in this process; the progress bar includes them.
+    /// The second-stage passes, if they follow in this process; the progress bar includes them.
     pub later_passes: Vec<Pass>,
 }
 
+/// A pass with its observers.
 pub type PassToRun = (Pass, Vec<Box<dyn Observer>>);
 
+/// Results of the passes over one shard.
 pub struct RunOutcome {
     pub tally: Tally,
     pub corpus: CorpusIdentity,
@@ -99,8 +101,8 @@ pub struct RunOutcome {
 }
 
 impl Runner<'_> {
-    /// Runs each pass once, with all its observers. `opened` is the corpus for the first pass. Fails if the corpus cannot be read
-    /// or changes between passes, or a forward pass fails. Panics if there is no pass.
+    /// Runs each pass once, with all its observers. `opened` is the corpus for the first pass. Fails if the corpus cannot
+    /// be read or changes between passes, or if a forward pass fails. Panics without a pass.
     pub fn run(&self, opened: Corpus, passes: Vec<PassToRun>) -> Result<RunOutcome> {
         self.progress.plan(self.works(&passes).chain(self.later_passes.iter().map(|pass| self.expected_work(pass))));
         let mut passes = passes.into_iter();
@@ -115,6 +117,7 @@ impl Runner<'_> {
         Ok(RunOutcome { tally, corpus, passes: sums })
     }
 
+    /// The expected work of each pass, for the progress bar.
     fn works(&self, passes: &[PassToRun]) -> impl Iterator<Item = PassWork> {
         // Heads are removed only in sampled passes.
         let removed = |pass: &Pass, observers: &[Box<dyn Observer>]| match pass.portion {
@@ -124,13 +127,13 @@ impl Runner<'_> {
         passes.iter().map(move |(pass, observers)| self.pass_work(pass, &removed(pass, observers)))
     }
 
-    /// Runs further passes over the corpus, whose identity the first pass found.
-    /// Fails as [`Runner::run`].
+    /// Runs more passes over the corpus whose identity the first pass found. Fails as [`Runner::run`].
     pub fn run_further(&self, corpus: &CorpusIdentity, passes: Vec<PassToRun>) -> Result<Vec<PassSums>> {
         self.progress.plan(self.works(&passes));
         self.run_each(corpus, passes)
     }
 
+    /// Runs each pass over its part of the corpus, sampled passes in all their variants.
     fn run_each(&self, corpus: &CorpusIdentity, passes: impl IntoIterator<Item = PassToRun>) -> Result<Vec<PassSums>> {
         let run = |(pass, observers): PassToRun| {
             self.progress.next_pass();
@@ -152,7 +155,7 @@ impl Runner<'_> {
         passes.into_iter().map(run).collect()
     }
 
-    /// Runs one more pass, over a part of the corpus or over sequences that are not made from it.
+    /// Runs one pass over a part of the corpus, or over sequences that are not made of the corpus.
     fn run_pass_again(&self, corpus: &CorpusIdentity, part: CountedPart, run: PassRun<'_>) -> Result<PassSums> {
         match run.pass.sequences {
             Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.0.shard, run),
@@ -170,7 +173,7 @@ impl Runner<'_> {
         (CorpusPart::whole_shard(self.shard), self.scope.sentence_count())
     }
 
-    /// The sentences of a shard that are in the sample.
+    /// The sampled sentences of a shard, in the jackknife blocks of the pass.
     fn sampled_part(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> CountedPart {
         let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
         let parity = pass.portion.parity();
@@ -186,11 +189,12 @@ impl Runner<'_> {
         (part, Some(sentences as u64 * u64::from(variants)))
     }
 
+    /// The options of ablation, or their defaults if no study asked for any.
     fn ablation(&self) -> Ablation {
         self.protocol.ablation.unwrap_or_default()
     }
 
-    /// The number of variants of each sentence, each with other words masked or replaced.
+    /// Number of variants of each sentence; each variant has other words masked or replaced.
     fn phases(&self, phases: CorruptedVariants) -> u8 {
         match phases {
             // Every token of a decoder is predicted at once.
@@ -200,7 +204,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Runs a pass over sequences made from the sentences of the corpus.
+    /// Runs a pass over sequences made of the sentences of the corpus.
     fn over_corpus(
         &self,
         corpus: Corpus,
@@ -250,7 +254,8 @@ impl Runner<'_> {
         Ok((PassSums { pass: pass.clone(), left_out_sentences: left_out, sums }, tally, corpus.into_identity()?))
     }
 
-    /// Runs a pass over sequences made from texts. Returns also the number of texts that are in no sequence.
+    /// Runs a pass over sequences made of `texts`, which are sentences or windows. Also returns the number of texts that
+    /// are in no sequence.
     fn over_texts(&self, mut texts: Box<DynSequences<'_>>, run: PassRun<'_>) -> Result<(Vec<Box<dyn Observer>>, u64)> {
         let (Self { model, protocol, .. }, pass) = (self, run.pass);
         let sum = |sequences: &mut DynSequences<'_>| self.sum(run, sequences);
@@ -280,7 +285,7 @@ impl Runner<'_> {
         })
     }
 
-    /// Runs a pass over repeated random tokens, which need no corpus; each shard takes its part.
+    /// Runs a pass over repeated random tokens, which need no corpus. Each shard takes its part of the sequences.
     fn over_repeats(&self, repeats: RepeatVariant, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
         let positions = self.model.architecture.config.longest_with_positions();
         // No decoder was trained to read masks, even if its tokenizer has a mask token.
@@ -291,7 +296,8 @@ impl Runner<'_> {
         Ok(PassSums { pass: run.pass.clone(), left_out_sentences: 0, sums: self.sum(run, &mut in_shard)? })
     }
 
-    /// Runs a pass over a sample of the task's items, or of its items with a corrupted text; each shard takes its part.
+    /// Runs a pass over a sample of the task's items, with their corrupted texts if contexts are exchanged. Each shard
+    /// takes its part of the items.
     fn over_task(&self, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
         let pass = run.pass;
         let task = self.task.context("a study needs a task, and the run has none")?;
@@ -306,13 +312,14 @@ impl Runner<'_> {
         Ok(PassSums { pass: pass.clone(), left_out_sentences: left_out, sums })
     }
 
+    /// Tells the progress bar that a pass begins.
     fn begin(&self, run: &PassRun<'_>, measure: ProgressMeasure) {
         let removed = run.variants.ablation_variants.iter().map(|variant| variant.removed.clone()).collect();
         self.progress.begin(self.pass_work(run.pass, &removed), measure);
     }
 
-    /// How sentences are corrupted for the model's prediction task. Fails if the model predicts no token, or a mask token or
-    /// token counts are lacking.
+    /// How sentences are corrupted for the model's prediction task. Fails if the model predicts no token, or if the mask
+    /// token or token counts are missing.
     fn corruption(&self, phases: CorruptedVariants) -> Result<CorruptionSettings> {
         let (tokenizer, Model { id, objective, .. }) = (self.tokenizer, self.model);
         let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
@@ -331,7 +338,7 @@ impl Runner<'_> {
         Ok(CorruptionSettings { phases: self.phases(phases), noise, unknown: tokenizer.unknown })
     }
 
-    /// The encoder with the weights of a control; `None` for the trained weights.
+    /// The encoder with the weights of a control; `None` for a pass with the trained weights.
     fn other_encoder(&self, weights: Weights) -> Result<Option<Box<dyn Encoder>>> {
         let model = self.model;
         Ok(match weights {
@@ -349,8 +356,8 @@ impl Runner<'_> {
         })
     }
 
-    /// The first 50 sentences of the corpus, each by itself, whatever the shard. On them, a sharpened untrained model attends as
-    /// sharply as the trained one.
+    /// The first 50 sentences of the corpus, each by itself, whatever the shard. A sharpened untrained model is made to
+    /// attend over them as sharply as the trained model.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
         let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
@@ -361,7 +368,7 @@ impl Runner<'_> {
         sentences.map(first_token_marker(self.model.is_decoder())).collect()
     }
 
-    /// Shows the sequences to the observers in all variants, with the weights of the pass.
+    /// Shows the sequences, in the baseline and in all ablation variants, to the observers of the pass.
     fn sum(&self, run: PassRun<'_>, sequences: &mut DynSequences<'_>) -> Result<Vec<Box<dyn Observer>>> {
         let PassRun { pass, observers, variants } = run;
         let control_encoder = self.other_encoder(pass.weights)?;
@@ -417,17 +424,18 @@ impl Runner<'_> {
     }
 }
 
-/// Returns the function that marks the first token of each sequence of a decoder.
+/// Returns a function that marks the first token of a sequence, if the model is a decoder.
 fn first_token_marker(is_decoder: bool) -> impl Fn(Result<Sequence>) -> Result<Sequence> {
     move |sequence| sequence.map(|read| if is_decoder { read.with_decoder_first_token() } else { read })
 }
 
-/// The sequences of a pass, which its workers read one by one.
+/// The sequences of a pass, which its worker threads read one by one.
 type DynSequences<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
-/// A part of a corpus, and the number of its sequences; `None` if that is unknown.
+/// A part of a corpus, and the number of its sequences for the progress bar (`None` if unknown).
 type CountedPart = (CorpusPart, Option<u64>);
 
+/// A pass with its observers and its variants, ready to run.
 struct PassRun<'a> {
     pass: &'a Pass,
     observers: Vec<Box<dyn Observer>>,

@@ -19,14 +19,15 @@ use crate::sequences::derived::task::TaskKind;
 use crate::sequences::shard::Shard;
 
 impl Runner<'_> {
-    /// The sampled pass as it runs. If its heads are chosen on the even-numbered blocks, it covers only the odd-numbered ones.
+    /// The sampled pass in the form in which it runs. If heads to ablate are chosen on the even-numbered blocks, the pass
+    /// covers only the odd-numbered blocks.
     pub(super) fn with_test_blocks(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
         let is_chosen_part = self.ablates_chosen_heads(pass) && !removed.is_empty();
         Pass { portion: if is_chosen_part { Portion::OddSample } else { pass.portion }, ..pass.clone() }
     }
 
-    /// The variants of a sampled pass, in which these sets of heads are removed. Passes with derivatives use only the baseline,
-    /// with every gate fully open.
+    /// The baseline and the ablation variants of a sampled pass; each variant removes one of the sets of heads in
+    /// `removed`. A pass with derivatives has only a baseline, in which every gate is fully open.
     pub(super) fn pass_variants(
         &self,
         corpus: &CorpusIdentity,
@@ -64,7 +65,7 @@ impl Runner<'_> {
         Ok(baseline.with_removals(removed, grid, &gates))
     }
 
-    /// Whether a pass ablates a chosen part of the heads one by one, not every head.
+    /// Whether the pass ablates only chosen heads one by one, not every head.
     pub(super) fn ablates_chosen_heads(&self, pass: &Pass) -> bool {
         let has_derivatives = match pass.sequences {
             Sequences::Corrupted(_) => true,
@@ -74,7 +75,7 @@ impl Runner<'_> {
         self.ablation().effect_of.is_some() && has_derivatives && pass.shown == ShownEvents::Activations
     }
 
-    /// The sensitivity of the loss to each head on the even-numbered blocks, over all shards.
+    /// The sensitivity of the loss to each head over the even-numbered blocks of all shards.
     fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<f64>> {
         let pass = Pass { portion: Portion::EvenSample, shown: ShownEvents::Derivatives, ..pass.clone() };
         let gates = self.gates(corpus, &pass)?;
@@ -85,7 +86,7 @@ impl Runner<'_> {
         Ok(observer::expect_sums::<Sensitivity>(&*outcome.sums[0]).values())
     }
 
-    /// The gate by which each head is replaced when it is removed, `[layers * heads]`.
+    /// The gate that removes each head, with the replacement for its context, `[layers * heads]`.
     fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
         let removal = self.ablation().removal;

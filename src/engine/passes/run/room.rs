@@ -7,32 +7,34 @@ use crate::sequences::pack::Pack;
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
-/// Number of attention weights of a pack above which the user is told of a wait of a minute or more. With the default studies a
-/// weight takes 0.3 µs of one core, measured over a sentence of 1,500 words.
+/// Number of attention weights in a pack above which a note tells the user that it takes a minute or more. With the default
+/// studies, a weight takes 0.3 µs on one core (measured over a sentence of 1,500 words).
 const MANY_WEIGHTS: u64 = 1 << 28;
 
-/// Computes the cost (memory, attention weights) of a pass over sequences of these lengths side by side.
+/// Function from the lengths of the sequences in a pack to the pack's cost: memory and number of attention weights.
 pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 
-/// The memory of a pass, divided among packs. The packs that workers run at the same time share half of the free memory that is
-/// not reserved. A larger pack waits until these packs are done, and then runs beside as many others as fit. Sums are exact, so
-/// the order does not matter.
+/// The memory that a pass may use, divided among packs. The packs that workers run at the same time share half of it. A
+/// larger pack waits until those are done, and then runs beside as many others as fit. The order has no effect on results,
+/// since sums are exact.
 pub(super) struct Room<'a> {
     cost: &'a CostOf<'a>,
-    /// Number of observers that keep all attention weights of a pack.
+    /// Number of observers that hold all attention weights of a pack until its end.
     keepers: usize,
+    /// Free memory that is not reserved, in bytes.
     free: u64,
     threads: usize,
 }
 
 impl<'a> Room<'a> {
-    /// Takes the free memory except `reserved` bytes, for `threads` workers; `keepers` observers keep all attention weights of a
-    /// pack.
+    /// Takes all free memory but `reserved` bytes for `threads` workers. `keepers` is the number of observers that hold all
+    /// attention weights of a pack.
     pub(super) fn new(cost: &'a CostOf<'a>, (keepers, reserved): (usize, u64), threads: usize) -> Self {
         let free = memory::available().unwrap_or(u64::MAX).saturating_sub(reserved);
         Self { cost, keepers, free, threads }
     }
 
+    /// Cost of a pack of sequences with these lengths, the attention that observers hold included.
     fn cost_of(&self, lengths: &[usize]) -> Cost {
         let Cost { bytes, attention_weights: weights } = (self.cost)(lengths);
         let attention_bytes = weights.saturating_mul(self.keepers as u64).saturating_mul(size_of::<f32>() as u64);
@@ -49,13 +51,13 @@ impl<'a> Room<'a> {
         !memory::is_shortage(self.cost_of_pack(pack).bytes, self.free / 2 / self.threads as u64)
     }
 
-    /// The number of workers that can run these packs at the same time.
+    /// Number of workers that can run packs as large as the largest of `packs` at the same time.
     pub(super) fn concurrent_workers(&self, packs: &[(usize, Pack)]) -> usize {
         let largest = packs.iter().map(|(_, pack)| self.cost_of_pack(pack).bytes).max().unwrap_or(0).max(1);
         usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
     }
 
-    /// A note about a pack that takes long; `None` for other packs.
+    /// Note for the user about a pack that takes minutes; `None` for other packs.
     pub(super) fn long_wait_note(&self, pack: &Pack) -> Option<String> {
         let weights = self.cost_of_pack(pack).attention_weights;
         (weights > MANY_WEIGHTS).then(|| {
@@ -67,7 +69,7 @@ impl<'a> Room<'a> {
         })
     }
 
-    /// Fails if a pack has no room in memory, even without other packs beside it.
+    /// Fails if a pack does not fit into memory by itself.
     pub(super) fn ensure_fits(&self, pack: &Pack) -> Result<()> {
         let bytes = self.cost_of_pack(pack).bytes;
         if !memory::is_shortage(bytes, self.free) {
@@ -90,6 +92,7 @@ impl<'a> Room<'a> {
     }
 }
 
+/// Describes a pack by its sentences, for messages.
 fn describe(pack: &Pack) -> String {
     let tokens = pack.token_count();
     match &pack.sequences[..] {

@@ -14,7 +14,7 @@ use crate::passes::observer::set::ObserverSet;
 use crate::passes::observer::{Event, FurtherRuns};
 use crate::sequences::pack::{PACK_TOKENS, Pack};
 
-/// Buffers of a worker, reused from pack to pack.
+/// Buffers of a worker thread, reused from pack to pack.
 #[derive(Default)]
 pub struct WorkerBuffers {
     scratch: Scratch,
@@ -25,8 +25,8 @@ pub struct WorkerBuffers {
 /// The hidden states that enter each layer, `[layers][tokens, hidden]`.
 type LayerInputs = Vec<Vec<f32>>;
 
-/// Shows a pack to the observers: the baseline, then the patched runs that they request, then each ablation variant. The
-/// activations of the baseline are kept in `for_later`. Fails if a forward pass fails.
+/// Shows a pack to the observers: the baseline, then the requested patched runs, then each ablation variant. Activations of
+/// the baseline that a later pass needs are recorded in `for_later`. Fails if a forward pass fails.
 pub fn show_pack(
     observers: &mut ObserverSet,
     pack: &Pack,
@@ -63,7 +63,8 @@ pub fn show_pack(
     Ok(())
 }
 
-/// Patched runs in groups that run together: each group starts at one layer and is at most as large as a pack.
+/// Groups patched runs that start at one layer, so that each group can run as one batch. A group has at most as many tokens
+/// as a pack.
 fn groups_by_layer<'a>(requested: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [RequestedRun]> {
     let length = |requested: &RequestedRun| pack.sequences[requested.sequence].ids.len();
     let by_layer = requested.chunk_by(|a, b| a.run.place.layer == b.run.place.layer);
@@ -73,7 +74,7 @@ fn groups_by_layer<'a>(requested: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [R
     groups.collect()
 }
 
-/// Runs a group of patched runs, each with a copy of its sequence, and shows their logits.
+/// Runs one group of patched runs, each on a copy of its sequence, and shows their logits to the observers.
 fn run_patched(
     observers: &mut ObserverSet,
     group: &[RequestedRun],
@@ -97,14 +98,17 @@ fn run_patched(
     encoder.forward_from(start, &copies, &gates, scratch, &mut PatchedVisitor { observers, group })
 }
 
-/// Passes the activations of a pack to the observers. If needed, keeps the inputs and the writes of each layer for later runs of
-/// the pack, and activations for a later pass.
+/// Shows the activations of a pack to the observers. On request, it stores the inputs and outputs of each layer for further
+/// runs of the pack, and activations for a later pass.
 struct PackVisitor<'a> {
     observers: &'a mut ObserverSet,
     pack: &'a Pack,
     encoder: &'a dyn Encoder,
+    /// Stores the hidden states that enter each layer; `None` if no further run of the pack needs them.
     inputs: Option<&'a mut LayerInputs>,
+    /// Stores the outputs of all blocks; `None` if no direct run needs them.
     written: Option<&'a mut HeldOutputs>,
+    /// Records the activations that a later pass needs; `None` if it needs none.
     for_later: Option<&'a mut KeptPack>,
 }
 
@@ -159,6 +163,7 @@ impl Visitor for PackVisitor<'_> {
     }
 }
 
+/// Shows the logits of a group of patched runs to the observers that requested the runs.
 struct PatchedVisitor<'a> {
     observers: &'a mut ObserverSet,
     group: &'a [RequestedRun],

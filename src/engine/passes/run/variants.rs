@@ -1,44 +1,47 @@
-//! Ablation variants: the forward passes of each pack, the baseline first, and the layer at which each begins. The hidden states
-//! that enter a layer do not depend on the heads of that layer. So only the baseline runs through all layers, and a variant runs
-//! from the first layer of its removed heads on.
+//! Ablation variants: the forward passes of each pack after its baseline, each with the layer at which it begins. The
+//! hidden states that enter a layer do not depend on the heads of that layer. So only the baseline runs through all layers,
+//! and a variant begins at the first layer with a removed head.
 
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::requests::HeadSet;
 
+/// The forward passes that each pack runs through: the baseline and the ablation variants.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variants {
-    /// The interventions of the baseline, which runs from the embeddings.
+    /// The gates of the baseline, which runs from the embeddings through all layers.
     pub baseline: Gates,
     pub ablation_variants: Vec<AblationVariant>,
-    /// The gates that replace removed heads, `[layers * heads]`; empty if none are removed.
+    /// The gates that replace removed heads, `[layers * heads]`; empty if no variant removes heads.
     replacements: Vec<Gate>,
 }
 
-/// An ablation variant: a forward pass that starts from the hidden states that entered a layer in the baseline.
+/// An ablation variant: a forward pass that starts at a layer, from the hidden states that entered that layer in the
+/// baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AblationVariant {
-    /// The removed or exchanged heads.
+    /// The removed heads, or the heads whose contexts are exchanged between sequences.
     pub removed: HeadSet,
-    /// The first layer that runs.
+    /// The layer at which the variant starts.
     pub first_layer: usize,
     pub gates: Gates,
 }
 
 impl Variants {
+    /// Makes variants that consist of the baseline alone, which runs with the gates `first`.
     pub fn baseline_only(first: Gates) -> Self {
         Self { baseline: first, ..Self::default() }
     }
 
-    /// The constant that replaces each head, `[layers * heads, head_dim]`, taken from the first token class; constant ablation
-    /// has one vector for all classes.
+    /// The constant that replaces each head under constant ablation, `[layers * heads, head_dim]`. It is the replacement
+    /// for the first token class, since all classes have the same one.
     pub fn constants(&self) -> Vec<Vec<f32>> {
         let first_class_vector = |gate: &Gate| gate.replacement.as_ref().map(|by| by[0].clone()).unwrap_or_default();
         self.replacements.iter().map(first_class_vector).collect()
     }
 
-    /// Opens every head's gate fully, with its replacement from `gates`, `[layers * heads]`. Heads that already have a gate keep
-    /// it.
+    /// Gives every head without a gate a fully open one, with the replacement from `gates`, `[layers * heads]`. Heads with
+    /// a gate keep it.
     pub fn with_open_gates(mut self, grid: HeadGrid, gates: &[Gate]) -> Self {
         for (HeadPlace { layer, head }, gate) in grid.places().zip(gates) {
             if self.baseline.get(layer, head).is_none() {
@@ -48,13 +51,13 @@ impl Variants {
         self
     }
 
-    /// Adds one variant for each of the sets of heads `exchanged`, whose contexts are exchanged between sequences.
+    /// Adds one variant for each set of heads in `exchanged`; it exchanges the contexts of these heads between sequences.
     pub fn with_exchanges(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
         self.varied(exchanged, |gates, HeadPlace { layer, head }| gates.exchange_head(layer, head))
     }
 
-    /// Adds one variant for each of the sets of heads `removed`; `gates`, `[layers * heads]`, replace the removed heads. Every
-    /// variant also has the interventions of the baseline.
+    /// Adds one variant for each set of heads in `removed`; it replaces these heads by `gates`, `[layers * heads]`. Every
+    /// variant also has the gates of the baseline.
     pub fn with_removals(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
         let varied = self.varied(removed, |own, HeadPlace { layer, head }| {
             // Heads that the whole pass removes stay removed.
@@ -65,7 +68,7 @@ impl Variants {
         Self { replacements: gates.to_vec(), ..varied }
     }
 
-    /// Adds one variant for each of the `sets` of heads, with `change` applied to each head.
+    /// Adds one variant for each set of heads in `sets`; `change` sets the gate of each of its heads.
     fn varied(self, sets: impl IntoIterator<Item = HeadSet>, change: impl Fn(&mut Gates, HeadPlace)) -> Self {
         let variant = |removed: HeadSet| {
             let mut gates = self.baseline.clone();

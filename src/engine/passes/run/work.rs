@@ -9,7 +9,7 @@ use crate::passes::pass::{Pass, Portion, Sequences, ShownEvents};
 use crate::sequences::derived::task::Task;
 use crate::system::progress::run::{PassWork, WorkExtent};
 
-/// Cost of one loss with its derivatives, in forward passes.
+/// Cost of one loss with its derivatives, as a multiple of a forward pass.
 const DERIVATIVE: f64 = 3.0;
 
 /// Expected number of evaluations of one gate fit.
@@ -20,13 +20,15 @@ impl Runner<'_> {
         PassWork { name: pass.name(), extent: self.extent(pass), factor: self.factor(pass, removed) }
     }
 
-    /// The expected work of a second-stage pass, whose heads depend on results: as if each head were removed once.
+    /// Expected work of a second-stage pass. The heads to remove depend on first-stage results, so each head counts as
+    /// removed once.
     pub(super) fn expected_work(&self, pass: &Pass) -> PassWork {
         let heads = single_head_sets_and_all(self.model.grid());
         let removed = if pass.portion == Portion::All { BTreeSet::new() } else { heads.into_iter().collect() };
         self.pass_work(pass, &removed)
     }
 
+    /// Amount of text in the pass.
     fn extent(&self, pass: &Pass) -> WorkExtent {
         let shards = f64::from(self.shard.shard_count());
         let task_tokens = |tokens: fn(&Task) -> usize| WorkExtent::Tokens(self.task.map_or(0, tokens) as f64 / shards);
@@ -42,7 +44,7 @@ impl Runner<'_> {
         }
     }
 
-    /// How often each token of the sentences goes through all layers.
+    /// Number of times that each token of the text goes through all layers.
     fn factor(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> f64 {
         let phases = if let Sequences::Corrupted(phases) = pass.sequences { self.phases(phases) } else { 1 };
         let layers = self.model.grid().layers as f64;

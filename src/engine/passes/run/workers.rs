@@ -24,12 +24,13 @@ use crate::stats::blocks::block_of;
 use crate::system::parallel::on_threads;
 use crate::system::progress::run::RunProgress;
 
-/// The sentences of a corpus that are run: those in a shard, a sample and blocks of one parity; windows go by their first.
+/// The part of a corpus that a pass covers: the sentences in a shard, in a sample and in blocks of one parity. A window is
+/// in the part if its first sentence is.
 #[derive(Clone, Copy)]
 pub struct CorpusPart {
     pub shard: Shard,
     pub sample: Sample,
-    /// Parity of the blocks, 0 or 1; `None` for all blocks.
+    /// Parity of the jackknife blocks, 0 or 1; `None` for all blocks.
     pub parity: Option<usize>,
 }
 
@@ -39,14 +40,15 @@ impl CorpusPart {
         Self { shard, sample: Sample::ALL, parity: None }
     }
 
-    /// Whether the part has the sentence with this number, whose group or document has the number `family`.
+    /// Whether the part includes the sentence with this number; `family` is the number of the sentence's group or document.
     pub fn contains(self, sentence: u64, family: u64) -> bool {
         let has_parity = |parity: usize| block_of(family) % 2 == parity;
         self.shard.contains(sentence) && self.sample.contains(sentence) && self.parity.is_none_or(has_parity)
     }
 
-    /// The windows of at most `max_tokens` tokens that are in the part; all windows of the shard are counted. A window is drawn
-    /// whole, by its first sentence, since single drawn sentences would leave gaps. A sample has about as much text either way.
+    /// The windows of at most `max_tokens` tokens that are in the part; `tally` counts all windows of the shard. A window
+    /// is drawn whole, by its first sentence, since sentences drawn one by one would leave gaps. The amount of text is
+    /// about the same.
     pub fn windows(
         self,
         sentences: impl Iterator<Item = Result<Sequence>> + Send,
@@ -62,14 +64,15 @@ impl CorpusPart {
     }
 }
 
-/// The sequences of a shard, in order, as the tokenizer encodes them.
+/// Iterator of the sequences of a shard, which the tokenizer makes of its sentences in order.
 pub struct TokenizedSentences<'a> {
     pub corpus: Corpus,
-    /// Encodes the sentences and keeps the tally.
+    /// Tokenises the sentences and counts them in its tally.
     pub encoder: SentenceTokenizer<'a>,
-    /// Sentences outside this part are skipped.
+    /// The sentences to tokenise; others are skipped.
     pub part: CorpusPart,
-    /// Whether a sentence was an error. Reading ends there: the next line may be the middle of a broken sentence.
+    /// Whether reading a sentence failed. The iterator then ends, since the next line may be the middle of a broken
+    /// sentence.
     pub failed: bool,
 }
 
@@ -96,8 +99,9 @@ impl Iterator for TokenizedSentences<'_> {
     }
 }
 
-/// Shows all sequences, in all variants, to fresh observers. Packs that an earlier pass kept are replayed. From other packs, the
-/// activations that a later pass needs are kept. Fails if the corpus cannot be read on, or a forward pass fails.
+/// Shows all sequences, in the baseline and all ablation variants, to fresh observers. Packs that an earlier pass kept are
+/// replayed; from other packs, the activations for later passes are kept. Fails if the corpus cannot be read on, or if a
+/// forward pass fails.
 pub fn sum_activations(
     observers: ObserverSet,
     (model, encoder): (&str, &dyn Encoder),
@@ -123,10 +127,10 @@ pub fn sum_activations(
     run_packs(observers, (model, &cost, reserved), sequences, (threads, progress), show)
 }
 
-/// Runs `show` on every pack, with its number and the worker's buffers; `reserved` bytes are set aside for kept activations. Each
-/// worker reads and tokenises its next pack itself, while others run forward passes. A pack without room beside others waits
-/// until they are done. A pack that is relevant to no observer is only read and counted. Fails if the corpus cannot be read on,
-/// there is no room for a pack, or `show` fails.
+/// Runs `show` on every pack, with the number of the pack and the buffers of the worker thread. Each worker reads and
+/// tokenises its next pack itself, while others run forward passes. A pack that does not fit beside others waits until they
+/// are done. A pack whose events no observer needs is only read and counted. `reserved` bytes stay free for kept
+/// activations. Fails if the corpus cannot be read on, if a pack does not fit into memory, or if `show` fails.
 pub(super) fn run_packs<B: Default>(
     observers: ObserverSet,
     (model, cost, reserved): (&str, &CostOf<'_>, u64),
@@ -184,7 +188,7 @@ pub(super) fn run_packs<B: Default>(
     Ok(total)
 }
 
-/// Tells the other workers to stop when a worker ends early, by an error or a panic.
+/// Guard that tells the other workers to stop if its worker ends early, by an error or a panic.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {

@@ -10,34 +10,35 @@ use crate::corpus::SentenceFamily;
 use crate::sequences::counts::Unigrams;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 
-/// One in this many words is corrupted, about the share that BERT was trained on (Devlin et al. 2019, section 3.1: 15 %).
+/// One in this many words is corrupted: 14 %, close to the 15 % of BERT's training (Devlin et al. 2019, section 3.1).
 pub const CORRUPTION_PERIOD: u8 = 7;
 
-/// How sentences are corrupted.
+/// The number of variants of a sentence, and the replacement for corrupted tokens.
 #[derive(Clone, Debug)]
 pub struct CorruptionSettings {
-    /// Number of variants of each sentence. Each variant corrupts other words.
+    /// Number of variants of each sentence, each with other words corrupted.
     pub phases: u8,
     pub noise: Noise,
-    /// Id of the unknown token, if there is one.
+    /// Id of the unknown token; `None` if the vocabulary has none.
     pub unknown: Option<u32>,
 }
 
-/// What replaces the corrupted tokens.
+/// The replacement for corrupted tokens.
 #[derive(Clone, Debug)]
 pub enum Noise {
-    /// The mask token of this id; the model predicts the true tokens there.
+    /// The mask token, whose id this is. The model predicts the true token at each mask.
     Mask(u32),
-    /// Replacement tokens drawn by their frequency (Clark et al. 2020, section 3.2). The model predicts for every token whether
-    /// it was replaced.
+    /// Tokens drawn in proportion to their frequency (Clark et al. 2020, section 3.2). The model predicts of every token
+    /// whether it was replaced.
     Replace(Arc<Unigrams>),
-    /// No noise: a decoder predicts every token but the first from the tokens before it, all in one run.
+    /// The tokens themselves, for a decoder: it predicts every token but the first from the tokens before it, in a single
+    /// run.
     Nothing,
 }
 
 impl CorruptionSettings {
-    /// The variant of a sentence for a phase: all tokens of a word `u` are masked or replaced if `(u + s) mod 7` is the phase,
-    /// `s` being the sentence's number. `None` if there is no such word, or no token to score.
+    /// Variant number `phase` of a sentence. Its corrupted words are those whose index `u` satisfies
+    /// `(u + s) mod 7 = phase`, with `s` the number of the sentence. `None` if there is no such word, or no token to score.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
         if matches!(self.noise, Noise::Nothing) {
             return with_next_token_predictions(sentence, self.unknown);
@@ -79,7 +80,8 @@ impl CorruptionSettings {
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
-    /// The variants of a sentence, by phase. They are not independent, so only the first can count as the first of its group.
+    /// All variants of a sentence, by phase. They are not independent, so only the first variant can count as the first of
+    /// its group.
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {
@@ -89,8 +91,8 @@ impl CorruptionSettings {
     }
 }
 
-/// The sequence with a prediction for each token of its words except the first token. Unknown tokens are not scored; `None` if no
-/// token is scored.
+/// Adds a prediction for each token of a word, except for the first token of the sequence. The `unknown` token is not
+/// scored; `None` if no token is scored.
 pub fn with_next_token_predictions(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
     let words = sequence.words_by_token().into_iter().enumerate().skip(1);
     let predicted = words.filter_map(|(place, word)| {
@@ -102,13 +104,13 @@ pub fn with_next_token_predictions(sequence: &Sequence, unknown: Option<u32>) ->
     is_scored.then(|| Sequence { predictions, ..sequence.clone() })
 }
 
-/// The class of an original token, which was not replaced.
+/// Class of a token that was not replaced.
 const ORIGINAL: u32 = 0;
 
-/// The class of a replaced token.
+/// Class of a token that was replaced.
 const REPLACED: u32 = 1;
 
-/// Draws the replacement at a position of a sentence by the first 8 bytes, big-endian, of a SHA-256, which any program can
+/// Draws the replacement for the token at `position` by the first 8 bytes, big-endian, of a SHA-256, which any program can
 /// reproduce.
 fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     let hash = Sha256::digest(format!("headscope/replacement/0/{sentence}/{position}"));
@@ -116,13 +118,13 @@ fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     unigrams.token_at(number)
 }
 
-/// Iterator of the variants of all sentences.
+/// Iterator of all variants of all sentences.
 pub struct CorruptedSentences<I> {
     sentences: I,
     corruption: CorruptionSettings,
-    /// Variants of the last sentence that are still to come.
+    /// Variants of the current sentence that are still to come.
     ready: vec::IntoIter<Sequence>,
-    /// Number of sentences read so far that have no token to score.
+    /// Number of sentences so far that were left out because no token can be scored.
     pub left_out: u64,
 }
 

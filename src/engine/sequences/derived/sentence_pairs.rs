@@ -1,5 +1,5 @@
-//! Pairs of sentences as the tokenizer encodes a pair of texts: the first and second sentence of a document, the third and
-//! fourth, and so on. In [`pairs`](super::pairs) a segment may have several sentences.
+//! Pairs of neighbouring sentences, encoded as the tokenizer encodes a pair of texts: the first and second sentence of a
+//! document, the third and fourth, and so on. Pairs of longer segments are made by [`pairs`](super::pairs).
 
 use std::iter::Peekable;
 
@@ -8,28 +8,33 @@ use anyhow::Result;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token};
 
+/// Iterator of pairs of neighbouring sentences, each in one sequence.
 pub struct SentencePairs<I: Iterator> {
     sentences: Peekable<I>,
+    /// Special tokens around a pair; `None` if the tokenizer cannot encode pairs.
     frame: Option<Frame>,
     max_tokens: usize,
-    /// Number of sentences read so far that are in no pair: without a partner in their document, or in a pair that is too long.
+    /// Number of sentences so far that are in no pair: the last of a document with an odd number, and both of a pair that
+    /// is too long.
     pub left_out: u64,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
-    /// Puts `sentences` into the frame of a pair, of at most `max_tokens` tokens; without a frame there are no pairs.
+    /// Makes pairs of `sentences` with the special tokens of `frame`, at most `max_tokens` tokens long; no pairs without a
+    /// frame.
     pub fn new(sentences: I, frame: Option<Frame>, max_tokens: usize) -> Self {
         Self { sentences: sentences.peekable(), frame, max_tokens, left_out: 0 }
     }
 
-    /// The sentence after `first`, if the two are a pair; else `None`. Pairs begin at even numbers in their document.
+    /// Takes the sentence after `first`, if both form a pair; else `None`. The first sentence of a pair has an even number
+    /// in its document, counted from 0.
     fn partner(&mut self, first: &Sequence) -> Result<Option<Sequence>> {
         let wanted = (first.index - first.document).is_multiple_of(2).then_some(first.index + 1);
         let is_wanted = |next: &Sequence| Some(next.index) == wanted && next.document == first.document;
         self.sentences.next_if(|next| next.as_ref().map_or(true, is_wanted)).transpose()
     }
 
-    /// Both sentences in one sequence, in the block of the first; `None` if it would be too long.
+    /// Joins both sentences into one sequence, in the jackknife block of the first; `None` if it would be too long.
     fn pair(&self, first: &Sequence, second: &Sequence) -> Option<Sequence> {
         let texts = [first, second].map(|sentence| sentence.text_tokens().collect::<Vec<Token>>());
         let pair = self.frame.as_ref()?.surround(&texts);

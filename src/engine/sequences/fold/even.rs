@@ -5,7 +5,8 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::span::WordSpan;
 
-/// Uniform attention over a sequence, `A[i, j] = 1 / v(i)` for the `v(i)` keys `j` that query `i` sees, and 0 for other keys.
+/// Uniform attention over a sequence: `A[i, j] = 1 / v(i)` for the `v(i)` keys `j` that query `i` sees, and 0 for all other
+/// keys.
 #[derive(Clone, Copy, Debug)]
 pub struct UniformAttention {
     visibility: Visibility,
@@ -21,24 +22,24 @@ impl UniformAttention {
         self.visibility.is_causal()
     }
 
-    /// The weight of each key that the query sees.
+    /// Weight of each key that the query sees, `1 / v(query)`.
     #[inline]
     pub fn weight(self, query: usize) -> f64 {
         1.0 / self.visibility.visible_count(query, self.tokens) as f64
     }
 
-    /// The entropy of a query's row of uniform attention, in nats.
+    /// Entropy of the query's row of uniform attention, in nats: `ln v(query)`.
     #[inline]
     pub fn entropy(self, query: usize) -> f64 {
         (self.visibility.visible_count(query, self.tokens) as f64).ln()
     }
 
-    /// Whether each of two words sees the other.
+    /// Whether each of two words sees the other, with split words pooled as `from` says.
     pub fn see_each_other(self, a: &WordSpan, b: &WordSpan, from: FromToken) -> bool {
         self.word_weight(a, b, from) > 0.0 && self.word_weight(b, a, from) > 0.0
     }
 
-    /// The uniform weight from one word to another, folded as [`WordAttention`](super::words::WordAttention) does.
+    /// Uniform attention from one word to another, folded like attention in [`WordAttention`](super::words::WordAttention).
     pub fn word_weight(self, query: &WordSpan, key: &WordSpan, from: FromToken) -> f64 {
         let of_token = |token: usize| {
             let keys = self.visibility.visible_keys(token, self.tokens);
@@ -56,7 +57,7 @@ impl UniformAttention {
     }
 }
 
-/// Buffers for uniform attention, reused from sequence to sequence.
+/// Buffers for the rows of uniform attention, reused from sequence to sequence.
 #[derive(Clone, Debug, Default)]
 pub struct UniformRows {
     weights: Vec<f32>,
@@ -64,6 +65,7 @@ pub struct UniformRows {
 }
 
 impl UniformRows {
+    /// A view of uniform attention as of a head's attention.
     #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
     pub fn view(&mut self, even: UniformAttention) -> AttentionView<'_> {
         let tokens = even.tokens;

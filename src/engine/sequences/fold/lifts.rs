@@ -6,24 +6,28 @@ use crate::model::grid::visibility::Visibility;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
-/// Factors that turn attention between words into its lift, the ratio to uniform attention over the visible keys.
+/// Factors that turn attention between words into lift, which is attention divided by uniform attention over the visible
+/// keys.
 ///
-/// A row of causal attention sums to 1 over the keys up to its query, and a word gets the attention of all its tokens. Without
-/// the factors, a uniform head would choose the word after a word `d`, or the longest word before it, as the syntactic head of
-/// `d` (docs/methodology/causal.md). For bidirectional attention all factors are 1.
+/// Under causal attention, a query with fewer visible keys gives each more weight, and a word of several tokens gets the
+/// attention of all of them. Without the factors, a uniform head would seem to choose the syntactic head of a word `d`: the
+/// word after `d`, or the longest word before it (docs/methodology/causal.md). For bidirectional attention, all factors are
+/// 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiftFactors {
     words: usize,
-    /// `[words, words]`, query by key, 0 where the key is not seen; empty for bidirectional attention.
+    /// Factor for each query and key, `[words, words]`; 0 for keys that the query does not see. Empty for bidirectional
+    /// attention.
     factors: Vec<f64>,
 }
 
 impl LiftFactors {
-    /// The factors of a sequence whose queries see keys by `visibility`.
+    /// Computes the factors of a sequence, whose queries see keys by `visibility`.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         Self::from_spans(&sequence.words, UniformAttention::new(visibility, sequence.ids.len()), from)
     }
 
+    /// Computes the factors for words with these spans, from the uniform attention over their sequence.
     pub fn from_spans(spans: &[WordSpan], even: UniformAttention, from: FromToken) -> Self {
         let factor = |query, key| match even.word_weight(query, key, from) {
             weight if weight > 0.0 => 1.0 / weight,
@@ -34,7 +38,7 @@ impl LiftFactors {
         Self { words: spans.len(), factors }
     }
 
-    /// The factor of the attention from a word to another.
+    /// Factor for the attention from word `query` to word `key`.
     #[inline]
     pub fn get(&self, query: usize, key: usize) -> f64 {
         self.factors.get(query * self.words + key).copied().unwrap_or(1.0)

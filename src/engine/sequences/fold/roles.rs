@@ -6,38 +6,43 @@ use crate::linalg::lanes::LANES;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// The largest offset, in tokens, that is counted separately: metrics by offset run over -8..=8.
+/// Maximum distance, in tokens, of the offsets that are counted separately: from -8 to 8.
 pub const MAX_OFFSET: i32 = 8;
 
-/// [`MAX_OFFSET`] as a number of tokens.
+/// [`MAX_OFFSET`] as an unsigned number of tokens.
 pub const MAX_OFFSET_TOKENS: usize = MAX_OFFSET as usize;
 
-/// Largest distance, in tokens, that counts as nearby.
+/// Maximum distance at which a token counts as a neighbour, in tokens.
 pub const NEIGHBOUR_DISTANCE: usize = 2;
 
 /// Number of offsets from -8 to 8.
 pub const OFFSET_COUNT: usize = 2 * MAX_OFFSET_TOKENS + 1;
 
-/// The offset, in tokens, of a slot of the counts by offset; slot 0 is offset -8.
+/// Offset, in tokens, that slot number `slot` counts; slot 0 is offset -8.
 pub fn offset_at(slot: usize) -> i32 {
     i32::try_from(slot).expect("one of few slots") - MAX_OFFSET
 }
 
-/// The roles of a sentence's tokens in the token-level metrics, computed once for all heads.
+/// Roles of a sequence's tokens in token-level metrics, computed once for all heads.
 #[derive(Clone, Debug)]
 pub struct TokenRoles {
     pub tokens: usize,
+    /// Whether the sequence is the first of its group of related sentences.
     pub is_first_of_family: bool,
-    /// The runs of tokens that are not special: one in a single sentence, two in a pair.
+    /// Ranges of consecutive text tokens: one in a single sentence, two in a pair.
     pub text_runs: Vec<Range<usize>>,
+    /// Position of the first special token; `None` without one.
     pub first_special: Option<usize>,
-    /// Position of the first token of a decoder's sequence; `None` in an encoder.
+    /// Position of the first token of a decoder's sequence; `None` for an encoder.
     pub first_token: Option<usize>,
+    /// Positions of the separators.
     pub separators: Vec<usize>,
+    /// Positions of the punctuation tokens.
     pub punctuation: Vec<usize>,
-    /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
+    /// Mask of the text tokens: 1 for text, 0 for other tokens, `[tokens]` padded with 0 to whole vectors.
     pub is_text: Vec<f32>,
-    /// 1 for tokens that are not separators, 0 for others; `[tokens]` rounded up to whole vectors.
+    /// Mask of the tokens other than separators: 0 for separators, 1 for other tokens, `[tokens]` padded with 0 to whole
+    /// vectors.
     pub is_not_separator: Vec<f32>,
 }
 
@@ -59,12 +64,12 @@ impl TokenRoles {
         }
     }
 
-    /// The text tokens, which are the queries of most metrics.
+    /// Positions of the text tokens, which are the queries of most metrics.
     pub fn queries(&self) -> impl Iterator<Item = usize> {
         self.text_runs.iter().cloned().flatten()
     }
 
-    /// The ranges of text tokens within `distance` tokens of `query`, itself included.
+    /// Ranges of the text tokens within `distance` tokens of `query`, which is one of them.
     pub fn neighbours(&self, query: usize, distance: usize) -> impl Iterator<Item = Range<usize>> {
         let near = query.saturating_sub(distance)..query + distance + 1;
         self.text_runs
@@ -73,7 +78,7 @@ impl TokenRoles {
             .filter(|overlap| overlap.start < overlap.end)
     }
 
-    /// The number of queries that see a text token at each offset, from -8 to 8.
+    /// Number of queries that see a text token at each offset (key minus query) from -8 to 8.
     pub fn offset_queries(&self, visibility: Visibility) -> [u64; OFFSET_COUNT] {
         let mut counts = [0; OFFSET_COUNT];
         for query in self.queries() {
@@ -84,19 +89,19 @@ impl TokenRoles {
     }
 }
 
-/// The slot of the offset from `query` to `key`: slot 0 is offset -8.
+/// Slot that counts the offset from `query` to `key`; slot 0 is offset -8.
 pub fn offset_slot(query: usize, key: usize) -> usize {
     key + MAX_OFFSET_TOKENS - query
 }
 
-/// 1 for tokens of a wanted kind, 0 for others and for the padding of the last vector.
+/// Mask of the tokens of a wanted kind: 1 for these, 0 for others, padded with 0 to whole vectors.
 fn indicator(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
     let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
     mask.resize(kinds.len().next_multiple_of(LANES), 0.0);
     mask
 }
 
-/// Ranges of consecutive positions.
+/// Groups ascending positions into ranges of consecutive ones.
 fn runs(positions: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
     let positions: Vec<usize> = positions.collect();
     positions.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len()).collect()

@@ -7,20 +7,22 @@ use crate::linalg::lanes::{LANES, sum_full_lanes};
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::sequence::TokenKind;
 
-/// A head's attention from each token of text to the others; rows of special tokens have no meaning. The buffers are reused.
+/// A head's attention from each text token to the other text tokens. The rows of special tokens have no meaning. The
+/// buffers are reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct TextAttention {
     is_text: Vec<f32>,
-    /// The length of a row, rounded up to whole vectors.
+    /// Length of a row, rounded up to whole vectors.
     width: usize,
-    /// The rows of weights, each with [`MAX_OFFSET_TOKENS`] zeros before and after it.
+    /// Rows of attention weights, each between two runs of [`MAX_OFFSET_TOKENS`] zeros.
     rows: Vec<f32>,
-    /// The sum of each row.
+    /// Sum of each row, `[tokens]`.
     masses: Vec<f64>,
 }
 
 impl TextAttention {
-    /// Copies a head's rows over tokens of these kinds, without special tokens and the query's own place.
+    /// Copies a head's attention over tokens of these kinds, with 0 for special tokens and for each query's attention to
+    /// itself.
     pub fn fold(&mut self, view: AttentionView<'_>, kinds: &[TokenKind]) {
         self.is_text.clear();
         self.is_text.extend(kinds.iter().map(|kind| f32::from(u8::from(!kind.is_special()))));
@@ -33,6 +35,7 @@ impl TextAttention {
         keep_text(&self.is_text, view, (&mut self.rows, stride), &mut self.masses);
     }
 
+    /// Distance between the beginnings of two rows in `rows`.
     fn stride(&self) -> usize {
         MAX_OFFSET_TOKENS + self.width + MAX_OFFSET_TOKENS
     }
@@ -41,23 +44,24 @@ impl TextAttention {
         self.masses.len()
     }
 
-    /// The attention weights of a query; 0 for the query itself, special tokens and the padding of the last vector.
+    /// Attention weights of a text token, padded to whole vectors; 0 for the token itself, special tokens and the padding.
     pub fn row(&self, query: usize) -> &[f32] {
         &self.rows[query * self.stride() + MAX_OFFSET_TOKENS..][..self.width]
     }
 
-    /// The attention weights at the offsets -8 to 8 from a query, which must exist; 0 where there is no token.
+    /// Attention weights of a token at the offsets -8 to 8 from it; 0 where there is no other text token.
     pub fn offset_weights(&self, query: usize) -> &[f32; OFFSET_COUNT] {
         // The row begins REACH weights on, so the weight REACH before the query is at the query's own place.
         self.rows[query * self.stride() + query..][..OFFSET_COUNT].try_into().expect("a slice of this length")
     }
 
-    /// The sum of a query's weights.
+    /// Sum of the attention weights of a text token.
     pub fn mass(&self, query: usize) -> f64 {
         self.masses[query]
     }
 }
 
+/// Copies the rows of text tokens with 0 for special tokens and for the query itself, and sums each row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn keep_text<'a>(
     is_text: &'a [f32],

@@ -3,19 +3,19 @@
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
 
-/// The units of attention in a drawing: the words of a sentence and its special tokens, in order.
+/// The units that a drawing of attention shows: the words of a sentence and its special tokens, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Units {
     /// The tokens of each unit, `[units]`.
     pub spans: Vec<WordSpan>,
-    /// The word that each unit is, `[units]`; `None` for a special token.
+    /// Index of the word that each unit is, `[units]`; `None` for a unit that is no word.
     pub words: Vec<Option<usize>>,
-    /// The unit of each word, `[words]`.
+    /// Index of the unit that contains each word, `[words]`.
     pub unit_of_word: Vec<usize>,
 }
 
 impl Units {
-    /// The units of a sequence. Text tokens outside words are in no unit.
+    /// The words and special tokens of a sequence as units. Text tokens outside words are in no unit.
     pub fn new(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
         // The first token of a decoder may belong to a word.
@@ -28,13 +28,14 @@ impl Units {
         Self::from_units(units, vec![0; sequence.words.len()])
     }
 
+    /// The words of a sequence as units.
     pub fn words_only(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
         Self::from_units(words.collect(), vec![0; sequence.words.len()])
     }
 
-    /// The units of one sentence in a window: the window's first token, everything between it and the sentence as one unit, and
-    /// the words.
+    /// The units of one sentence in a window: the first token of the window, all text between it and the sentence as one
+    /// unit, and the words of the sentence.
     pub fn sentence_in_window(sequence: &Sequence, sentence: usize) -> Self {
         let (text, words) = (&sequence.texts[sentence], sequence.words_by_sentence().swap_remove(sentence));
         let before = [0..text.start.min(1), 1..text.start.max(1)].into_iter().filter(|span| !span.is_empty());
@@ -45,7 +46,7 @@ impl Units {
         Self::from_units(units, vec![last_before; sequence.words.len()])
     }
 
-    /// Collects units with their words. `of_word` has the unit of each word that is outside `units`.
+    /// Makes the units from their spans and words. `of_word` gives the unit of each word that is not itself a unit.
     fn from_units(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
         words.iter().enumerate().for_each(|(unit, word)| {
@@ -56,12 +57,12 @@ impl Units {
         Self { spans, words, unit_of_word: of_word }
     }
 
-    /// The first unit that has this token; `None` if no unit has it.
+    /// Index of the first unit that contains the token; `None` if no unit does.
     pub fn unit_at(&self, token: usize) -> Option<usize> {
         self.spans.iter().position(|span| span.tokens.contains(&token))
     }
 
-    /// The text of each unit, `[units]`: words as the corpus has them, special tokens as `special` names their position.
+    /// Text of each unit, `[units]`: the form of a word, or the result of `special` for the position of a special token.
     pub fn texts(&self, sequence: &Sequence, special: impl Fn(usize) -> String) -> Vec<String> {
         let text = |(span, word): (&WordSpan, &Option<usize>)| match word {
             Some(word) => sequence.form(*word).to_owned(),
@@ -70,7 +71,8 @@ impl Units {
         self.spans.iter().zip(&self.words).map(text).collect()
     }
 
-    /// The gold syntactic head of each unit, as a unit's index, `[units]`; `None` for a unit without one. Empty without a tree.
+    /// Gold syntactic head of each unit, as the index of a unit, `[units]`; `None` for a unit without one. Empty without a
+    /// dependency tree.
     pub fn heads(&self, sequence: &Sequence) -> Vec<Option<usize>> {
         let Some(tree) = &sequence.tree else { return Vec::new() };
         let head = |word: &Option<usize>| tree[(*word)?].head.word().map(|head| self.unit_of_word[head]);

@@ -18,7 +18,7 @@ pub enum FromToken {
     First,
 }
 
-/// A matrix of attention between words, `[words, words]`, special tokens dropped; the buffer is reused.
+/// Attention between words, `[words, words]`, without special tokens. The buffer is reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct WordAttention {
     words: usize,
@@ -26,17 +26,17 @@ pub struct WordAttention {
     runs: Vec<WordRun>,
 }
 
-/// Consecutive words with consecutive tokens: either words of one token each, or a single word that has several tokens or shares
-/// one.
+/// Consecutive words with consecutive tokens. Either each word has one token, or the run is a single word with several or
+/// shared tokens.
 #[derive(Clone, Debug)]
 struct WordRun {
     words: Range<usize>,
     tokens: Range<usize>,
-    /// The span of a word that shares a token with another word, with its shares; `None` for other words.
+    /// Span of a single word that shares a token with another word; `None` for other runs.
     shared: Option<WordSpan>,
 }
 
-/// Joins words into as few runs as possible, and writes these to `runs`.
+/// Groups the words into as few runs as possible, which are written to `runs`.
 fn cut_into_runs(spans: &[WordSpan], runs: &mut Vec<WordRun>) {
     runs.clear();
     for (word, span) in spans.iter().enumerate() {
@@ -57,11 +57,12 @@ fn cut_into_runs(spans: &[WordSpan], runs: &mut Vec<WordRun>) {
 }
 
 impl WordAttention {
-    /// Folds token attention to words: attention *to* a split word is the sum over its tokens,
-    /// attention *from* it is the mean over its tokens or its first token's (Clark et al. 2019, section 4.1).
+    /// Folds attention between tokens to attention between words. Attention to a split word is the sum over its tokens.
+    /// Attention from it is the mean over its tokens, or that of its first token (Clark et al. 2019, section 4.1).
     ///
-    /// `spans` are the words' tokens; tokens outside every span (the special ones) are dropped, and nothing is renormalised.
-    /// A shared token counts for each of its words with that word's share, as a key and as a query.
+    /// `spans` has the tokens of each word. Tokens outside words, such as special tokens, are dropped without
+    /// renormalisation. A shared token counts for each of its words in proportion to the word's share, as a key and as a
+    /// query.
     pub fn fold(&mut self, view: AttentionView<'_>, spans: &[WordSpan], from: FromToken) {
         self.words = spans.len();
         self.weights.resize(spans.len() * spans.len(), 0.0);
@@ -83,6 +84,7 @@ impl WordAttention {
         self.words
     }
 
+    /// Attention from word `from` to word `to`.
     pub fn get(&self, from: usize, to: usize) -> f64 {
         self.weights[from * self.words + to]
     }
@@ -93,7 +95,8 @@ impl WordAttention {
     }
 }
 
-/// Adds `share` times the attention of one token, `weights`, to the attention of its word to each word, `row`.
+/// Adds the attention of one token to the row of its word: the token's `weights`, summed over each word's tokens, times
+/// `share`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_folded(row: &mut [f64], runs: &[WordRun], weights: &[f32], share: f64) {
     for WordRun { words, tokens, shared } in runs {

@@ -32,7 +32,7 @@ impl SkipReason {
     /// All reasons, in the order of the report.
     pub const ALL: [Self; 3] = [Self::TooManyTokens, Self::WordWithoutTokens, Self::NoTokens];
 
-    /// The reason in words, to follow a number of sentences.
+    /// Formats the reason as words that follow a number of sentences.
     pub fn describe(self) -> &'static str {
         match self {
             Self::TooManyTokens => "with more tokens than the limit",
@@ -41,7 +41,7 @@ impl SkipReason {
         }
     }
 
-    /// Adds the hint for this reason to an error, if there is a hint.
+    /// Adds the hint for this reason to an error, if the reason has one.
     pub fn with_hint(self, error: Error) -> Error {
         if self != Self::TooManyTokens {
             return error;
@@ -72,7 +72,7 @@ impl WordSkip {
     /// All reasons, in the order of the report.
     pub const ALL: [Self; 2] = [Self::NoCharacters, Self::NoTokens];
 
-    /// The reason in words, to follow a number of words.
+    /// Formats the reason as words that follow a number of words.
     pub fn describe(self) -> &'static str {
         match self {
             Self::NoCharacters => "that no character of the multiword token belongs to",
@@ -164,16 +164,17 @@ impl Tally {
         self.files.merge(&other.files);
     }
 
-    /// Counts of the windows; `None` if sentences were read one by one.
+    /// Counts of the windows; `None` if each sentence was a sequence by itself.
     pub fn windows_read(&self) -> Option<WindowTally> {
         Some(self.windows).filter(|windows| windows.windows > 0)
     }
 
-    /// `(all, longest)`: the tokens of all sequences, and of the longest sequence, special tokens included.
+    /// `(all, longest)`: number of tokens in all sequences and in the longest one, special tokens included.
     pub fn token_totals(&self) -> (u64, u64) {
         self.windows_read().map_or((self.tokens, self.longest), |windows| (windows.tokens, windows.longest))
     }
 
+    /// Counts of file number `number`; those of a new file are zero.
     fn file(&mut self, number: usize) -> &mut FileTally {
         if self.files.len() <= number {
             self.files.resize(number + 1, FileTally::default());
@@ -181,8 +182,8 @@ impl Tally {
         &mut self.files[number]
     }
 
-    /// Counts the sequence of a sentence from the file of this number; special tokens count if `special`. `unknown` is the id of
-    /// the unknown token.
+    /// Counts the sequence of a sentence in file number `file`. Special tokens are counted if `special` is set; `unknown`
+    /// is the id of the unknown token.
     pub(super) fn count_sequence(
         &mut self,
         file: usize,
@@ -209,6 +210,7 @@ impl Tally {
         self.file(file).merge(&FileTally { sentences: 1, tokens, words, skipped: 0 });
     }
 
+    /// Counts a skipped sentence of file number `file`.
     pub(super) fn count_skip(&mut self, file: usize, reason: SkipReason) {
         *self.skipped.entry(reason).or_default() += 1;
         self.file(file).skipped += 1;
@@ -232,7 +234,7 @@ pub struct Legibility {
 merge_fields!(Legibility { characters, letters, foreign, lower_cased, of_one_token, unparted });
 
 impl Legibility {
-    /// Counts a sequence that `tokenizer` made of a sentence.
+    /// Counts the words of a sequence by how `tokenizer` read them.
     pub fn add(&mut self, sequence: &Sequence, tokenizer: &ModelTokenizer) {
         let mut is_unparted = false;
         for (place, span) in sequence.words.iter().enumerate() {

@@ -24,27 +24,32 @@ use crate::system::time_limit;
 #[cfg(test)]
 mod tests;
 
-/// The key of the word classes that are the tokens of a small vocabulary.
+/// Classification of the word classes that are made of a small vocabulary: each token is a class.
 pub const TOKEN_CLASS_KEY: &str = "token";
 
-/// The sequence of a sentence, or the reason why the sentence is left out.
+/// The sequence of a sentence, or the reason for skipping the sentence.
 pub type Tokenized = Result<Sequence, SkipReason>;
 
+/// Tokenises sentences into sequences, and counts both.
 pub struct SentenceTokenizer<'a> {
     tokenizer: &'a ModelTokenizer,
     max_tokens: usize,
     truncate: bool,
     strict: bool,
+    /// The text that runs as one sequence: a sentence, or a window of a document.
     context: Reads,
+    /// How the words of a sentence are given to the tokenizer: in their written text, or one by one.
     spacing: Spacing,
+    /// Highest segment id of the model; higher ones are replaced by it.
     last_segment: u32,
-    /// The tokens of a small vocabulary as classes of words, by their ids.
+    /// Word class that stands for each token of a small vocabulary, by token id; empty for other vocabularies.
     classes: BTreeMap<u32, Arc<WordClass>>,
     tally: Tally,
 }
 
 impl<'a> SentenceTokenizer<'a> {
-    /// A tokenizer that leaves out sentences of more than `max_tokens` tokens; with `truncate` it cuts plain text instead.
+    /// Makes a tokenizer that skips sentences of more than `max_tokens` tokens. With `truncate`, it cuts running text to
+    /// that length instead.
     pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
         let key: Arc<str> = TOKEN_CLASS_KEY.into();
         let class = |(id, token): &(u32, String)| {
@@ -67,27 +72,28 @@ impl<'a> SentenceTokenizer<'a> {
         Self { spacing, ..self }
     }
 
-    /// Adapts sequences to a model with `count` segments: higher segments become the last one.
+    /// Adapts sequences to a model with `count` segments: higher segment ids become `count - 1`.
     pub fn with_segments(self, count: usize) -> Self {
         Self { last_segment: u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1), ..self }
     }
 
-    /// Sets whether a left-out sentence, or a word that the tokenizer makes nothing of, is an error.
+    /// Sets whether it is an error if a sentence is skipped, or if the tokenizer makes no token of a word.
     pub fn with_strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
-    /// Sets the context. Sentences read in their document are tokenised after a joining space, which some tokenizers put into the
-    /// next token. Special tokens then belong to windows, and are not counted with sentences.
+    /// Sets the text that runs as one sequence. A sentence within its document is tokenised after a space, which some
+    /// tokenizers join to the next token. Special tokens then belong to windows, and are not counted with sentences.
     pub fn with_context(self, context: Reads) -> Self {
         Self { context, ..self }
     }
 
-    /// Tokenises a sentence, and counts it or the reason for skipping it; an error names file and line.
+    /// Tokenises a sentence and counts it, or skips it and counts the reason. Errors name the file and the line.
     pub fn encode(&mut self, sentence: Sentence) -> Result<Tokenized> {
         self.encoded(sentence).class(Class::Input)
     }
 
+    /// As [`SentenceTokenizer::encode`], but errors have no class.
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
         let Sentence { index, origin, document, document_number, family, .. } = sentence;
         let Sentence { entity_fields, content, mut links, first_text_word_count: first_text, .. } = sentence;
@@ -152,7 +158,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     /// Turns links between residues into links between the words of a sequence, which may have been cut. Fails unless each
-    /// residue is one word.
+    /// word is one residue.
     fn link_residues(&self, links: &mut [LinkSet], residues: usize, sequence: &Sequence) -> Result<()> {
         let words = sequence.words.len();
         let is_cut = self.truncate && sequence.ids.len() == self.max_tokens && words < residues;
@@ -171,6 +177,7 @@ impl<'a> SentenceTokenizer<'a> {
         self.tally
     }
 
+    /// Tokenises running text.
     fn text(&mut self, text: &str) -> Result<Sequence> {
         if let Some(program) = self.tokenizer.required_word_splitter() {
             let error =
@@ -204,7 +211,8 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(Sequence { spellings: spelled, ..sequence })
     }
 
-    /// Tokenises words one by one, each with a space before it; the first `first_text` words are the first text of a pair.
+    /// Tokenises words one by one, each after a space. The first `first_text` words are the first text of a pair; `None`
+    /// for a single text.
     fn spaced(&self, words: Vec<Word>, first_text: Option<usize>) -> Result<Sequence> {
         self.ensure_reads_words()?;
         ensure!(!words.is_empty(), SkipReason::NoTokens);
@@ -218,7 +226,7 @@ impl<'a> SentenceTokenizer<'a> {
         self.finish(&encoding, Some(words))
     }
 
-    /// Tokenises words in their written text, with `before` in front of it.
+    /// Tokenises the written text of words, with `before` in front of it, and assigns tokens to the words.
     fn written(
         &self,
         (words, links): (Vec<Word>, &mut [LinkSet]),
@@ -240,7 +248,7 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(self.sequence(&encoding, spans, Some(words)))
     }
 
-    /// Fails if the model reads residues alone, and no words.
+    /// Fails if the model's vocabulary has only residues and no words.
     fn ensure_reads_words(&self) -> Result<()> {
         let no_words =
             || anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins");
@@ -249,8 +257,8 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(())
     }
 
-    /// Makes a sequence of an encoding. `given` are the pre-split words; `None` for running text. Fails with the reason if the
-    /// sentence is skipped.
+    /// Makes a sequence of an encoding. `given` are the words of the corpus, `None` for running text. Fails with the reason
+    /// if the sentence must be skipped.
     fn finish(&self, encoding: &Encoding, given: Option<Vec<Word>>) -> Result<Sequence> {
         let words = word_spans(encoding);
         ensure!(!words.is_empty(), SkipReason::NoTokens);
@@ -259,6 +267,7 @@ impl<'a> SentenceTokenizer<'a> {
         Ok(self.sequence(encoding, WordSpan::whole_words(words), given))
     }
 
+    /// Makes a sequence of an encoding whose words have the spans `words`.
     fn sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Sequence {
         let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
         let (tree, rest): (_, Option<Vec<_>>) = given.map(|words| words.into_iter().map(split).unzip()).unzip();
@@ -277,8 +286,8 @@ impl<'a> SentenceTokenizer<'a> {
         }
     }
 
-    /// Gives each word of one whole token the class of that token, if the vocabulary is small and no word has a class.
-    /// Punctuation has no class, since it has its own label.
+    /// Gives each word that is one whole token the class of that token, if the vocabulary is small and no word has a class.
+    /// Punctuation gets no class, since metrics score it separately.
     fn classify(&self, (words, ids, kinds): (&[WordSpan], &[u32], &[TokenKind]), annotations: &mut Vec<Annotation>) {
         if self.classes.is_empty() || annotations.iter().any(|annotation| annotation.class.is_some()) {
             return;
@@ -299,8 +308,8 @@ fn ensure_tokenisable(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the words that have tokens, with their spans and links. Counts the other words, and their dependents, whose heads become
-/// unknown. `bytes` has the byte range of each word.
+/// Keeps the words that have tokens, with their spans and links; `bytes` has the byte range of each word. Counts the other
+/// words by reason, and the words whose syntactic head is lost, which becomes unknown.
 fn words_with_tokens(
     (words, links): (Vec<Word>, &mut [LinkSet]),
     spans: Vec<Option<WordSpan>>,
@@ -336,7 +345,7 @@ fn words_with_tokens(
     pairs.unzip()
 }
 
-/// The kind of each token of an encoding.
+/// Kind of each token of an encoding, `[tokens]`.
 pub fn token_kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
     let special = encoding.get_special_tokens_mask();
     // A special token only at the end, as T5's `</s>`, is no first one.
@@ -355,7 +364,7 @@ pub fn token_kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<Token
     encoding.get_ids().iter().enumerate().map(kind).collect()
 }
 
-/// The token range of each word that has tokens, in order.
+/// Token range of each word that has tokens, in order.
 fn word_spans(encoding: &Encoding) -> Vec<Range<usize>> {
     let (words, special) = (encoding.get_word_ids().iter(), encoding.get_special_tokens_mask());
     let of_text = words.enumerate().filter(|(token, _)| special[*token] == 0);

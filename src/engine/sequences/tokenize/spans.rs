@@ -7,12 +7,13 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 use crate::sequences::span::WordSpan;
 
-/// The tokens of each of `words`, which are byte ranges of the encoded text, ascending; `None` for a word without tokens.
+/// Assigns tokens to words; `words` has the byte range of each word in the encoded text, ascending. `None` for a word
+/// without tokens.
 ///
-/// A token belongs to the words that have characters in it, in shares by the number of characters; invisible characters count
-/// only if there are no others. The space before a word belongs to no word, even inside the word's token. A token of that space
-/// alone goes with the token after it, if the tokenizer cut both from one piece, as sentencepiece cuts `▁` and `(`; else it
-/// belongs to no word.
+/// A token belongs to the words that have visible characters in it, in shares by the number of these characters. Only a
+/// token without visible characters is shared by its invisible ones. The space before a word belongs to no word, even
+/// inside the word's token. A token of space alone joins the token after it if the tokenizer cut both from one piece, as
+/// sentencepiece cuts `▁` and `(`. Otherwise it belongs to no word.
 pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]) -> Vec<Option<WordSpan>> {
     let (special, pieces) = (encoding.get_special_tokens_mask(), encoding.get_word_ids());
     let mut spans: Vec<Option<WordSpan>> = vec![None; words.len()];
@@ -46,7 +47,8 @@ pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]
     spans
 }
 
-/// The words, from `from` on, that overlap a token's bytes in the text, each with its share.
+/// Finds the words that overlap a token's byte range, from word number `from` on. Writes each with its share of the token
+/// to `owners`.
 fn owners_of(token: Range<usize>, text: &str, words: &[Range<usize>], from: usize, owners: &mut Vec<(usize, f64)>) {
     owners.clear();
     let first = from + words[from..].partition_point(|word| word.end <= token.start);
@@ -69,8 +71,8 @@ fn owners_of(token: Range<usize>, text: &str, words: &[Range<usize>], from: usiz
     owners.iter_mut().for_each(|(_, count)| *count /= total);
 }
 
-/// Whether a character is visible: neither white space nor a character that tokenizers may drop or treat as space, such as U+200B
-/// and the soft hyphen.
+/// Whether a character is visible: no white space, and none that tokenizers may drop or treat as a space, such as U+200B or
+/// the soft hyphen.
 fn is_visible(c: char) -> bool {
     !c.is_whitespace()
         && !matches!(c, '\u{fe00}'..='\u{fe0f}')

@@ -1,21 +1,21 @@
 //! Classes of failures, which decide the exit status that scripts branch on.
 
-/// The class of a failure. Each has its own exit status.
+/// Class of a failure, which decides the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Any other failure, without a result.
+    /// Any failure that belongs to no other class.
     Other,
-    /// The command line, or a table in its place, is wrong.
+    /// A wrong command line, or a wrong table that replaces it.
     Usage,
-    /// A corpus, a report or another file that is read cannot be used.
+    /// An unusable input: a corpus, a report or another file.
     Input,
-    /// A model cannot be used.
+    /// An unusable model.
     Model,
     /// An output cannot be written.
     Output,
-    /// Shards of a corpus are missing: run them, and repeat the command.
+    /// Missing shards of a corpus: the command works once they have been run.
     Incomplete,
-    /// The network does not answer: the command may succeed later.
+    /// A network that does not answer: the command may work later.
     Temporary,
 }
 
@@ -23,8 +23,8 @@ impl Class {
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
-    /// Returns the exit status, the machine-readable name and a description in a few words. `Temporary` has `EX_TEMPFAIL` of
-    /// sysexits.h, known to mailers and schedulers.
+    /// Exit status, machine-readable name, and short description of the class. `Temporary` has the status `EX_TEMPFAIL` of
+    /// sysexits.h, which mailers and schedulers know.
     const fn facts(self) -> (u8, &'static str, &'static str) {
         match self {
             Self::Other => (1, "failed", "failed"),
@@ -37,14 +37,17 @@ impl Class {
         }
     }
 
+    /// Exit status of the class.
     pub fn status(self) -> u8 {
         self.facts().0
     }
 
+    /// Machine-readable name of the class.
     pub fn code(self) -> &'static str {
         self.facts().1
     }
 
+    /// Description of the class in a few words.
     pub fn about(self) -> &'static str {
         self.facts().2
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::class::Class;
 use super::facts;
 
+/// Format in which errors are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorFormat {
     #[default]
@@ -33,6 +34,7 @@ pub struct ErrorReport {
 }
 
 impl ErrorReport {
+    /// Collects the facts about an error, with its complete message.
     pub fn new(error: &Error) -> Self {
         let (class, (file, line)) = (Class::of(error), facts::location(error.as_ref()));
         Self {

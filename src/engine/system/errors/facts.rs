@@ -10,23 +10,24 @@ use anyhow::Error;
 use super::class::Class;
 use crate::system::printable::shortened;
 
-/// Facts about an error; unknown ones are `None`.
+/// Facts attached to an error; a fact that is not attached is `None`.
 #[derive(Debug, Default)]
 struct ErrorFact {
     class: Option<Class>,
-    /// File that the error is about; with `line`, the line in that file.
+    /// File that the error is about; if `line` is set, it is a line of this file.
     file: Option<String>,
     line: Option<u64>,
-    /// Hint for the user, as `(separator before it, text)`.
+    /// Hint for the user, as `(separator between message and hint, hint)`.
     hint: Option<(&'static str, String)>,
     /// Command-line option that the error is about.
     option: Option<String>,
+    /// Unusable value that the error is about.
     value: Option<String>,
-    /// Complete message with its causes, if it was reworded or got a hint at its end.
+    /// Complete message, causes included, if it replaces the messages of the error and its causes.
     words: Option<String>,
 }
 
-/// An error with a fact about it. It displays as the error does, or as the `words` of the fact.
+/// An error with facts. It is displayed as the original error, or as the `words` of the facts.
 #[derive(Debug)]
 struct AnnotatedError {
     error: Error,
@@ -49,15 +50,16 @@ impl StdError for AnnotatedError {
 }
 
 impl Class {
-    /// Class of an error: the innermost class attached, else `Other`.
+    /// Class of an error: the innermost of the attached classes, or `Other` without one.
     pub fn of(error: &Error) -> Self {
         facts(error.as_ref()).filter_map(|fact| fact.class).last().unwrap_or(Self::Other)
     }
 }
 
+/// An error in a chain of causes.
 type Cause = dyn StdError + 'static;
 
-/// Iterates over an error and its causes, from the outermost.
+/// Iterates over an error and its causes, beginning with the error itself.
 pub fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
     let mut next = Some(error);
     iter::from_fn(move || {
@@ -72,12 +74,13 @@ pub fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
     })
 }
 
-/// The facts about an error, from the outermost.
+/// Iterates over the facts attached to an error and its causes, beginning with the outermost.
 fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
     causes(error).filter_map(|cause| Some(&cause.downcast_ref::<AnnotatedError>()?.fact))
 }
 
-/// `(file, line)` that an error is about: the outermost fact with both, else the outermost of each. JSON errors know their line.
+/// `(file, line)` that an error is about, from the outermost facts that have both. Otherwise file and line come separately
+/// from the outermost facts that have one. Errors in JSON know their line.
 pub fn location(error: &Cause) -> (Option<&str>, Option<u64>) {
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
     let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));
@@ -91,54 +94,56 @@ pub fn location(error: &Cause) -> (Option<&str>, Option<u64>) {
     (file, line.filter(|line| *line > 0))
 }
 
-/// The option of the command line that an error is about.
+/// Command-line option that an error is about, from the outermost facts that have one.
 pub fn option(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| fact.option.as_deref())
 }
 
-/// The outermost value that an error is about.
+/// Value that an error is about, from the outermost facts that have one.
 pub fn value(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| fact.value.as_deref())
 }
 
-/// All hints of an error, joined; `None` if it has none.
+/// All hints attached to an error, joined; `None` if it has none.
 pub fn hint(error: &Cause) -> Option<String> {
     let hints = facts(error).filter_map(|fact| fact.hint.clone());
     hints.reduce(|(joint, rest), (after, hint)| (after, hint + joint + &rest)).map(|(_, hint)| hint)
 }
 
-/// Attaches facts to an error, or to the error of a result; `Ok` passes through.
+/// Methods that attach facts to an error, or to the error of a result. An `Ok` stays as it is.
 pub trait Facts: Sized {
+    /// The error or result with the facts attached.
     type Annotated;
 
+    /// Applies `make` to the error.
     fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self::Annotated;
 
-    /// Attaches a class, unless the error has one.
+    /// Attaches a class, unless the error already has one.
     fn class(self, class: Class) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.class = Some(class)))
     }
 
-    /// Attaches the file that the error is about; the message already names it.
+    /// Attaches the file that the error is about, which the message already names.
     fn with_file(self, file: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.file = Some(file.to_string())))
     }
 
-    /// Attaches the line that the error is about; the message already names it.
+    /// Attaches the line that the error is about, which the message already names.
     fn with_line(self, line: u64) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.line = Some(line)))
     }
 
-    /// Attaches the command-line option that the error is about; the message already names it.
+    /// Attaches the command-line option that the error is about, which the message already names.
     fn with_option(self, name: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.option = Some(name.to_string())))
     }
 
-    /// Attaches the value that the error is about, cut short if long; the message already names it.
+    /// Attaches the value that the error is about, which the message already names. A long value is shortened.
     fn with_value(self, value: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.value = Some(shortened(&value.to_string()))))
     }
 
-    /// Puts `file:line` before the message, and attaches both.
+    /// Attaches file and line, and puts `file:line` before the message.
     fn at(self, file: impl Display, line: u64) -> Self::Annotated {
         self.annotate(|error| {
             let error = error.context(format!("{file}:{line}"));
@@ -146,12 +151,12 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Puts `cannot`, the action `what` and the file before the message, and attaches the file.
+    /// Attaches the file, and puts `cannot`, the action `what` and the file before the message.
     fn cannot(self, what: &str, file: impl Display) -> Self::Annotated {
         self.annotate(|error| error.context(format!("cannot {what} `{file}`")).with_file(file))
     }
 
-    /// Replaces the complete message, to which `words` is applied. Attached facts stay.
+    /// Replaces the complete message, causes included, by the result of `words` on it. Attached facts stay.
     fn map_message(self, words: impl FnOnce(String) -> String) -> Self::Annotated {
         self.annotate(|error| {
             let words = words(format!("{error:#}"));
@@ -159,12 +164,12 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Appends a hint to the message, after a colon.
+    /// Attaches a hint, and appends it to the message after a colon.
     fn hint(self, hint: impl Display) -> Self::Annotated {
         self.hint_after(": ", hint)
     }
 
-    /// Appends a question whether `name`, if any, was meant.
+    /// Appends the question whether `name` was meant; `None` appends nothing.
     fn did_you_mean(self, name: Option<impl Display>) -> Self::Annotated {
         self.annotate(|error| match name {
             Some(name) => error.hint_after("; ", format!("did you mean `{name}`?")),
@@ -172,7 +177,7 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Appends a hint to the message, after the separator `after`.
+    /// Attaches a hint, and appends it to the message after the separator `after`.
     fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| {
             let words = format!("{error:#}{after}{hint}");
@@ -180,7 +185,7 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Attaches a hint that the message already contains; the message stays as it is.
+    /// Attaches a hint that the message already contains.
     fn with_included_hint(self, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
     }
@@ -202,11 +207,12 @@ impl<T, E: Into<Error>> Facts for Result<T, E> {
     }
 }
 
-/// Converts an error into an `io::Error`. Attached facts stay.
+/// Converts an error with its facts into an `io::Error`.
 pub fn io_error(kind: io::ErrorKind, error: Error) -> io::Error {
     io::Error::new(kind, error.reallocate_into_boxed_dyn_error_without_backtrace())
 }
 
+/// Attaches the facts that `tell` sets.
 fn annotated(error: Error, tell: impl FnOnce(&mut ErrorFact)) -> Error {
     let mut fact = ErrorFact::default();
     tell(&mut fact);

@@ -1,14 +1,15 @@
 //! The known name most similar to an unknown one, for "did you mean".
 
-/// Minimum similarity of a suggested name, from 0 to 1: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
+/// Minimum similarity of a suggested name, from 0 to 1. For comparison, `acme/tiny-bert` and `acme/small-gpt` have a
+/// similarity of 0.71.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// Minimum length of a common substring that is not taken for chance, in characters.
+/// Minimum length of a common substring that is unlikely to be due to chance, in characters.
 const MIN_RUN: usize = 3;
 
-/// Finds the known name most similar to `wanted`, the first on a tie; `None` if none is similar. Jaro-Winkler similarity finds
-/// typing slips. Failing that, a name counts if one common substring has most of the shorter name: `subject` has `subj` of
-/// `nsubj`.
+/// Finds the known name that is most similar to `wanted`, the first one on a tie; `None` if none is similar enough. The
+/// Jaro-Winkler similarity finds typing errors. If no name is similar, one counts if a common substring covers most of the
+/// shorter name: `subj` of `nsubj` for `subject`.
 pub fn closest_name<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
     let lower = wanted.to_lowercase();
@@ -20,7 +21,8 @@ pub fn closest_name<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) 
     best_by(strsim::jaro_winkler).or_else(|| best_by(common_run_share))
 }
 
-/// Length of the longest common substring as a share of the shorter name; 0 below [`MIN_RUN`] letters.
+/// Length of the longest common substring, divided by the length of the shorter name; 0 for less than [`MIN_RUN`]
+/// characters.
 fn common_run_share(a: &str, b: &str) -> f64 {
     let run = longest_common_run(a, b);
     let shorter = a.chars().count().min(b.chars().count());

@@ -12,16 +12,19 @@ use anyhow::anyhow;
 use crate::system::errors::{Facts, io_error};
 use crate::system::parallel::locked;
 
+/// Identity of a regular file, equal for all of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
     device: u64,
     inode: u64,
-    /// Birth time, since a new file may reuse the inode of a deleted file. `None` if births are not recorded.
+    /// Time of the file's creation, which tells it from a deleted file with the same inode; `None` if the file system does
+    /// not record it.
     born: Option<SystemTime>,
 }
 
 impl FileId {
-    /// Identity of a regular file; `None` on systems without inodes, and for pipes and devices, which have no content to lose.
+    /// Identity of a regular file. `None` on systems without inodes, and for pipes and devices, which have no content that
+    /// could be lost.
     fn of(metadata: &Metadata) -> Option<Self> {
         #[cfg(unix)]
         if metadata.is_file() {
@@ -33,16 +36,19 @@ impl FileId {
     }
 }
 
+/// The files that this process reads or writes.
 #[derive(Default)]
 struct Claims {
+    /// Files that this process has read.
     read: HashSet<FileId>,
-    /// Files that open outputs replace; the file of a finished output is removed.
+    /// Existing files that open outputs will replace; a file is taken off when its output is finished.
     written: Vec<FileId>,
 }
 
+/// The files that this process reads and writes.
 static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
-/// Registers a file as read. Fails if it is an output of this process.
+/// Registers a file that this process reads. Fails if the file is an output of this process.
 pub(super) fn claim_read(metadata: &Metadata) -> io::Result<()> {
     let Some(id) = FileId::of(metadata) else { return Ok(()) };
     let mut claims = locked(&CLAIMS);
@@ -53,11 +59,11 @@ pub(super) fn claim_read(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Registration of a file that an open output replaces; it ends when dropped.
+/// Registration of an existing file that an open output will replace; dropping it ends the registration.
 #[derive(Debug)]
 pub(super) struct ReplacedFile(Option<FileId>);
 
-/// Registers a file to be replaced. Fails if this process has read it.
+/// Registers an existing file that an output will replace. Fails if this process has read the file.
 pub(super) fn claim_write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     let id = FileId::of(metadata);
     ensure_unread(metadata)?;
@@ -76,6 +82,7 @@ pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {
     if is_read { Err(same_run("the same run reads it")) } else { Ok(()) }
 }
 
+/// Makes the error about a file that one run both reads and writes.
 fn same_run(what: &'static str) -> io::Error {
     io_error(io::ErrorKind::Other, anyhow!(what).hint("give the output another name"))
 }

@@ -1,6 +1,6 @@
 //! SHA-256 digests as reports show them.
 
-/// Lower-case hexadecimal of `bytes`.
+/// Formats `bytes` in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

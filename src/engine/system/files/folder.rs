@@ -11,18 +11,20 @@ use super::output::{PREFIX, SUFFIX, parent_folder, temporary_builder, unwritable
 use crate::system::errors::{Class, Facts};
 use crate::system::interrupt;
 
-/// A folder being written. It appears at its path with [`OutputFolder::commit`].
+/// An output folder that is being written. It appears at its path when it is complete, with [`OutputFolder::commit`].
 pub struct OutputFolder {
     path: PathBuf,
     temporary: TempDir,
 }
 
 impl OutputFolder {
-    /// Prepares a folder for `path`. Fails if anything but an empty folder is there, or no folder can be created beside it.
+    /// Prepares an output folder for `path`. Fails if something other than an empty folder is there, or if no folder can be
+    /// created beside it.
     pub fn open(path: &Path) -> Result<Self> {
         Self::opened(path).cannot("write", path.display()).class(Class::Output)
     }
 
+    /// As [`OutputFolder::open`], but errors do not name the folder.
     fn opened(path: &Path) -> Result<Self> {
         let is_full = match path.read_dir() {
             Ok(mut entries) => entries.next().is_some(),
@@ -46,7 +48,7 @@ impl OutputFolder {
         Ok(Self { path, temporary })
     }
 
-    /// Writes a file at the path `name` within the folder. Fails if it cannot be written, or `write` fails.
+    /// Writes a file in the folder, at the relative path `name`. Fails if it cannot be written, or if `write` fails.
     pub fn file(&self, name: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let (path, shown) = (self.temporary.path().join(name), self.path.join(name));
         let created = fs::create_dir_all(parent_folder(&path)).and_then(|()| File::create(&path));
@@ -56,7 +58,7 @@ impl OutputFolder {
         flushed.cannot("write", shown.display()).class(Class::Output)
     }
 
-    /// Copies a file to the path `name` within the folder. Fails if it cannot be read or written.
+    /// Copies a file into the folder, to the relative path `name`. Fails if it cannot be read or written.
     pub fn copy(&self, from: &Path, name: &Path) -> Result<()> {
         self.file(name, |file| {
             let copied = File::open(from).and_then(|mut source| std::io::copy(&mut source, file));
@@ -64,7 +66,7 @@ impl OutputFolder {
         })
     }
 
-    /// Moves the folder to its path. Fails if a folder with files is there by now.
+    /// Moves the complete folder to its path. Fails if a folder with files has appeared there.
     pub fn commit(self) -> Result<()> {
         let Self { path, temporary } = self;
         let mut outputs = interrupt::lock_outputs();
@@ -84,7 +86,8 @@ impl OutputFolder {
     }
 }
 
-/// Lists all files below a folder by relative path, sorted; hidden entries are skipped. Fails if a folder cannot be read.
+/// Lists all files in a folder and its subfolders by their relative paths, sorted. Hidden entries are skipped. Fails if a
+/// folder cannot be read.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     add_files(folder, Path::new(""), &mut found).cannot("read", folder.display())?;

@@ -13,21 +13,23 @@ use crate::system::errors::{Facts, io_error};
 /// First bytes of gzip data (RFC 1952, 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Maximum ratio of decompressed to compressed bytes of a report. Reports have 5 to 10; deflate can reach 1032.
+/// Maximum ratio of decompressed to compressed bytes of a report. Reports have ratios of 5 to 10; the maximum of the format
+/// is 1032.
 const MAX_RATIO: u64 = 256;
 
-/// Decompressed bytes up to which [`MAX_RATIO`] is not checked: 1 MiB, which costs nothing.
+/// Number of decompressed bytes, 1 MiB, up to which [`MAX_RATIO`] is not checked, since they take hardly any time or
+/// memory.
 const UNCHECKED_BYTES: u64 = 1 << 20;
 
-/// Compresses bytes. Equal bytes give equal results: the header has neither a time nor a name. Never fails.
+/// Compresses bytes. Equal bytes give equal results, since the header has neither time nor name. Never fails.
 pub fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes)?;
     encoder.finish()
 }
 
-/// Decompresses gzip data; other bytes are returned unchanged. Fails if the data is damaged, or exceeds `most` bytes or
-/// `MAX_RATIO`; decompression stops there.
+/// Decompresses gzip data; other data is returned unchanged. Fails, without decompressing further, if the data is damaged,
+/// or if the result exceeds `most` bytes or the ratio `MAX_RATIO`.
 pub fn decompress(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes);

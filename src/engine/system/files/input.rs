@@ -8,10 +8,11 @@ use anyhow::anyhow;
 
 use crate::system::errors::{Facts, io_error};
 
-/// First bytes of a pointer file of git LFS (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
+/// First bytes of the small file with which git LFS replaces a large one
+/// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
 pub const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
-/// Fails if a file with this beginning is a git LFS pointer, whose content was not fetched.
+/// Fails if a file that begins with `beginning` is a git LFS pointer in the place of the file itself.
 pub fn ensure_no_lfs_pointer(beginning: &[u8]) -> io::Result<()> {
     if beginning.starts_with(LFS_POINTER) {
         let pointer = anyhow!("it is a pointer of git LFS and not the file itself");
@@ -20,8 +21,8 @@ pub fn ensure_no_lfs_pointer(beginning: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file for reading. No [`Output`](super::output::Output) of this process replaces it afterwards. Fails if it cannot be
-/// opened, is a folder, or is an output of this process; the error does not name the file.
+/// Opens a file for reading. From then on, no [`Output`](super::output::Output) of this process can replace it. Fails if it
+/// cannot be opened, is a folder, or is an output of this process; the error does not name it.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -32,7 +33,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file, since opening a pipe waits for a writer. Fails as [`open`], or if it is no regular file.
+/// Opens a regular file. Other files are refused, since opening a pipe waits for a writer. Fails as [`open`].
 pub fn open_regular(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::NotSeekable, "it is no file"));
@@ -40,7 +41,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     open(path)
 }
 
-/// Returns standard input. If it is a file, no output of this process replaces it from now on. Fails if it is such an output.
+/// Returns standard input. If it is a file, no output of this process can replace it from then on. Fails if it is an output
+/// of this process.
 pub fn stdin() -> io::Result<io::Stdin> {
     let stdin = io::stdin();
     #[cfg(unix)]
@@ -54,7 +56,8 @@ pub fn stdin() -> io::Result<io::Stdin> {
     Ok(stdin)
 }
 
-/// Reads at most `most` bytes of a file. Fails as [`open`], if it cannot be read or is longer, or if it is a git LFS pointer.
+/// Reads a file of at most `most` bytes. Fails as [`open`], if the file cannot be read, if it is longer, or if it is a git
+/// LFS pointer.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let bytes = file.metadata()?.len();
@@ -66,7 +69,8 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file that another program named. Fails as [`read`], or if it is no regular file, such as a pipe without a writer.
+/// Reads a file whose path comes from another program. Fails as [`read`], or if it is no regular file, since a pipe without
+/// a writer would block.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     open_regular(path).map(drop)?;
     read(path, most)
@@ -77,14 +81,14 @@ pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
     decode_utf8(read(path, most)?)
 }
 
-/// Reads a stream, such as standard input, of at most `most` bytes. Fails if it cannot be read or is longer.
+/// Reads a stream of at most `most` bytes, such as standard input. Fails if it cannot be read, or if it is longer.
 pub fn read_all(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(too_long_error(most)) } else { Ok(bytes) }
 }
 
-/// Decodes UTF-8. Fails if the bytes are not UTF-8; the error names the first wrong byte.
+/// Decodes UTF-8. Fails if `bytes` are not UTF-8; the error gives the first wrong byte.
 pub fn decode_utf8(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let place = error.utf8_error().valid_up_to();
@@ -95,7 +99,7 @@ pub fn decode_utf8(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// Makes the error for a file of more than `most` bytes.
+/// Makes the error about a file of more than `most` bytes.
 pub fn too_long_error(most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes, the most that is read of it"))
 }

@@ -17,24 +17,26 @@ use super::input;
 use crate::system::errors::{Class, Facts, io_error};
 use crate::system::interrupt;
 
-/// A file to write. The bytes given to [`Output::write`] become the file's content with [`Output::commit`].
+/// An output file that is being written. It appears at its path when it is complete, with [`Output::commit`].
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
     file: BufWriter<File>,
-    /// The temporary file and the final path; `None` for a device or a pipe, which is written directly.
+    /// Temporary file and final path. `None` for a device or a pipe, which is written directly.
     rename: Option<(TempPath, PathBuf)>,
-    /// Registration of the existing file, which this process may not read meanwhile.
+    /// Registration of the existing file, which keeps this process from reading it.
     _replaced: Option<ReplacedFile>,
 }
 
 impl Output {
-    /// Prepares to write `path`. An existing file stays as it is until [`Output::commit`]. Fails if the folder is missing or
-    /// cannot be written to, `path` is a folder, or the existing file cannot be replaced or was read by this process.
+    /// Prepares to write `path`. An existing file stays unchanged until [`Output::commit`]. Fails if `path` is a folder, or
+    /// if its folder is missing or not writable. Also fails if the existing file cannot be replaced, or if this process has
+    /// read it.
     pub fn open(path: &Path) -> Result<Self> {
         Self::opened(path).cannot("write", path.display()).class(Class::Output)
     }
 
+    /// As [`Output::open`], but errors do not name the file.
     fn opened(path: &Path) -> Result<Self> {
         let target = resolve_target(path);
         let (file, rename, replaced) = match fs::metadata(&target) {
@@ -63,19 +65,20 @@ impl Output {
         self.file.write_all(bytes).cannot("write", self.path.display()).class(Class::Output)
     }
 
-    /// Writes all of `bytes` and commits. Fails as [`Output::write`] and [`Output::commit`].
+    /// Writes `bytes` as the end of the file, and commits it. Fails as [`Output::write`] and [`Output::commit`].
     pub fn finish(mut self, bytes: &[u8]) -> Result<()> {
         self.write(bytes)?;
         self.commit()
     }
 
-    /// Moves the written file to its path. Fails if it does not reach the disk, cannot be renamed, or the existing file was read
-    /// meanwhile. On failure, the existing file stays.
+    /// Moves the complete file to its path. Fails if it cannot be stored or renamed, or if this process has read the
+    /// existing file meanwhile. On failure, the existing file stays.
     pub fn commit(self) -> Result<()> {
         let path = self.path.clone();
         self.committed().cannot("write", path.display()).class(Class::Output)
     }
 
+    /// As [`Output::commit`], but errors do not name the file.
     fn committed(mut self) -> io::Result<()> {
         self.file.flush()?;
         let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
@@ -100,7 +103,7 @@ impl Drop for Output {
     }
 }
 
-/// Registers standard output as an output, so that a file there (`>> corpus.txt`) cannot be an input.
+/// Registers standard output as an output of this process, so that the file behind it (`>> corpus.txt`) cannot be an input.
 pub fn claim_stdout() {
     #[cfg(unix)]
     {
@@ -112,13 +115,14 @@ pub fn claim_stdout() {
     }
 }
 
-/// Reads the text of an earlier output that will be overwritten; `None` if it does not exist. It does not count as an input.
-/// Fails if it cannot be read, is longer than `most` bytes or is not UTF-8.
+/// Reads the text of an existing output that will be overwritten; `None` if there is none. The file does not count as an
+/// input. Fails if it cannot be read, is longer than `most` bytes or is not UTF-8.
 pub fn read_previous_output(path: &Path, most: u64) -> io::Result<Option<String>> {
     read_previous_bytes(path, most)?.map(input::decode_utf8).transpose()
 }
 
-/// Reads the bytes of an earlier output; `None` if it does not exist. Fails if it cannot be read or is longer than `most` bytes.
+/// Reads the bytes of an existing output that will be overwritten; `None` if there is none. Fails if it cannot be read or
+/// is longer than `most` bytes.
 pub fn read_previous_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     match open_previous(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -126,7 +130,7 @@ pub fn read_previous_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>
     }
 }
 
-/// Opens an earlier output. Fails if it is no regular file: opening a pipe would wait for a writer.
+/// Opens an existing output. Fails if it is no regular file, since opening a pipe waits for a writer.
 fn open_previous(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         let error = anyhow!("it is no file").hint("remove it, or name another place");
@@ -135,7 +139,7 @@ fn open_previous(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// SHA-256 of an earlier output, lower-case hexadecimal; `None` if it does not exist or cannot be read.
+/// SHA-256 of an existing output in lower-case hexadecimal; `None` if there is none, or if it cannot be read.
 pub fn previous_sha256(path: &Path) -> Option<String> {
     let (mut file, mut hash, mut chunk) = (open_previous(path).ok()?, Sha256::new(), vec![0; 1 << 16]);
     loop {
@@ -148,7 +152,8 @@ pub fn previous_sha256(path: &Path) -> Option<String> {
     }
 }
 
-/// Resolves `path` to the file that writing to it changes: one path for all spellings. A link stays, and its target is written.
+/// Resolves `path` to the path of the file that is written, so that all spellings of a path agree. A symbolic link is
+/// resolved to its target.
 pub fn resolve_target(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| {
         let target = match (fs::read_link(path), path.parent()) {
@@ -160,21 +165,24 @@ pub fn resolve_target(path: &Path) -> PathBuf {
     })
 }
 
+/// Folder that contains `path`; `.` for a file name alone.
 pub(super) fn parent_folder(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
+/// Prefix of the file names of incomplete outputs.
 pub(super) const PREFIX: &str = ".headscope-";
+/// Suffix of the file names of incomplete outputs.
 pub(super) const SUFFIX: &str = ".partial";
 
-/// Whether a file of this name is an incomplete output, of this process or another.
+/// Whether a file name is that of an incomplete output, of this process or another one.
 pub fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes())
 }
 
-/// Builder of temporary files or folders with permissions `mode`, reduced by the umask; tempfile's own default is private to the
-/// user.
+/// Builder of temporary files or folders with the permissions `mode`, less those that the umask removes. The default of
+/// `tempfile` is private to the user.
 pub fn temporary_builder(mode: u32) -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -184,8 +192,8 @@ pub fn temporary_builder(mode: u32) -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// Creates an empty temporary file in the folder of `target`, with the permissions that any new file would have. Fails if the
-/// folder is missing or cannot be written to.
+/// Creates an empty temporary file in the folder of `target`, with the permissions of an ordinary new file. Fails if the
+/// folder is missing or not writable.
 fn create_temporary_beside(target: &Path) -> Result<(File, TempPath)> {
     let folder = parent_folder(target);
     if !folder.is_dir() {
@@ -207,7 +215,8 @@ fn create_temporary_beside(target: &Path) -> Result<(File, TempPath)> {
     }
 }
 
-/// Makes the error for a folder in which no file can be created; it omits the temporary name that `error` has.
+/// Makes the error about a folder in which no file can be created. It does not show the temporary name, which `error`
+/// contains.
 pub(super) fn unwritable_error(folder: &Path, error: &io::Error) -> anyhow::Error {
     // `tempfile` ends its message with the path, and does not give the error without it.
     let words = error.to_string();
@@ -215,7 +224,7 @@ pub(super) fn unwritable_error(folder: &Path, error: &io::Error) -> anyhow::Erro
     anyhow!("no file can be made in the folder `{}`: {cause}", folder.display())
 }
 
-/// Removes the incomplete outputs of ended processes from a folder. A file that cannot be removed is ignored.
+/// Removes the incomplete outputs of ended processes from a folder. Files that cannot be removed are ignored.
 fn remove_leftovers(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let regular = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());

@@ -6,8 +6,8 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Opens or creates a file for reading and writing. Anything but a regular file with a single name is replaced. Fails if it
-/// cannot be opened, created or replaced.
+/// Opens or creates a file for reading and writing. Anything but a regular file with one name (hard link) is replaced by a
+/// new file. Fails if the file cannot be opened, created or replaced.
 pub fn open(path: &Path) -> io::Result<File> {
     // Bounded, since somebody may put the obstacle back each time.
     for _ in 0..10 {
@@ -33,7 +33,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(ErrorKind::AlreadyExists, "it is no file, and comes again when it is removed"))
 }
 
-/// Whether this is a regular file with a single name (hard link).
+/// Whether this is a regular file with one name (hard link).
 fn is_own(metadata: &Metadata) -> bool {
     #[cfg(unix)]
     let names = std::os::unix::fs::MetadataExt::nlink(metadata);
@@ -42,6 +42,7 @@ fn is_own(metadata: &Metadata) -> bool {
     metadata.is_file() && names == 1
 }
 
+/// Whether both are one file.
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
     #[cfg(unix)]
     {

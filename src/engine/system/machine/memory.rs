@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Error, Result, anyhow};
 
-/// Memory need that is never refused, in bytes: a system with less free memory can swap.
+/// Memory need up to which nothing is refused, in bytes. A system with so little free memory can swap.
 const NEVER_REFUSED: u64 = 64 << 20;
 
-/// Memory limit by `--memory`, in bytes; 0 without one.
+/// Limit of the process's memory (`--memory`), in bytes; 0 without a limit.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// Limits the memory of the process to `bytes`, whatever the system reports as free.
+/// Limits the memory of the process to `bytes`, whatever memory the system reports as free.
 pub fn set_limit(bytes: u64) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// Bytes of memory that the process may still take; `None` if unknown.
+/// Number of bytes of memory that the process may still allocate; `None` if unknown.
 pub fn available() -> Option<u64> {
     match LIMIT.load(Ordering::Relaxed) {
         // Bytes that can be taken without swapping (`proc_meminfo(5)`).
@@ -31,23 +31,23 @@ pub fn available() -> Option<u64> {
     }
 }
 
-/// Fails unless `needed` bytes are available; `what` names the need in the error.
+/// Fails unless `needed` bytes of memory are available; the error calls the need `what`.
 pub fn ensure_available(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
     let lacking = available().filter(|&free| is_shortage(needed, free));
     lacking.map_or(Ok(()), |free| Err(shortage_error(needed, free, &what())))
 }
 
-/// Whether a need of `needed` bytes is refused with `free` bytes free. A need of at most `NEVER_REFUSED` never is.
+/// Whether `needed` bytes are refused if `free` bytes are free. Needs up to `NEVER_REFUSED` are never refused.
 pub fn is_shortage(needed: u64, free: u64) -> bool {
     needed > free && needed > NEVER_REFUSED
 }
 
-/// Makes the error that `what` needs `needed` bytes and only `free` are free, without a hint.
+/// Makes the error that `what` needs `needed` bytes although only `free` are free. It has no hint.
 pub fn shortage_error(needed: u64, free: u64, what: &str) -> Error {
     anyhow!("{what} needs about {} of memory, and {} are free", format_bytes(needed), format_bytes(free))
 }
 
-/// The value of `--memory` that allows the process `needed` more bytes.
+/// Value for `--memory` that would allow the process `needed` more bytes.
 pub fn limit_for(needed: u64) -> String {
     let used = proc_bytes("/proc/self/status", "VmRSS:").unwrap_or(0);
     format!("{}GB", needed.saturating_add(used).div_ceil(1_000_000_000))
@@ -57,14 +57,14 @@ pub fn format_bytes(bytes: u64) -> String {
     if bytes < 1_000_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
-/// Value of a key in a `/proc` file, in bytes; the file has units of 1024. `None` if it lacks the key.
+/// Value of a key in a file of `/proc`, converted from KiB to bytes; `None` if the file lacks the key.
 fn proc_bytes(file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
     Some(value.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// Bytes of address space left under `ulimit -v` (`proc_pid_limits(5)`).
+/// Number of bytes of address space left under `ulimit -v` (`proc_pid_limits(5)`); `None` without that limit.
 fn free_address_space() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
@@ -72,7 +72,8 @@ fn free_address_space() -> Option<u64> {
     Some(limit.saturating_sub(proc_bytes("/proc/self/status", "VmSize:")?))
 }
 
-/// Names in a control group: `[file of its limit, file of its usage, key of reclaimable memory in memory.stat]`.
+/// Names in a control group (cgroup): `[file with its limit, file with its usage, key of reclaimable memory in
+/// memory.stat]`.
 type GroupFiles = [&'static str; 3];
 
 /// Names in cgroup version 2 (cgroups(7), `memory.max`).
@@ -81,7 +82,7 @@ const CGROUP_V2_FILES: GroupFiles = ["memory.max", "memory.current", "inactive_f
 /// Names in cgroup version 1.
 const CGROUP_V1_FILES: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
-/// Bytes left in the tightest control group of the process; a container is a control group.
+/// Number of bytes left in the tightest control group of the process, such as its container; `None` without a limit.
 fn free_in_control_groups() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = groups.lines().filter_map(|line| {
@@ -98,7 +99,8 @@ fn free_in_control_groups() -> Option<u64> {
     left.min()
 }
 
-/// Bytes left in the tightest control group among `path` and its ancestors up to `root`; reclaimable memory counts as left.
+/// Number of bytes left in the tightest control group among `path` and its ancestors up to `root`. Reclaimable memory
+/// counts as left.
 fn free_in_group(root: &Path, path: &Path, [most, now, reclaimable]: GroupFiles) -> Option<u64> {
     let of_group = |group: &Path| -> Option<u64> {
         let number = |file: &str| fs::read_to_string(root.join(group).join(file)).ok()?.trim().parse::<u64>().ok();

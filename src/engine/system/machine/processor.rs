@@ -1,6 +1,7 @@
 //! Vector instruction set of this machine.
 
-/// Name of the widest vector instructions for matrix products on this machine; `gemm` makes this choice at run time.
+/// Name of the widest vector instructions that matrix products use on this machine; `gemm` makes the same choice at run
+/// time.
 pub fn vector_instructions() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {

@@ -10,38 +10,39 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::printable::one_line;
 use super::terminal::print_to_stderr;
 
-/// Interval at which a progress bar is redrawn without progress.
+/// Interval at which a progress bar is redrawn, even without progress.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Shows a spinner with a message, for a step of unknown duration.
+/// Shows a spinner with a message, for a step whose duration is unknown.
 pub fn show_spinner(message: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message);
     keep_moving(&bar);
     bar
 }
 
-/// Makes a thread redraw a visible bar between updates.
+/// Lets a thread redraw a visible bar between updates.
 fn keep_moving(bar: &ProgressBar) {
     if !bar.is_hidden() {
         bar.enable_steady_tick(TICK);
     }
 }
 
-/// A listener for the progress of downloads, one file after the other. Methods do nothing by default.
+/// Receives the progress of downloads, which run one after the other. By default, all methods do nothing.
 pub trait DownloadProgress {
-    /// Called when a file of `bytes` bytes begins (0: the server did not tell the size).
+    /// Called when the download of a file begins. `bytes` is its size, 0 if the server does not tell it.
     fn start(&self, _file: &str, _bytes: u64) {}
+    /// Called when further bytes of the file have arrived.
     fn advance(&self, _bytes: u64) {}
     /// Called when the download of a file ends, complete or not.
     fn finish(&self) {}
-    /// Called with a note for the user, such as the reason of a pause.
+    /// Called with a note for the user, such as the reason for a pause.
     fn note(&self, _text: &str) {}
 }
 
-/// Listener that ignores all progress.
+/// Ignores the progress of downloads.
 impl DownloadProgress for () {}
 
-/// Progress bars of downloads, one per file.
+/// Shows the progress of downloads, with one bar per file.
 #[derive(Default)]
 pub struct Downloads(RefCell<Option<ProgressBar>>);
 

@@ -13,41 +13,46 @@ use crate::system::parallel::locked;
 use crate::system::printable::one_line;
 use crate::system::terminal::print_to_stderr;
 
+/// Number of steps of the progress bar.
 const STEPS: u64 = 1000;
 
-/// Amount of text in a pass.
+/// Amount of text that a pass covers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WorkExtent {
     /// All sentences of the corpus.
     Corpus,
-    /// This many sentences of the corpus, or all if it has fewer.
+    /// A sample of this many sentences, or the complete corpus if it has fewer.
     Sample(f64),
-    /// This many tokens, whatever the corpus.
+    /// A fixed number of tokens, independent of the corpus.
     Tokens(f64),
 }
 
+/// The expected work of a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassWork {
     pub name: String,
     pub extent: WorkExtent,
-    /// Number of times that each token goes through all layers.
+    /// Number of times that each token goes through all layers; fractions stand for some of the layers.
     pub factor: f64,
 }
 
-/// How the progress of a pass is measured before the size of the corpus is known.
+/// The measure of a pass's progress while the size of the corpus is unknown.
 pub enum ProgressMeasure {
+    /// Number of sentences in the pass.
     Sentences(u64),
-    /// Bytes of the corpus: in total, and read so far.
+    /// Bytes of the corpus: their total, and the number read so far.
     Bytes(u64, Arc<AtomicU64>),
     Unknown,
 }
 
+/// Size of the corpus.
 #[derive(Clone, Copy)]
 struct Size {
     sentences: f64,
     tokens: f64,
 }
 
+/// Progress of the current pass.
 struct Current {
     work: PassWork,
     measure: ProgressMeasure,
@@ -55,27 +60,32 @@ struct Current {
     tokens: f64,
 }
 
+/// Progress of the run.
 struct State {
     begun: Instant,
+    /// Passes that have not begun.
     planned: VecDeque<PassWork>,
-    /// Number of the current pass, from 1.
+    /// Number of the current pass, counted from 1.
     number: usize,
+    /// Number of all passes.
     count: usize,
-    /// Work of all finished passes, in tokens through all layers.
+    /// Work of the finished passes, in tokens times passes through all layers.
     done: f64,
+    /// Number of tokens so far, over all passes.
     tokens: f64,
-    /// Size of the corpus, known once a pass over it has ended.
+    /// Size of the corpus; `None` until a pass over it has ended.
     corpus: Option<Size>,
     current: Option<Current>,
 }
 
+/// The progress bar of a run.
 pub struct RunProgress {
     bar: ProgressBar,
     state: Mutex<State>,
 }
 
 impl PassWork {
-    /// Number of tokens of the pass, in a corpus of this size.
+    /// Number of tokens that the pass covers, if the corpus has this size.
     fn tokens(&self, corpus: Size) -> f64 {
         match self.extent {
             WorkExtent::Corpus => corpus.tokens,
@@ -86,7 +96,7 @@ impl PassWork {
 }
 
 impl Current {
-    /// Finished share of the current pass, from 0 to 1; `None` if it cannot be estimated.
+    /// Finished share of the pass, from 0 to 1; `None` if it cannot be estimated.
     fn share(&self, corpus: Option<Size>) -> Option<f64> {
         let known = match self.work.extent {
             WorkExtent::Tokens(tokens) => Some(tokens),
@@ -110,7 +120,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Finished share of all passes, from 0 to 1; `None` if it cannot be estimated.
+    /// Finished share of the run, from 0 to 1; `None` if it cannot be estimated.
     fn share(&self) -> Option<f64> {
         let (mut done, mut left, mut corpus) = (self.done, 0.0, self.corpus);
         if let Some(current) = &self.current {
@@ -126,6 +136,7 @@ impl State {
         Some(done / (done + left)).filter(|share| share.is_finite())
     }
 
+    /// Adds the work of the current pass to the finished work.
     fn finish_pass(&mut self) {
         let Some(Current { work, sentences, tokens, .. }) = self.current.take() else { return };
         self.done += work.factor * tokens;
@@ -134,7 +145,7 @@ impl State {
         }
     }
 
-    /// Text beside the progress bar, `elapsed` after the run began.
+    /// Text beside the progress bar; `elapsed` is the time since the run began.
     fn words(&self, elapsed: Duration) -> String {
         let speed = self.tokens / elapsed.as_secs_f64().max(1e-3);
         let left = self.share().filter(|share| *share > 0.0).map_or_else(String::new, |share| {
@@ -154,12 +165,13 @@ impl Default for RunProgress {
 }
 
 impl RunProgress {
+    /// Makes a visible progress bar on standard error.
     pub fn shown() -> Self {
         let style = ProgressStyle::with_template("{spinner} [{bar:30}] {msg}").expect("a valid template");
         Self { bar: ProgressBar::new(STEPS).with_style(style), ..Self::default() }
     }
 
-    /// Replaces the planned passes. If none were planned, a new run begins.
+    /// Replaces the passes that have not begun. If there were none, a new run begins.
     pub fn plan(&self, passes: impl IntoIterator<Item = PassWork>) {
         let mut state = locked(&self.state);
         if state.planned.is_empty() {
@@ -171,25 +183,27 @@ impl RunProgress {
         keep_moving(&self.bar);
     }
 
-    /// Increments the number of the current pass. Other passes that it needs first are not counted.
+    /// Moves on to the next pass. Auxiliary passes, which a pass needs first, are not counted.
     pub fn next_pass(&self) {
         locked(&self.state).number += 1;
     }
 
-    /// Removes the current pass from the plan when its own sequences begin.
+    /// Takes the current pass off the plan, once its own sequences begin.
     pub fn start_planned(&self) {
         locked(&self.state).planned.pop_front();
     }
 
-    /// Begins counting the sequences of a pass, or of another pass that it needs first.
+    /// Begins to measure a pass, which may be an auxiliary pass that another one needs first.
     pub fn begin(&self, work: PassWork, measure: ProgressMeasure) {
         locked(&self.state).current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
     }
 
+    /// Prints a note for the user without disturbing the progress bar.
     pub fn note(&self, text: &str) {
         self.bar.suspend(|| print_to_stderr(&format!("note: {}", one_line(text))));
     }
 
+    /// Counts further sentences and tokens of the current pass.
     pub fn advance(&self, sentences: usize, tokens: usize) {
         let mut state = locked(&self.state);
         state.tokens += tokens as f64;
@@ -205,7 +219,7 @@ impl RunProgress {
         }
     }
 
-    /// Ends the count that [`RunProgress::begin`] began. The bar disappears if no further pass is planned.
+    /// Ends the pass that [`RunProgress::begin`] began. The bar disappears if no pass is planned after it.
     pub fn finish_pass(&self) {
         let mut state = locked(&self.state);
         state.finish_pass();

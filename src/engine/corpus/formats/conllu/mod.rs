@@ -99,8 +99,8 @@ struct Comments {
 }
 
 impl Comments {
-    /// Parses a comment line. A fact about the whole file is stored in `file`. Fails on CoNLL-U Plus, or on an unusable `#
-    /// family` or `# global.generated`.
+    /// Parses a comment line. A fact about the whole file is stored in `file`. Fails on CoNLL-U Plus, or on an unusable
+    /// `# family` or `# global.generated`.
     fn add(&mut self, line: &str, file: &mut FileContext) -> Result<()> {
         let text = line.trim_start_matches('#');
         let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
@@ -132,6 +132,7 @@ impl Comments {
     }
 }
 
+/// Parses a word line. `before` is the number of words before it in the sentence.
 fn parse_word(
     columns: &[&str; COLUMNS],
     surface: &mut Surface,
@@ -177,6 +178,7 @@ fn parse_word(
 const NAMED_COLUMNS: [(&str, usize); 7] =
     [("lemma", 2), ("upos", 3), ("xpos", 4), ("feats", 5), ("deprel", 7), ("deps", 8), ("misc", 9)];
 
+/// Fails unless `name` is a column, or an entry of a column, that a run can request.
 fn ensure_column(name: &str) -> Result<()> {
     let (column, entry) = name.split_once('.').unwrap_or((name, ""));
     let known = NAMED_COLUMNS.map(|(known, _)| known);

@@ -57,6 +57,7 @@ fn ensure_no_table(line: &str) -> Result<()> {
     sign.map_or(Ok(()), |sign| Err(error(sign).hint(way_out)))
 }
 
+/// Parses a reaction into `[reactants with agents, products]`.
 fn parse_sides(smiles: &str) -> Result<[Molecule; 2]> {
     let sides: Vec<&str> = smiles.split('>').collect();
     let [reactants, agents, products] = sides[..] else {

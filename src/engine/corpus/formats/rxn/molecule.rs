@@ -38,6 +38,7 @@ pub(super) struct Molecule {
     bonds: Vec<(usize, usize, Bond)>,
 }
 
+/// A token of a SMILES.
 pub(super) struct SmilesToken {
     pub text: String,
     /// Index of the atom that the token writes; `None` for a bond, bracket or other sign.
@@ -50,6 +51,7 @@ impl SmilesToken {
     }
 }
 
+/// An atom of a molecule, as its SMILES describes it.
 #[derive(Default)]
 pub(super) struct Atom {
     /// Element symbol, capitalised for aromatic atoms too (`C` for `c`).
@@ -66,11 +68,13 @@ pub(super) struct Atom {
 }
 
 impl Atom {
+    /// Atom number in the reaction's atom mapping; `None` for an unmapped atom.
     pub fn map_number(&self) -> Option<u32> {
         self.number.filter(|&number| number > 0)
     }
 }
 
+/// Order of a bond.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Bond {
     Any,
@@ -82,6 +86,7 @@ enum Bond {
 }
 
 impl Bond {
+    /// Bond of a SMILES symbol, such as `=`; `None` for other characters.
     fn of(sign: char) -> Option<Self> {
         Some(match sign {
             '-' | '/' | '\\' => Self::Single,
@@ -288,6 +293,8 @@ fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32
     Some(usable.iter().find(|&&valence| valence >= taken).map_or(0, |valence| valence - taken))
 }
 
+/// Symbol at the beginning of `text` that needs no brackets: of the organic subset, aromatic, or `*`. `None` if there is
+/// none.
 fn organic_symbol(text: &str) -> Option<&str> {
     let is_aromatic = text.starts_with(|first: char| AROMATIC.contains(first));
     let symbols = ORGANIC.iter().map(|(symbol, _)| *symbol).filter(|symbol| text.starts_with(symbol));

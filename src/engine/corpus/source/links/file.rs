@@ -22,6 +22,7 @@ use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
+/// Names of the columns, in the order in which lines are split.
 const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
 
 #[derive(Debug, Default)]
@@ -41,7 +42,9 @@ pub struct LinkFile {
 /// A link between two words of a sentence, by their numbers, counted from 1.
 #[derive(Debug)]
 pub(super) struct LinkRow {
+    /// Number of the source word, counted from 1.
     pub from: u32,
+    /// Number of the target word, counted from 1.
     pub to: u32,
     /// Line of the file that gives the link.
     pub line: u32,
@@ -168,6 +171,7 @@ pub(super) fn parse_sentence_number(sentence: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
+/// Parses the number of a word, counted from 1; errors name the `column`.
 fn word_number(column: &str, text: &str) -> Result<u32> {
     let wrong = || anyhow!("`{column}` is `{}`: expected the number of a word, counted from 1", excerpt(text));
     text.trim().parse().ok().filter(|&number| number > 0).ok_or_else(wrong).with_value(text)
@@ -176,6 +180,7 @@ fn word_number(column: &str, text: &str) -> Result<u32> {
 /// Hint on a first line that does not name the columns.
 const HEADER: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
 
+/// The columns of a file of links, from its first line.
 struct LinkColumns {
     separator: char,
     /// Position in a line of each of [`COLUMNS`].

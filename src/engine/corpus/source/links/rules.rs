@@ -35,6 +35,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Maximum size of a compiled regular expression, 1 MiB: a class of all Unicode letters has about ten kilobytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
+/// Keys that a rule may have.
 const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
 
 #[derive(Debug)]
@@ -52,10 +53,13 @@ pub(super) struct LinkRule {
     pub kind: String,
     /// Line of the file on which the rule begins.
     pub line: u64,
+    /// Conditions that the source word must meet.
     from: Vec<WordCondition>,
+    /// Conditions that the target word must meet.
     to: Vec<WordCondition>,
     /// Annotations whose values must be equal in the source and the target of a link.
     same: Vec<WordKey>,
+    /// Side of the source on which targets stand; `None` for both.
     side: Option<RuleSide>,
     /// Maximum distance between source and target, in words.
     within: usize,
@@ -235,6 +239,7 @@ impl WordCondition {
     }
 }
 
+/// A key of a TOML table with its value, both with their places in the file.
 type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
 /// The entries of a table in their order in the file.
@@ -315,6 +320,7 @@ fn parse_rule(
     Ok(LinkRule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
 }
 
+/// Texts of a condition, given as a string or as a list of strings; `None` for any other value.
 fn parse_texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
         DeValue::String(text) => Some(vec![text.to_string()]),
@@ -323,6 +329,7 @@ fn parse_texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     }
 }
 
+/// Makes the error about the malformed condition `name`.
 fn bad_condition(name: &str) -> anyhow::Error {
     anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).with_value(name)
 }

@@ -29,27 +29,28 @@ use crate::system::files::{input, output};
 /// The file name extension of partials.
 pub const EXTENSION: &str = "headscope";
 
-/// The beginning of every partial, before the version of its format.
+/// First bytes of every partial; the version of its format follows.
 const MAGIC: &str = "headscope partial ";
 
-/// Whether a file with these bytes is a partial, by its beginning.
+/// Whether `bytes` begin like a partial.
 pub fn is_partial(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC.as_bytes())
 }
 
-/// The version of the format of partials. It is raised when header or sums change after a release; a test guards them.
+/// Version of the format of partials. It is raised whenever header or sums change after a release; a test checks this.
 pub const FORMAT_VERSION: u32 = 11;
 
+/// Length of the SHA-256 at the end, in bytes.
 const CHECKSUM_BYTES: usize = 32;
 
-/// The longest partial that is read, in bytes: 1 GiB. A partial of BERT-large's 384 heads has 5 MB.
+/// Maximum size of a partial, in bytes: 1 GiB. The partial of BERT-large, with 384 heads, has 5 MB.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Number of decompressed bytes that is always allowed. The sums of an empty shard are zeros, which compress without limit: 9 MiB
-/// of them for 3000 heads.
+/// Decompressed size of the sums that is allowed at any ratio, in bytes. The sums of an empty shard are zeros, which
+/// compress almost to nothing: 9 MiB for 3000 heads.
 const SMALLEST_UNPACKED_LIMIT: u64 = 64 << 20;
 
-/// Largest ratio of decompressed to compressed bytes. Sums of attention hardly compress, and counts of relations to about a
+/// Maximum ratio of decompressed to compressed bytes. Sums of attention hardly compress; counts of relations compress to a
 /// tenth.
 const LARGEST_RATIO: u64 = 256;
 
@@ -64,12 +65,12 @@ pub struct Header {
     run: Option<RunInfo>,
 }
 
-/// Whether the run has a single stage, which the header omits.
+/// Whether the run has one stage; the header then omits `stage`.
 fn is_single_stage(stage: &Stage) -> bool {
     *stage == Stage::Whole
 }
 
-/// The error of a damaged partial: a disk was full, or a copy was cut short.
+/// Error about a damaged partial, as after a full disk or an interrupted copy.
 #[derive(Clone, Copy, Debug)]
 pub struct DamagedPartial;
 
@@ -82,11 +83,13 @@ impl fmt::Display for DamagedPartial {
 impl std::error::Error for DamagedPartial {}
 
 impl DamagedPartial {
+    /// Whether `error` was caused by a damaged partial.
     pub fn is_cause_of(error: &anyhow::Error) -> bool {
         causes(error.as_ref()).any(<dyn std::error::Error>::is::<Self>)
     }
 }
 
+/// Makes the error about a damaged partial.
 fn damaged() -> Error {
     Error::new(DamagedPartial).hint("run its shard again")
 }
@@ -97,10 +100,12 @@ pub fn file_name(shard: Shard, is_after: bool) -> String {
     format!("{}-of-{}{stage}.{EXTENSION}", shard.number(), shard.shard_count())
 }
 
+/// The sums of one pass in serialised form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PassBytes {
     /// Number of encoded sentences that are in no sequence of the pass.
     pub left_out: u64,
+    /// The sums of each observer of the pass, serialised.
     pub sums: Vec<Vec<u8>>,
 }
 
@@ -117,8 +122,8 @@ pub fn serialize(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
     assemble(&serde_json::to_string(&header)?, &postcard::to_stdvec(&body)?)
 }
 
-/// Compresses `sums` and assembles the file without checks, so that fuzzing can make files with a right checksum. No argument
-/// makes it fail.
+/// Compresses `sums` and assembles a partial without any check, so that fuzzing can make partials with valid checksums.
+/// Never fails.
 pub fn assemble(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n{header}\n").into_bytes();
     let mut packed = zstd::Encoder::new(beginning, zstd::DEFAULT_COMPRESSION_LEVEL)?;
@@ -129,7 +134,7 @@ pub fn assemble(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Deserialises the sums of all passes of a stage, and checks that they belong to a run by its protocol.
+/// Function that deserialises the sums of all passes of a stage, and checks them against the run's protocol.
 pub type RestoreSums<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<Vec<PassSums>>;
 
 /// Reads the partial at `path`. Fails if it cannot be read, is no partial, has another format, or is damaged.
@@ -149,13 +154,14 @@ pub fn previous_header(path: &Path) -> Result<Option<Header>> {
     bytes.and_then(|bytes| bytes.map(|bytes| Ok(verify(&bytes)?.0)).transpose()).cannot(ACTION, path.display())
 }
 
-/// The header of a partial from its bytes. Errors call the partial `shown`. Fails as [`read_header`].
+/// Parses the header in the bytes of a partial, which errors call `shown`. Fails as [`read_header`].
 pub fn parse_header(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
     verify(bytes).map(|(header, _)| header).cannot(ACTION, shown)
 }
 
 const ACTION: &str = "use partial";
 
+/// Reads the bytes of a partial.
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     let mut file = input::open(path)?;
     let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), MOST_BYTES)?;
@@ -165,7 +171,8 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fails unless a file begins as a partial. Zeros count as damage: a crash before the bytes reach the disk leaves them.
+/// Fails unless `bytes` begin like a partial. Zeros count as damage, since a crash can leave them in the place of unwritten
+/// bytes.
 fn ensure_magic(bytes: &[u8]) -> Result<()> {
     let beginning = &bytes[..bytes.len().min(MAGIC.len())];
     ensure!(beginning.iter().any(|&byte| byte != 0), damaged());
@@ -174,6 +181,7 @@ fn ensure_magic(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Parses a partial and restores its sums.
 fn parse(bytes: &[u8], restore: RestoreSums<'_>) -> Result<(Shard, Observation)> {
     let (Header { shard, stage, identity, tally, run }, packed) = verify(bytes)?;
     let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
@@ -204,12 +212,13 @@ fn verify(bytes: &[u8]) -> Result<(Header, &[u8])> {
     Ok((header, packed))
 }
 
-/// `(line, remainder)`: the first line without its end, and the bytes after it.
+/// Splits off the first line: `(line without its end, remaining bytes)`.
 fn line(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b'\n').ok_or_else(damaged)?;
     Ok((&bytes[..end], &bytes[end + 1..]))
 }
 
+/// Decompresses the sums. Fails if they are damaged or exceed the bounds.
 fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
     let limit = SMALLEST_UNPACKED_LIMIT.max(LARGEST_RATIO * packed.len() as u64);
     let mut bytes = Vec::new();

@@ -26,26 +26,28 @@ use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 use crate::system::progress::run::RunProgress;
 
-/// Most evaluations of a fit: four times the most that a trained model of fixtures/ takes.
+/// Maximum number of evaluations in a fit: four times as many as any trained model in fixtures/ takes.
 const MOST_EVALUATIONS: usize = 100;
 
-/// Convergence threshold: the largest derivative of the objective by a gate that can move, as a share of the price of a head. The
-/// objective is then within a hundredth of a price of its minimum, and gates within a hundredth of theirs.
+/// Convergence threshold for the derivatives of the objective by the gates that can move, as a share of the penalty for one
+/// open gate. At the threshold, the objective exceeds its minimum by at most a hundredth of that penalty. Each gate is then
+/// within 0.01 of its best value.
 const TOLERANCE: f64 = 0.02;
 
+/// The heads whose gates are fitted.
 pub struct GatedHeads<'a> {
     grid: HeadGrid,
-    /// Fully open gates with the replacement of each head, and the gates of removed heads.
+    /// Fully open gates of all heads, each with its replacement, and the gates of removed heads.
     open_gates: &'a Gates,
-    /// Groups of heads that share a gate because their layers share weights; a head with its own weights is a group by itself. A
-    /// head is its index, layer by layer.
+    /// Groups of heads that share one gate because their layers share weights. A head with unshared weights is a group by
+    /// itself. Heads are given by their indices, layer by layer.
     groups: Vec<Vec<usize>>,
-    /// Number of heads in the model, by which [`equivalence_margin`] divides.
+    /// Number of heads in the model, as the argument of [`equivalence_margin`].
     head_count: usize,
 }
 
 impl<'a> GatedHeads<'a> {
-    /// The heads of a model, except absent heads and the heads with the indices `removed`.
+    /// Takes all heads of the model but the absent ones and those with the indices `removed`.
     pub fn new(architecture: &Architecture, open_gates: &'a Gates, removed: &[usize]) -> Self {
         let (grid, absent, stems) = (architecture.grid(), &architecture.config.absent, &architecture.names.layers);
         let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
@@ -62,7 +64,7 @@ impl<'a> GatedHeads<'a> {
         &self.groups
     }
 
-    /// The gates of all heads, each opened to the share of its group; `shares` is `[groups]`.
+    /// The gates of all heads, with each group's gate set to its value in `shares`, `[groups]`, from 0 to 1.
     #[expect(clippy::cast_possible_truncation, reason = "shares are from 0 to 1")]
     fn open(&self, shares: &[f64]) -> Gates {
         let mut gates = self.open_gates.clone();
@@ -75,7 +77,7 @@ impl<'a> GatedHeads<'a> {
         gates
     }
 
-    /// The gate of each head, `[layers * heads]`, from the `shares` of the groups; `None` for a head without a gate.
+    /// The gate of each head, `[layers * heads]`, from the gates of the groups, `shares`; `None` for a head without a gate.
     fn gates_by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
         let mut gates = vec![None; self.grid.count()];
         for (group, &share) in self.groups.iter().zip(shares) {
@@ -85,8 +87,9 @@ impl<'a> GatedHeads<'a> {
     }
 }
 
-/// Fits gates from each starting point of a fold. The objective is the mean loss plus one [`equivalence_margin`] for each open
-/// gate. Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
+/// Fits gates to the sequences of a fold, from each starting point. The objective is the mean loss plus a penalty of one
+/// [`equivalence_margin`] per open gate. Fails if a sequence cannot be read, if the sequences do not fit into memory, or if
+/// a loss or derivative cannot be computed.
 pub fn fit_gates(
     (model, encoder): (&str, &dyn Differentiable),
     heads: &GatedHeads<'_>,
@@ -146,7 +149,7 @@ pub fn fit_gates(
     Ok(GateFits { known: losses, fits })
 }
 
-/// Collects the sequences without the fields that only other observers read. Fails if they exceed the free memory.
+/// Collects the sequences, without the fields that the loss does not depend on. Fails if they exceed the free memory.
 fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Result<Vec<Sequence>> {
     let free = memory::available().unwrap_or(u64::MAX);
     let (mut all, mut bytes) = (Vec::new(), 0);
@@ -162,18 +165,19 @@ fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Resul
     Ok(all)
 }
 
-/// The number of scored tokens, or of items of a task (an item may be several sequences).
+/// Number of scored tokens; for a task, the number of items, each of which may be several sequences.
 fn count_units(sequences: &[Sequence]) -> u64 {
     let scored = sequences.iter().map(|sequence| sequence.predicted_positions().count() as u64);
     let items: BTreeSet<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();
     if items.is_empty() { scored.sum() } else { items.len() as u64 }
 }
 
+/// The loss over sequences, summed, with its derivatives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct LossSums {
     grid: HeadGrid,
     loss: ExactSum,
-    /// Summed derivatives of the loss by the gate of each head, `[heads]`.
+    /// Summed derivatives of the loss by the gate of each head, `[layers * heads]`.
     gates: Vec<ExactSum>,
 }
 

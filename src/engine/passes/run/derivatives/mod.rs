@@ -15,9 +15,10 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::run::RunProgress;
 
-/// Shows the gradient of every sequence with a token to predict to fresh observers. `gates` has the gate of each head and its
-/// replacement. Heads with the indices `removed` get derivatives of 0. Observers that need the path from no head to all heads get
-/// its derivatives in `steps` steps. Fails if the corpus cannot be read on, or a loss or a derivative cannot be computed.
+/// Shows to fresh observers the gradient of every sequence that has a token to predict. `gates` has the gate and the
+/// replacement of each head; heads with the indices `removed` get derivatives of 0. Observers that need derivatives along
+/// the path from no head to all heads get them in `steps` steps. Fails if the corpus cannot be read on, or if a loss or
+/// derivative cannot be computed.
 pub fn differentiate(
     observers: ObserverSet,
     (model, encoder): (&str, &dyn Differentiable),
@@ -61,8 +62,8 @@ pub fn differentiate(
     run_packs(observers, (model, &cost, 0), sequences, (threads, progress), show_pack)
 }
 
-/// The loss at a position with the true class `truth`: the surprisal, or for an item of a task minus the position's contribution
-/// to its score. Its derivatives overwrite `logits`.
+/// The loss at a position whose true class is `truth`. It is the surprisal, or for an item of a task the negative of the
+/// position's contribution to the score. The derivatives of the loss overwrite `logits`.
 fn loss(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
     match rule {
         Some(ScoreRule::VersusFoil(foil)) => {

@@ -12,20 +12,22 @@ use crate::sequences::sequence::{Sequence, Token, TokenKind};
 #[cfg(test)]
 mod tests;
 
-/// The longest sequence, special tokens included: `--max_sequence_length` of the code of Clark et al. 2019.
+/// Maximum length of a sequence in tokens, special tokens included: `--max_sequence_length` in the code of Clark et al.
+/// 2019.
 pub const MAX_PAIR_TOKENS: usize = 128;
 
 /// Number of special tokens in a sequence: `[CLS]`, `[SEP]` and `[SEP]`.
 const SPECIAL: usize = 3;
 
-/// The seed of the code of Clark et al. 2019, which uses it for Python's random numbers; here it is for [`ChaCha8Rng`].
+/// Seed of the random choices. The code of Clark et al. 2019 uses it for Python's random numbers; here it seeds
+/// [`ChaCha8Rng`].
 const SEED: u64 = 0;
 
-/// Packs sentences into pairs, each within one document ([`Sequence::document`]).
+/// Iterator that packs consecutive sentences of a document ([`Sequence::document`]) into pairs of segments.
 pub struct PairPacker<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
-    /// Number of sentences read so far that are in no sequence; final once the iterator has ended.
+    /// Number of sentences so far that are in no sequence; complete once the iterator has ended.
     pub left_out: u64,
 }
 
@@ -34,6 +36,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Self { sentences: sentences.peekable(), max_tokens, left_out: 0 }
     }
 
+    /// Takes the next sentence, if it is in `document`, or any sentence for `None`.
     fn next_in(&mut self, document: Option<u64>) -> Option<Result<Sequence>> {
         let is_in = |sentence: &Sequence| document.is_none_or(|document| sentence.document == document);
         self.sentences.next_if(|sentence| sentence.as_ref().map_or(true, is_in))
@@ -53,8 +56,8 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Ok(chunk)
     }
 
-    /// Splits a chunk into a pair. `None` for a chunk of one sentence: the remainder of its document is dropped, as in the code
-    /// of Clark et al. 2019.
+    /// Splits a chunk into two segments. A chunk of one sentence gives `None`, and the remainder of its document is
+    /// dropped, as in the code of Clark et al. 2019.
     fn pair(&mut self, chunk: &[Sequence]) -> Result<Option<Sequence>> {
         let first = &chunk[0];
         if chunk.len() == 1 {

@@ -1,8 +1,9 @@
-//! Sequences of random tokens, twice: a head that attends to the other copy must rely on the tokens, since nothing else points
-//! there (Olsson et al. 2022, "repeated random tokens"). Each block has one sequence,
-//! `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`. All tokens outside the second copy differ, unless the
-//! vocabulary is too small, and the lengths vary, so that no fixed offset fits. Random choices order their items by the SHA-256
-//! of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first, so that anyone can reproduce them.
+//! Sequences in which random tokens occur twice. A head that attends to the other copy must rely on the tokens, since nothing
+//! else points there (Olsson et al. 2022, "repeated random tokens").
+//!
+//! Each jackknife block has one sequence, `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`. All tokens outside the
+//! second copy differ, unless the vocabulary is too small. Lengths vary, so that no fixed offset fits all sequences. Random
+//! choices take the item with the lowest SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, so that anyone can reproduce them.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -17,43 +18,49 @@ use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::sequences::span::WordSpan;
 use crate::stats::blocks::BLOCKS;
 
-/// Range of the number of tokens of a copy: enough for null keys far from the target, few enough for 128 positions.
+/// Numbers of tokens in a copy. A copy is long enough for other keys to be far from the target, and two copies fit into 128
+/// positions.
 const COPY_LENGTHS: RangeInclusive<usize> = 16..=32;
 
-/// Range of the number of tokens between the copies.
+/// Numbers of filler tokens between the two copies.
 const FILLER_LENGTHS: RangeInclusive<usize> = 0..=8;
 
-/// Most tokens of a sequence without its second copy: the number of words that should differ.
+/// Maximum number of tokens in one copy with filler, all of which should differ.
 const MAX_DISTINCT_WORDS: usize = *COPY_LENGTHS.end() + *FILLER_LENGTHS.end();
 
-/// Fewest words of a vocabulary that repeats are made of, as of nucleotides: the shortest copy, with one token masked, recurs by
-/// accident with a chance of 4^-15.
+/// Minimum number of words in a vocabulary: 4, as of nucleotides. The shortest copy, with one token masked, then recurs by
+/// accident with probability 4^-15.
 const MIN_WORDS: usize = 4;
 
-/// Number of masked variants of a sequence.
+/// Number of masked variants of each sequence.
 const MASKED_VARIANTS: usize = 8;
 
-/// Seed in the digests that order random choices.
+/// Seed that is part of the digests by which items are ordered at random.
 const SEED: u64 = 1;
 
+/// The form of the sequences of repeated random tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepeatVariant {
+    /// Two unchanged copies, in which nothing is predicted.
     Plain,
-    /// The two copies, with a token of the second one masked: eight variants of each sequence, each with one mask.
+    /// Two copies, with one token of the second copy masked. Each sequence gives eight variants, with different tokens
+    /// masked.
     Masked,
-    /// The two copies as they are; every token is predicted from the tokens before it.
+    /// Two unchanged copies, in which every token is predicted from the tokens before it.
     Predicted,
 }
 
 impl RepeatVariant {
-    /// Expected number of tokens in all sequences: two copies of the mean length, the mean filler, two special tokens.
+    /// Expected number of tokens in all sequences. Each sequence has two copies and a filler of mean length, and two
+    /// special tokens.
     pub fn expected_tokens(self) -> f64 {
         let mean = |of: &RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
         let variants = if self == Self::Masked { MASKED_VARIANTS } else { 1 };
         (BLOCKS * variants) as f64 * (2.0 * mean(&COPY_LENGTHS) + mean(&FILLER_LENGTHS) + 2.0)
     }
 
-    /// The sequences for a model with this many positions; none if positions or words are too few, or the mask is missing.
+    /// Makes the sequences for a model with this many positions. There are none if positions or vocabulary are too few, or
+    /// if a mask is needed and missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::for_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = ordered_by_digest("repeat-token", "all", tokenizer.word_start_ids());
@@ -100,10 +107,13 @@ impl RepeatVariant {
     }
 }
 
-/// Random lengths of the sequence with this number: of a copy, and of the filler between the copies.
+/// Random lengths of one sequence, in tokens.
 struct DrawnLengths {
+    /// Number of the sequence, counted from 0.
     number: usize,
+    /// Number of tokens of one copy.
     length: usize,
+    /// Number of tokens of the filler between the copies.
     filler: usize,
 }
 
@@ -115,7 +125,7 @@ impl DrawnLengths {
     }
 }
 
-/// Orders items by their digests (see the module), for random choices that anyone can reproduce.
+/// Orders items at random by their SHA-256 digests, lowest first, as the module documentation describes.
 fn ordered_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
     let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();
@@ -123,7 +133,8 @@ fn ordered_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> 
     keyed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// A sequence of two copies with the filler between them, in the frame; `tokens` are the tokens of a copy and then of the filler.
+/// Makes a sequence of two copies with the filler between them, within the special tokens of `frame`; `tokens` has one
+/// copy, followed by the filler.
 fn with_two_copies(frame: &Frame, draw: &DrawnLengths, tokens: &[u32]) -> Sequence {
     let (copy, filler) = tokens.split_at(draw.length);
     let text: Vec<Token> =
@@ -137,7 +148,7 @@ fn with_two_copies(frame: &Frame, draw: &DrawnLengths, tokens: &[u32]) -> Sequen
     }
 }
 
-/// [`MASKED_VARIANTS`] variants of the sequence, each with another token of the second copy masked.
+/// Makes [`MASKED_VARIANTS`] variants of a sequence, each with a different token of the second copy masked.
 fn masked_variants(sequence: &Sequence, mask: u32, draw: &DrawnLengths) -> Vec<Sequence> {
     let second = sequence.texts[0].start + draw.length + draw.filler;
     let places = ordered_by_digest("repeat-mask", &draw.number.to_string(), (0..draw.length).collect());
@@ -149,10 +160,10 @@ fn masked_variants(sequence: &Sequence, mask: u32, draw: &DrawnLengths) -> Vec<S
     places.into_iter().take(MASKED_VARIANTS).map(variant).collect()
 }
 
-/// The copies in a sequence that [`RepeatVariant`] made.
+/// Location of the two copies in a sequence that [`RepeatVariant`] made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
-    /// The tokens of the text, both copies and the tokens between them.
+    /// Positions of the text: both copies and the filler between them.
     pub text: Range<usize>,
     /// Number of tokens of one copy.
     pub length: usize,
@@ -163,7 +174,8 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Finds the copies by the smallest shift at which all tokens recur, except for a mask; `None` if there is none.
+    /// Finds the copies by the smallest distance at which all tokens recur, with one exception for a mask; `None` if there
+    /// is no such distance.
     pub fn find(sequence: &Sequence) -> Option<Self> {
         let is_text = |&token: &usize| !sequence.kinds[token].is_special();
         let start = (0..sequence.ids.len()).find(is_text)?;
@@ -179,19 +191,21 @@ impl Copies {
         Some(Self { text: start..end, length, shift, masked_token: masked.map(|place| start + shift + place) })
     }
 
-    /// The copy, 0 or 1, of a token that follows equal tokens in both copies: every token of a copy except its first.
+    /// Number of the copy, 0 or 1, that contains the token and has a token before it; `None` for first tokens of a copy and
+    /// for tokens outside the copies.
     pub fn copy_of_token(&self, token: usize) -> Option<usize> {
         let copy = |start: usize| start + 1..start + self.length;
         [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
     }
 
-    /// The index of a token in the first copy with filler; a token of the second copy has the index of its twin.
+    /// Index of a token in the first copy with filler, counted from 0. A token of the second copy has the index of its twin
+    /// in the first copy.
     pub fn index_in_first_copy(&self, token: usize) -> usize {
         let place = token - self.text.start;
         if place < self.shift { place } else { place - self.shift }
     }
 
-    /// `(token, twin)` for each token of both copies; the twin is the equal token of the other copy.
+    /// Pairs `(token, twin)` of positions, for each token of both copies. The twin is the equal token in the other copy.
     pub fn twins(&self) -> impl Iterator<Item = (usize, usize)> {
         let (start, shift) = (self.text.start, self.shift);
         let first = (start..start + self.length).map(move |token| (token, token + shift));

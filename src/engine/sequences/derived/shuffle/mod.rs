@@ -12,7 +12,7 @@ use crate::sequences::span::WordSpan;
 #[cfg(test)]
 mod tests;
 
-/// Shuffles the words by the seed and the number of the sequence. Words that share tokens stay side by side.
+/// Shuffles the words of a sequence by the seed and the sequence's number. Words that share tokens stay side by side.
 pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
     let words: Vec<usize> = (0..sequence.words.len()).collect();
     let share_a_token = |&a: &usize, &b: &usize| sequence.words[a].end() > sequence.words[b].start();
@@ -23,11 +23,11 @@ pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
     reordered(sequence, &groups.concat())
 }
 
-/// The sequence with its words in this order, `order[0]` first; words that share tokens follow each other in it as in the
-/// sequence.
+/// Reorders the words of a sequence; `order[0]` is the index of the word that comes first. Words that share tokens must be
+/// neighbours in `order`, in unchanged order.
 ///
-/// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens and segments stay where they
-/// are. A token of text that belongs to no word goes with the word before it.
+/// Each word keeps its tokens, its arc and its annotation. Special tokens and segments stay in place. A token of text that
+/// belongs to no word moves with the word before it.
 pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     let pieces = movable_tokens(sequence);
     // The positions of word tokens in the sequence, and the tokens that move there.
@@ -60,12 +60,13 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
     reordered
 }
 
-/// One item per word, in the order `order` of the words; empty if `items` is empty.
+/// Reorders `items`, one per word, by `order`; empty if `items` is empty.
 fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
     if items.is_empty() { Vec::new() } else { order.iter().map(|&word| items[word].clone()).collect() }
 }
 
-/// The tokens that move with each word: its tokens that the word before lacks, and the following text tokens outside words.
+/// Tokens that move with each word, `[words]`: its tokens that the word before it lacks, and the text tokens after it that
+/// belong to no word.
 fn movable_tokens(sentence: &Sequence) -> Vec<Range<usize>> {
     let of_word = sentence.words_by_token();
     let is_loose = |token: &usize| !sentence.kinds[*token].is_special() && of_word[*token].is_none();

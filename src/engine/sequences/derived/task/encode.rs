@@ -23,26 +23,27 @@ use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 
-/// Encodes the items of a task file for a model.
+/// Encodes the items of a task file for one model.
 pub struct TaskReader<'a> {
     pub tokenizer: &'a ModelTokenizer,
     pub max_tokens: usize,
-    /// The mask that the model fills in; `None` if it predicts the next token.
+    /// Id of the mask token that the model fills in; `None` if the model predicts the next token.
     pub mask: Option<u32>,
-    /// Labels of the model's classification layer; `None` if it has none.
+    /// Labels of the model's classification layer; `None` if the model has no such layer.
     pub labels: Option<&'a Labels>,
-    /// How the model pools the states of a text into one vector, or why that is unknown.
+    /// How the model pools the states of a text into one vector; an error says why that is unknown.
     pub pooling: &'a Result<Pooling, String>,
-    /// Number of segments of the model.
+    /// Number of segment ids that the model has.
     pub segments: usize,
     /// Whether an item that cannot be scored is an error.
     pub strict: bool,
-    /// Positions at which heads exchange contexts between the texts of an item and its corrupted text; `None` if none do.
+    /// Positions at which heads exchange contexts between a text and its corrupted text; `None` if no contexts are
+    /// exchanged.
     pub exchanged_positions: Option<ExchangedPositions>,
 }
 
 impl TaskReader<'_> {
-    /// Reads all items. Fails if none can be scored, or under `strict` if one cannot.
+    /// Encodes all items of a file. Fails if no item can be scored, or under `strict` if one cannot.
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
         let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
         let pooling = pooling.context("it is not known how the model makes one vector of a text");
@@ -67,7 +68,8 @@ impl TaskReader<'_> {
         Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
     }
 
-    /// The texts of each item, with its corrupted text if contexts are exchanged, and the skipped items.
+    /// Encodes the texts of each item, with the corrupted texts if contexts are exchanged. Items that cannot be scored are
+    /// skipped and listed.
     fn items(
         &self,
         file: &TaskFile,
@@ -112,6 +114,7 @@ impl TaskReader<'_> {
         Ok(ItemTexts { items, mask: None, skipped })
     }
 
+    /// First label or foil of an item that the model lacks; `None` if it has them all.
     fn unknown_label<'b>(&self, content: &'b ItemContent) -> Option<&'b str> {
         let labels = self.labels?;
         let is_unknown = |name: &&String| labels.class_number(name).is_none();
@@ -123,6 +126,7 @@ impl TaskReader<'_> {
         unknown.map(String::as_str)
     }
 
+    /// Adds to the error about a skipped item its location, and the hint on how to mend the item.
     fn refusal(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
         error
@@ -132,6 +136,7 @@ impl TaskReader<'_> {
             .class(Class::Input)
     }
 
+    /// Returns the token id. Fails with the reason if it is the id of the unknown token.
     fn ensure_known(&self, id: u32) -> Result<u32> {
         if Some(id) == self.tokenizer.unknown { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
     }
@@ -143,11 +148,11 @@ fn count_by_reason(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
     counts
 }
 
-/// Encodes one item.
+/// Encodes one item of a task file.
 struct ItemReader<'a> {
     task: &'a TaskReader<'a>,
     item: &'a Item,
-    /// Number of the item among the items that can be scored.
+    /// Number of the item among the items that could be scored, counted from 0.
     index: u64,
     family: SentenceFamily,
     path: &'a str,
@@ -155,6 +160,7 @@ struct ItemReader<'a> {
 }
 
 impl ItemReader<'_> {
+    /// Encodes the texts of the item, one or several sequences that are scored together.
     fn sequences(&self) -> Result<Vec<Sequence>> {
         match &self.item.content {
             ItemContent::Classify { text, pair, label, foil } => {
@@ -187,13 +193,13 @@ impl ItemReader<'_> {
         }
     }
 
-    /// Makes a sequence a part of the item.
+    /// Marks a sequence as part of the item, with its rule for scores and its classes.
     fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
         let part = ItemPart { rule, answer, foils, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
     }
 
-    /// The sequence of a tagging item, whose labelled words are scored at their first token.
+    /// Encodes a tagging item. Each labelled word is scored at its first token.
     fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Result<Sequence> {
         let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
         let sequence = self.sequence(words.clone())?;
@@ -214,6 +220,7 @@ impl ItemReader<'_> {
         Ok(self.part(Sequence { predictions, ..sequence }, ScoreRule::Class, None, foil_classes))
     }
 
+    /// Encodes a cloze item, a text with a mask or a prompt; `sides` are the answer and the foil.
     fn cloze(&self, ClozeText { text, is_prompt }: &ClozeText, sides: [&str; 2]) -> Result<Sequence> {
         let encoded = if *is_prompt { self.encode_prompt(text, sides) } else { self.encode_masked(text, sides) };
         let (sequence, answer, foil) = encoded?;
@@ -221,8 +228,8 @@ impl ItemReader<'_> {
         Ok(self.part(sequence, ScoreRule::VersusFoil(foil), Some(answer), Vec::new()))
     }
 
-    /// The text of a cloze item and its corrupted text. Activation patching over heads exchanges contexts between the two, so
-    /// both need equal lengths, one predicted position, and one answer and foil.
+    /// Encodes the text of a cloze item and its corrupted text, between which heads exchange contexts (activation
+    /// patching). Fails with the reason unless both have one length, one predicted position, one answer and one foil.
     fn interchanged(&self, positions: ExchangedPositions) -> Result<Vec<Sequence>> {
         let ItemContent::Cloze { text: clean, answer, foil, corrupted: Some(corrupted) } = &self.item.content else {
             bail!(ItemSkip::NotCorrupted)
@@ -247,6 +254,7 @@ impl ItemReader<'_> {
         Ok(vec![clean, corrupted])
     }
 
+    /// Encodes a text, or a pair of texts, that is to be classified.
     fn classified(&self, text: &Content, pair: Option<&str>) -> Result<Sequence> {
         let first = self.sequence(text.clone())?;
         let Some(pair) = pair else { return Ok(first) };
@@ -259,7 +267,7 @@ impl ItemReader<'_> {
         Ok(Sequence { index: self.index, family: self.family, ..both })
     }
 
-    /// `(sequence, answer id, foil id)` of a text with one mask.
+    /// Encodes a text with one mask, as `(sequence, answer id, foil id)`; `sides` are the answer and the foil.
     fn encode_masked(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
@@ -278,7 +286,7 @@ impl ItemReader<'_> {
         Ok((Sequence { predictions, ..masked }, answer, foil))
     }
 
-    /// `(sequence, answer id, foil id)` of a prompt.
+    /// Encodes a prompt, as `(sequence, answer id, foil id)`; `sides` are the answer and the foil.
     fn encode_prompt(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         ensure!(self.task.mask.is_none(), ItemSkip::NeedsMask);
         let begun = self.text(prompt)?;
@@ -300,7 +308,8 @@ impl ItemReader<'_> {
         Ok((Sequence { predictions, ..begun }, answer, foil))
     }
 
-    /// Checks the good and the bad text of a pair, and adds the predictions of a model that predicts the next token.
+    /// Checks the good and the bad text of a pair. For a model that predicts the next token, adds a prediction for each
+    /// token.
     fn pair(&self, sides: [Sequence; 2]) -> Result<[Sequence; 2]> {
         let [good, bad] = &sides;
         ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);
@@ -319,6 +328,7 @@ impl ItemReader<'_> {
         self.sequence(Content::Text(text.to_owned()))
     }
 
+    /// Tokenises a text of the item. Fails with the reason if the item must be skipped.
     fn sequence(&self, content: Content) -> Result<Sequence> {
         let origin = Origin { file: 0, path: self.path.into(), line: self.item.line };
         let single = Sentence::standalone(self.path, content);
@@ -332,14 +342,14 @@ impl ItemReader<'_> {
     }
 }
 
-/// The class of a foil. Fails if the model lacks it, or it is the label's class.
+/// Number of a foil's class. Fails if the model lacks the class, or if it is the class of the label.
 fn foil_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
     let foil = labels.class_number(foil).ok_or(ItemSkip::UnknownLabel)?;
     ensure!(foil != label, ItemSkip::NothingDiffers);
     Ok(foil)
 }
 
-/// The token ids of answer and foil. Fails if both are one token.
+/// Returns the token ids of answer and foil. Fails if they are equal.
 fn ensure_different([answer, foil]: [Result<u32>; 2]) -> Result<[u32; 2]> {
     let (answer, foil) = (answer?, foil?);
     if answer == foil { Err(ItemSkip::NothingDiffers.into()) } else { Ok([answer, foil]) }

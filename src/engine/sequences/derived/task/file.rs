@@ -15,10 +15,11 @@ use crate::system::files::input;
 use crate::system::json::describe_error_in_line;
 use crate::system::printable::shortened;
 
-/// The longest file, 64 MiB: the 67,000 minimal pairs of Warstadt et al. 2020 have some 30 MB with their annotations.
+/// Maximum size of a task file, 64 MiB. The 67,000 minimal pairs of Warstadt et al. 2020 have some 30 MB with their
+/// annotations.
 const MAX_TASK_BYTES: u64 = 1 << 26;
 
-/// A parsed task file, not yet encoded for a model.
+/// A parsed task file, independent of any model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFile {
     pub path: Arc<str>,
@@ -28,12 +29,14 @@ pub struct TaskFile {
     pub items: Vec<Item>,
 }
 
+/// One item of a task file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Line of the item in the file, counted from 1.
     pub line: u64,
-    /// Number of the item's sampling unit, which items made from one template share.
+    /// Number of the item's sampling unit. Items made from one template share a unit.
     pub unit: u64,
+    /// Name of the group by which results are also reported; `None` without a group.
     pub group: Option<Arc<str>>,
     pub content: ItemContent,
 }
@@ -41,9 +44,10 @@ pub struct Item {
 /// The texts and answers of an item; a class is given by its name or number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ItemContent {
-    /// A text, or a pair of texts, with its class, and the foil class if there is one.
+    /// A text, or a pair of texts, with its class; `foil` is a wrong class to compare with, if given.
     Classify { text: Content, pair: Option<String>, label: String, foil: Option<String> },
-    /// Words with their classes (`None` for words that are not scored), and a foil class for each word; `foils` may be empty.
+    /// Words with their classes (`None` for words that are not scored). `foils` has a wrong class for each word, or is
+    /// empty.
     Tag { words: Content, labels: Vec<Option<String>>, foils: Vec<Option<String>> },
     /// Three texts: the first should be nearer to the second than to the third.
     Triple { texts: [String; 3] },
@@ -53,18 +57,20 @@ pub enum ItemContent {
     Pair { good: String, bad: String },
 }
 
-/// The text of a cloze item.
+/// The text of a cloze item, in which a token is to be filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClozeText {
     pub text: String,
-    /// Whether the answer continues the text; otherwise the text has one mask.
+    /// Whether the text is a prompt that the answer continues; otherwise it has one mask.
     pub is_prompt: bool,
 }
 
+/// The corrupted text of a cloze item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CorruptedText {
-    /// The corrupted text; like the text, it has one mask or ends before the answer.
+    /// The corrupted text. As the original text, it has one mask or is a prompt.
     pub text: String,
+    /// Name of the kind of corruption; `None` if the file gives none.
     pub name: Option<Arc<str>>,
 }
 
@@ -96,7 +102,7 @@ struct Line {
     linguistics_term: Option<String>,
 }
 
-/// The keys by which each kind of item is recognised, and their description for messages, in the order of [`TaskKind`].
+/// The keys that identify each kind of item, with their description for messages, in the order of [`TaskKind`].
 const KEYS_BY_KIND: [(&[&str], &str); 5] = [
     (&["label", "text_pair"], "`text` (and `text_pair`) or `words`, with `label` (classify)"),
     (&["labels", "words", "foils"], "`words` with `labels` (tag)"),
@@ -108,10 +114,10 @@ const KEYS_BY_KIND: [(&[&str], &str); 5] = [
     (&["anchor", "positive", "negative"], "`anchor`, `positive` and `negative` (triple)"),
 ];
 
-/// Keys that items of every kind may have; `id` is ignored.
+/// Keys that items of every kind may have; `id` has no effect.
 const COMMON_KEYS: [&str; 5] = ["family", "document", "group", "linguistics_term", "id"];
 
-/// Fails on an unknown key, which may be a misspelt one. Lines in the format of `BLiMP` may have further keys.
+/// Fails on an unknown key, which may be misspelt. Lines in the format of `BLiMP` may have unknown keys.
 fn ensure_known_keys(json: &str) -> Result<()> {
     #[expect(clippy::zero_sized_map_values, reason = "serde reads no set of keys")]
     let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(json)?;
@@ -129,7 +135,8 @@ fn describe_kinds() -> String {
     KEYS_BY_KIND.map(|(_, kind)| kind).join("; ")
 }
 
-/// Describes the keys of the `known` kind, else of the kind that has most keys of the object, else of all kinds.
+/// Describes the keys of a kind of item: of the `known` kind, else of the kind with most keys in the JSON object, else of
+/// all kinds.
 fn describe_keys(known: Option<TaskKind>, json: &str) -> String {
     if let Some(kind) = known {
         return format!("{}, as the lines before", KEYS_BY_KIND[kind as usize].1);
@@ -141,7 +148,8 @@ fn describe_keys(known: Option<TaskKind>, json: &str) -> String {
 }
 
 impl TaskFile {
-    /// Reads a file. Fails if it has no item, or a line is no item of the first item's kind; the error names the line.
+    /// Reads a task file. Fails if it has no item, or if a line is no item of the first line's kind; the error names the
+    /// line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_TASK_BYTES).cannot("read the task", shown).class(Class::Input)?;
@@ -192,15 +200,16 @@ impl ItemContent {
     }
 }
 
-/// Numbers of the sampling units, by the value of the key `family`, or else of `document`.
+/// Assigns numbers to sampling units, by the value of the key `family`, or else of `document`.
 #[derive(Default)]
 struct UnitNumbers {
+    /// Number of each named unit. A name is `(whether it is a family, value)`.
     named: HashMap<(bool, Box<str>), u64>,
     next: u64,
 }
 
 impl UnitNumbers {
-    /// The number of the sampling unit with this name. A new name, or no name, gets a new number.
+    /// Number of the sampling unit with this name, assigned on first use. Without a name, a new number.
     fn number(&mut self, name: Option<(bool, Box<str>)>) -> u64 {
         let next = self.next;
         let number = name.map_or(next, |name| *self.named.entry(name).or_insert(next));
@@ -209,7 +218,7 @@ impl UnitNumbers {
     }
 }
 
-/// Parses the item of a line, in a file whose items are of a `known` kind.
+/// Parses the item in a line. If the `known` kind is given, the item must be of that kind.
 fn parse_item(json: &str, line: u64, units: &mut UnitNumbers, known: Option<TaskKind>) -> Result<Item> {
     // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));

@@ -35,7 +35,7 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// Whether items have classes, named by the labels of the model.
+    /// Whether the items have classes, which the labels of the model name.
     pub fn has_class_labels(self) -> bool {
         matches!(self, Self::Classify | Self::Tag)
     }
@@ -53,7 +53,7 @@ impl fmt::Display for TaskKind {
     }
 }
 
-/// The most labels, and the most lines, that a message names.
+/// Maximum number of labels, and of lines, that a message lists.
 const MAX_NAMED: usize = 8;
 
 /// Why an item cannot be scored.
@@ -100,7 +100,7 @@ pub enum ItemSkip {
 
 impl std::error::Error for ItemSkip {}
 
-/// The reason in words, to follow a number of items.
+/// Formats the reason as words that follow a number of items.
 impl fmt::Display for ItemSkip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -127,7 +127,8 @@ impl fmt::Display for ItemSkip {
 }
 
 impl ItemSkip {
-    /// The hint on how to mend the item; `mask` is the model's mask, `labels` are the labels of its classification layer.
+    /// Hint on how to mend an item that is skipped for this reason; `mask` is the model's mask token, `labels` are the
+    /// labels of its classification layer.
     fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
         let way_out = match self {
             Self::NotOneMask | Self::NeedsMask => {
@@ -151,7 +152,7 @@ impl ItemSkip {
     }
 }
 
-/// Describes the labels of a model in a hint.
+/// Describes the labels of a model, for a hint.
 pub fn describe_labels(Labels { class_names: names, class_count: count, .. }: &Labels) -> String {
     match names.len() {
         0 => format!("give numbers from 0 to {}", count - 1),
@@ -160,16 +161,17 @@ pub fn describe_labels(Labels { class_names: names, class_count: count, .. }: &L
     }
 }
 
+/// An item that cannot be scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedItem {
     pub reason: ItemSkip,
     /// Line of the item in the task file, counted from 1.
     pub line: u64,
-    /// The unknown label, if the reason is that the model does not have it.
+    /// The label that the model lacks, if that is the reason.
     pub unknown_label: Option<String>,
 }
 
-/// Describes how many items are skipped for each reason, with the lines of the first items.
+/// Describes the numbers of items skipped for each reason, with the lines of the first few.
 pub fn describe_skips(skipped: &[SkippedItem]) -> String {
     let mut by_reason: BTreeMap<ItemSkip, Vec<&SkippedItem>> = BTreeMap::new();
     skipped.iter().for_each(|item| by_reason.entry(item.reason).or_default().push(item));
@@ -219,7 +221,7 @@ pub struct InterchangeInfo {
     pub skipped: BTreeMap<ItemSkip, u64>,
 }
 
-/// Words for messages: an item that runs with exchanged contexts.
+/// Words for messages: what cannot be done with an item that must exchange contexts with its corrupted text.
 pub const BESIDE_CORRUPTED: &str = "run beside its corrupted text";
 
 /// The positions at which heads exchange their contexts.
@@ -239,21 +241,22 @@ impl fmt::Display for ExchangedPositions {
     }
 }
 
-/// A task, encoded for a model.
+/// A task whose items are encoded for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     pub info: TaskInfo,
     /// The texts of each item that can be scored.
     pub texts: ItemTexts,
-    /// The text of each item and its corrupted text, one after the other; empty if no study needs them.
+    /// The text and the corrupted text of each item, one after the other; empty if no study exchanges contexts.
     pub interchanged: ItemTexts,
 }
 
 /// Encoded texts of the items of a task, and the items that are skipped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemTexts {
+    /// Sequences of each item, which are scored together.
     items: Vec<Vec<Sequence>>,
-    /// Id of the mask token for texts that are scored token by token; `None` if none are.
+    /// Id of the mask token, if texts are scored token by token, with each token masked in turn; `None` otherwise.
     mask: Option<u32>,
     pub skipped: Vec<SkippedItem>,
 }
@@ -263,21 +266,23 @@ impl ItemTexts {
         self.items.len() as u64
     }
 
-    /// Number of sequences that run for the texts that `takes` accepts.
+    /// Number of sequences to run for the texts that satisfy `takes`; a text may be run once per token.
     pub fn sequence_count(&self, takes: impl Fn(&Sequence) -> bool) -> u64 {
         let taken = self.items.iter().flatten().filter(|sequence| takes(sequence));
         taken.map(|sequence| self.text_count(sequence)).sum::<usize>() as u64
     }
 
+    /// Number of tokens in all sequences to run.
     pub fn token_count(&self) -> usize {
         self.items.iter().flatten().map(|sequence| self.text_count(sequence) * sequence.ids.len()).sum()
     }
 
-    /// The number of texts, with or without a mask, that run for a sequence.
+    /// Number of sequences to run for a text: one, or one per token if tokens are masked in turn.
     fn text_count(&self, sequence: &Sequence) -> usize {
         if self.mask.is_some() { sequence.text_positions().count() } else { 1 }
     }
 
+    /// Sequences to run for the texts that satisfy `takes`.
     pub fn sequences(&self, takes: impl Fn(&Sequence) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
         let taken = self.items.iter().flatten().filter(move |sequence| takes(sequence));
         taken.flat_map(|sequence| match self.mask {
@@ -287,8 +292,9 @@ impl ItemTexts {
     }
 }
 
-/// One copy of the sequence for each token of its text: the token and the later tokens of its word are masked, and the token is
-/// predicted (`PLL-word-l2r`, Kauf & Ivanova 2023, section 3): earlier tokens of a word give its later ones away otherwise.
+/// Copies of a sequence, one for each token of its text. In each copy, a token and the later tokens of its word are masked,
+/// and the token is predicted. Otherwise the later tokens of a word would give the earlier ones away (`PLL-word-l2r`, Kauf
+/// & Ivanova 2023, section 3).
 fn word_l2r(sequence: &Sequence, mask: u32) -> Vec<Sequence> {
     let words = sequence.words_by_token();
     let variant = |place: usize| {

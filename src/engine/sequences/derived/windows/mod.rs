@@ -10,15 +10,16 @@ use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 #[cfg(test)]
 mod tests;
 
-/// Joins sentences of one document into windows, `[CLS] s1 s2 ... [SEP]`, without overlap. A window ends where a sentence was
-/// left out, so that distances in it are distances in the text. A window has the number and the block of its first sentence.
+/// Joins consecutive sentences of a document into windows without overlap, `[CLS] s1 s2 ... [SEP]`. A window also ends
+/// where a sentence was skipped, so that distances within it are distances in the text. It has the number and the jackknife
+/// block of its first sentence.
 pub struct Windows<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Windows<I> {
-    /// Windows of at most `max_tokens` tokens, special ones included; a longer sentence is a window by itself.
+    /// Makes windows of at most `max_tokens` tokens, special tokens included. A longer sentence is a window by itself.
     pub fn new(sentences: I, max_tokens: usize) -> Self {
         Self { sentences: sentences.peekable(), max_tokens }
     }
@@ -50,14 +51,14 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
     }
 }
 
-/// The range of tokens between the special tokens at either end.
+/// Range of the tokens between the special tokens at the beginning and at the end.
 fn text_range(sequence: &Sequence) -> Range<usize> {
     let is_text = |kind: &TokenKind| !kind.is_special();
     let start = sequence.kinds.iter().position(is_text).unwrap_or(0);
     start..sequence.kinds.iter().rposition(is_text).map_or(start, |last| last + 1)
 }
 
-/// Appends the text of a sentence to that of a window, before the special tokens at the window's end.
+/// Appends the text of a sentence to a window, before the special tokens at the window's end.
 fn append(window: &mut Sequence, sentence: Sequence) {
     let (at, words) = (text_range(window).end, window.words.len());
     let own = text_range(&sentence);
