@@ -16,6 +16,7 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use metrics::{METRICS, chance_levels, values};
 use sums::AttentionSums;
 
+/// Study `attention`.
 pub struct Attention;
 
 impl Study for Attention {

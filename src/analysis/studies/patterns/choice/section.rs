@@ -32,7 +32,7 @@ pub const ABOVE_SPECIAL: Threshold = Threshold::rule(
     "smallest `rebuilt_over_special` of `chooses:position` and `chooses:token`: as much as `chooses_rebuilt` leaves open",
 );
 
-/// Whether these shares give the head no label of choice, so that the report describes its choice by numbers.
+/// Whether a head with these shares gets no label `chooses:…`. The report then describes it by numbers.
 fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool {
     let reaches =
         |variant: usize| shares[variant].zip(policy.rule(&REBUILT)).is_some_and(|(share, least)| share >= least);
@@ -117,7 +117,7 @@ pub struct HeadChoice {
     pub is_even: bool,
 }
 
-/// Ratio of two numbers of each block, with its jackknife.
+/// Returns the ratio of two sums, with its jackknife, from the pair of numbers in each block.
 fn ratio(
     sums: &RebuiltSums,
     numerator: impl Fn(&RebuiltBlock) -> f64,
@@ -126,12 +126,13 @@ fn ratio(
     Jackknife::new(&sums.blocks.map_blocks(numerator), &sums.blocks.map_blocks(denominator)).with_scale(Scale::Real)
 }
 
+/// Returns the mean of the values. `None` if there are none.
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Phrase for the share restored from position and token, in a head's sentence.
+/// Phrase in a head's sentence for the share restored from position and token.
 const BOTH: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {
@@ -224,6 +225,7 @@ impl Choice {
     }
 }
 
+/// Formats a share in whole per cent.
 fn whole_percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", 100.0 * share))
 }
