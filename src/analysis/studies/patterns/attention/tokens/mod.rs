@@ -192,7 +192,7 @@ fn observe_query(
         &text[MAX_OFFSET_TOKENS..MAX_OFFSET_TOKENS + width],
         &distances[distances.len() / 2 - query..][..width],
     );
-    // The text begins at REACH, so index `query` is the token REACH before the query.
+    // The text begins at index MAX_OFFSET_TOKENS, so index `query` is the token MAX_OFFSET_TOKENS before the query.
     for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSET_COUNT]) {
         *sum += f64::from(weight);
     }

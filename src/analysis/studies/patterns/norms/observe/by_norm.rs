@@ -72,7 +72,7 @@ pub fn add_norm_shares(
                 }
             }
             for ((query, row), share) in block.zip(rows.chunks_exact(stride)).zip(shares) {
-                // Rows are stored from REACH on, so index `query` is the key REACH before the query.
+                // Rows start at index MAX_OFFSET_TOKENS, so index `query` is the key MAX_OFFSET_TOKENS before the query.
                 let (row, norms) = (&row[query..][..SLOTS], &text_norms[query..][..SLOTS]);
                 for slot in 0..SLOTS {
                     by_offset[slot] = f64::from(row[slot] * norms[slot]).mul_add(share, by_offset[slot]);
