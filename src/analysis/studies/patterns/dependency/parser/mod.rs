@@ -24,7 +24,7 @@ use links::sums::LinkParserSums;
 use section::ParserReport;
 use sums::ParserSums;
 
-/// Study `parser`: the dependency tree that can be read out of all attention heads together.
+/// Study `parser`: how well a parser recovers dependency trees from the attention of all heads together.
 pub struct AttentionParser;
 
 const SEED: u64 = 0;
@@ -73,7 +73,7 @@ impl Study for AttentionParser {
     }
 }
 
-/// Returns the sums of one type: `[trained model, untrained model]`.
+/// Returns the sums of type `S` of both models: `[trained, untrained]`.
 fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
     let sums: Vec<&S> = observed.all_sums().collect();
     sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))

@@ -18,7 +18,7 @@ use crate::study::show::wording::{aligned_table, decimal, percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
-/// Names of the parsers in report order: five that are fitted, and four that are not.
+/// Names of the parsers in report order. The first five are fitted; the last four are selected rules.
 pub const PARSERS: [&str; 9] = [
     "attention",
     "distances and embeddings",
@@ -172,7 +172,8 @@ impl ParserReport {
         aligned_table(["parser", "right, in %", "attention ahead by"], self.accuracies.iter().map(row), 1..)
     }
 
-    /// Returns the six relations that attention finds best, of at least `least` words, without subtypes, `all` and `punct`.
+    /// Returns the six relations on which the attention parser is most accurate, among those with at least `least` words.
+    /// Subtypes, `all` and `punct` are left out.
     fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
         let is_listed = |one: &&RelationAccuracy| {
             let is_base = !one.relation.contains(':')
@@ -225,6 +226,7 @@ impl ParserReport {
     }
 }
 
+/// Table of these relations: the attention parser beside simpler parsers.
 fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
     let row = |RelationAccuracy { relation, words, share, beside }: &&RelationAccuracy| {
         let [best_head, offset, tags] = [beside.best_head, beside.offset, beside.tags].map(percent);

@@ -1,4 +1,4 @@
-//! The part of the report section `parser` on links: accuracies of models of all attention heads, beside simpler models.
+//! User-defined links in the report section `parser`: accuracies of models on all attention heads, beside simpler models.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
@@ -20,7 +20,8 @@ use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
-/// Names of the models that choose targets of sources, in report order: five that are fitted, and five that are not.
+/// Names of the models that choose the target of a source, in report order. The first five are fitted; the last five are
+/// selected rules and chance.
 pub const SOURCE_MODELS: [&str; 10] = [
     "attention",
     "distances and embeddings",
@@ -34,17 +35,20 @@ pub const SOURCE_MODELS: [&str; 10] = [
     "chance",
 ];
 
-/// Names of the models that rank pairs of words, in report order: two that are fitted, and three that are not.
+/// Names of the models that rank pairs of words, in report order. The first two are fitted.
 pub const PAIR_MODELS: [&str; 5] =
     ["attention", "attention of an untrained model", "best head", "separations", "chance"];
 
-/// Models that see the trained model's attention. A lead over one of them does not show what attention knows beyond rules.
+/// Models that use the trained model's attention. The lead of attention is measured over other models only, which know
+/// distances, classes and embeddings.
 const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best head"];
 
+/// Results on all types of links.
 pub struct LinkParserResults {
     pub types: Vec<LinkParser>,
     /// Number of sequences with links that were left out for want of memory.
     pub left_out_sequences: u64,
+    /// Memory of the kept attention weights, in bytes.
     pub kept_bytes: u64,
 }
 
@@ -137,7 +141,7 @@ impl LinkFit {
     }
 }
 
-/// Returns the lead of the first model over the best model that does not see the trained model's attention.
+/// Returns the first model's lead over the best model that does not use the trained model's attention.
 pub fn attention_lead(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
     let scored = others.filter_map(|one| Some((one.share.accuracy?, one)));
@@ -155,10 +159,12 @@ impl LinkParser {
         one_line(&(self.name.clone() + &side.unwrap_or_default()))
     }
 
+    /// Whether pairs of words are ranked, instead of targets chosen for sources.
     fn is_of_pairs(&self) -> bool {
         self.undirected && self.side.is_none()
     }
 
+    /// Row of the summary table: the type, and the accuracies of the models `names`.
     fn row(&self, names: &[&str]) -> Vec<String> {
         let attention = self.accuracies.first().map(|one| one.share).unwrap_or_default().in_percent();
         let lead = self.lead.difference.map(|difference| signed_points(difference, self.lead.ci95)).unwrap_or_default();
@@ -170,7 +176,8 @@ impl LinkParser {
         [self.title(), self.count.to_string(), attention].into_iter().chain(others).chain([lead, over]).collect()
     }
 
-    /// Returns a line for the attention head with the largest weight in the model of this type. `None` for other heads.
+    /// Returns a sentence for the attention head with the largest weight in the model of this type. `None` for all other
+    /// heads.
     pub fn head_line(&self, place: HeadPlace) -> Option<String> {
         let larger_weight = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
         let best = self
@@ -200,7 +207,8 @@ impl LinkParser {
     }
 }
 
-/// Summary table: introduction, first columns, models beside attention, and columns to drop when it is too wide, first to last.
+/// Layout of a summary table: introduction, first columns, names of the models beside attention, and indices of columns to
+/// drop if the table is too wide.
 type LinkTable = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
 const SOURCES_TABLE: LinkTable = (
@@ -267,6 +275,7 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
     }
 }
 
+/// Table of the export: one row for each type of links and model.
 pub fn flat_table(links: &[LinkParser]) -> TableRows<'_> {
     #[derive(Serialize)]
     struct ModelRow<'a> {
