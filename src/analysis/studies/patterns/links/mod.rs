@@ -62,7 +62,7 @@ impl Study for Links {
     }
 }
 
-/// Verdict on a label of links: which groups of rules does the attention head beat?
+/// Verdict on a link label: which groups of rules does the attention head beat?
 const BEYOND: VerdictRule = VerdictRule {
     verdict: "a label of links is beyond rules of the same class, or beyond every rule",
     statistic: "accuracy less that of each rule: of the rules of the same class, or of all; and where the source's class has targets, \
@@ -73,6 +73,7 @@ const BEYOND: VerdictRule = VerdictRule {
     printed: "the least lead, q",
 };
 
+/// Label `link:TYPE` of attention heads that point from sources to targets, or back.
 const LINK: Detector = Detector {
     thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEYOND_MARGIN],
     parameter: Parameter::Any("link", |_| false),

@@ -18,7 +18,7 @@ use crate::study::show::wording::{aligned_table, decimal, percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
-/// Names of the parsers in report order. The first five are fitted; the last four are selected rules.
+/// Names of the parsers in report order. The first five are fitted; the last four are a single head and simple rules.
 pub const PARSERS: [&str; 9] = [
     "attention",
     "distances and embeddings",

@@ -21,7 +21,7 @@ use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
 /// Names of the models that choose the target of a source, in report order. The first five are fitted; the last five are
-/// selected rules and chance.
+/// a single head, simple rules and chance.
 pub const SOURCE_MODELS: [&str; 10] = [
     "attention",
     "distances and embeddings",
