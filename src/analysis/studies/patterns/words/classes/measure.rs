@@ -11,11 +11,13 @@ use crate::study::metrics::estimates::{EstimationContext, jackknife};
 use crate::study::metrics::metric::{Denominator, Fraction};
 use crate::system::parallel::parallel_map;
 
-/// Sums of one word class in the layers of equal visibility, with the rates at which offsets alone find its words.
+/// Sums of one word class in the layers with one mask.
 struct ClassOfLayers<'a> {
+    /// Sums for all classes with the class's key.
     key: WithTotal<'a, KeyBlock>,
+    /// Sums for the class.
     class: WithTotal<'a, ClassBlock>,
-    /// Rates without one block, for each block, followed by the rates in the whole corpus.
+    /// Rate of words of the class at each offset: without each block in turn, then over all blocks.
     rates: Vec<Rates>,
 }
 
@@ -35,12 +37,13 @@ impl<'a> ClassOfLayers<'a> {
         Self { key, class, rates }
     }
 
-    /// Divides a sum by the number of queries in the block `number`, or in all blocks for `None`.
+    /// Divides a sum by the number of queries in the block with index `number`; in all blocks for `None`.
     fn mean(&self, number: Option<usize>, sum: f64) -> Fraction {
         Fraction::new(sum, self.key.sums(number).queries as f64)
     }
 
-    /// Returns the attention to the class expected from the head's offset preference alone, summed over a block or the corpus.
+    /// Attention to the class expected for a head with the same offsets, summed over the block with index `number`; over
+    /// all blocks for `None`.
     fn expected(&self, number: Option<usize>, place: usize) -> f64 {
         let [block, corpus] = [number, None].map(|number| &self.key.sums(number).profiles[place]);
         self.rates[number.unwrap_or(BLOCKS)].expected_part(block, corpus)

@@ -102,7 +102,7 @@ impl ClassMetrics {
         format!("{}={}", self.key, self.class)
     }
 
-    /// Assesses an attention head for the label of the class. `None` if there are too few queries or sentences.
+    /// Assesses an attention head for the label of this class. `None` if there are too few queries or sentences.
     pub(super) fn assess(&self, head: &ClassHead, policy: &Policy) -> Option<Assessment> {
         if EvidenceGap::find(&self.queries, policy).is_some() {
             return None;
@@ -122,7 +122,7 @@ impl ClassMetrics {
         assess_leads(&format!("class:{name}"), ("class_mass", Some(&name)), leads, policy.rule(&CONTENT_MASS))
     }
 
-    /// Returns the attention head farthest above uniform attention to the class, among heads that meet the label's rule.
+    /// Returns the head farthest above uniform attention to this class, among the heads that meet the label's rule.
     fn clearest_head(&self, policy: &Policy) -> Option<&ClassHead> {
         let fires = |head: &&ClassHead| self.assess(head, policy).is_some_and(|found| found.fires);
         let lead = |head: &ClassHead| head.over_chance.value.unwrap_or_default();
@@ -171,6 +171,7 @@ impl ClassesSection {
         self.classes.iter().filter(move |class| class.key == key)
     }
 
+    /// Returns the reason why the classes of one key have no label. `None` if they can have one.
     fn obstacle(&self, kind: &ClassKind, policy: &Policy) -> Option<String> {
         let key = one_line(&kind.key);
         if kind.is_crowded {
