@@ -1,5 +1,5 @@
-//! Attention of one head in one sentence, summed over kinds of keys.
-//! occurrences of the query's token (docs/methodology/words.md).
+//! Attention of one head in one sentence, summed over kinds of keys. The kinds are word classes, tokens similar to the query,
+//! and other occurrences of the query's token (docs/methodology/words.md).
 
 use multiversion::multiversion;
 
