@@ -120,6 +120,7 @@ pub(super) const LOCAL: Detector = Detector {
     })
 };
 
+/// Assesses a label of attention to the token at `offset`: by the most attended token, or by attention mass.
 fn assess_offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let rule = |metric: &str, bound: Bound, threshold: &Threshold| {
         let measured = evidence.metric(metric, Some(&offset.to_string()));

@@ -28,6 +28,7 @@ fn ratio(numerator: ExactSum, denominator: ExactSum, eligible: Eligible) -> Frac
     Fraction::new(numerator.value(), denominator.value()).with_evidence(eligible.count, eligible.sentences)
 }
 
+/// Metrics of the study, in report order.
 pub const METRICS: &[AttentionMetric] = &[
     AttentionMetric::keyed(Keys::BY_OFFSET, |exposure, sums, slot| offset_mean(exposure, slot, sums.offset_mass[slot]))
         .explained(Explanation {

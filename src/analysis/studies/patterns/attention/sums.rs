@@ -26,6 +26,7 @@ pub struct AttentionBlock {
 
 merge_fields!(AttentionBlock { exposure, uniform, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionSums {
     grid: HeadGrid,

@@ -38,6 +38,7 @@ pub struct LayerFit {
 pub struct FoldFit {
     /// Mean embedding over text tokens, `[embedding]`.
     pub mean_embedding: Vec<f32>,
+    /// Regression of each layer's input, `[layers]`.
     pub layers: Vec<LayerFit>,
 }
 
@@ -85,6 +86,7 @@ pub fn min_text_tokens(widths: Widths) -> u64 {
 
 /// Sums over the embeddings of text tokens.
 struct EmbeddingSums {
+    /// Number of values per embedding.
     width: usize,
     /// Number of text tokens at each position.
     tokens: Vec<f64>,
@@ -139,6 +141,7 @@ impl EmbeddingSums {
 
 /// Sums over the rows of a layer's input, one row per token.
 struct RowSums {
+    /// Number of values per input row.
     width: usize,
     /// Sum of text tokens' input rows at each position, `[positions, hidden]`.
     at: Vec<f64>,
@@ -320,6 +323,7 @@ fn less_products(
     products
 }
 
+/// Product of two matrices, `[rows of a, columns of b]`.
 fn product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
     let (rows, columns) = (a.rows(), b.columns());
     let mut product = vec![0.0; rows * columns];

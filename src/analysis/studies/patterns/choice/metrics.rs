@@ -17,6 +17,7 @@ const ONE_PART: [usize; 2] = [POSITION, TOKEN];
 /// Sums of one head from which the metrics are computed.
 pub struct ChoiceInputs<'a> {
     pub block: &'a RebuiltBlock,
+    /// Index of the head.
     pub head: usize,
     /// Whether the head's attention is so close to uniform that no share is reported.
     pub is_even: bool,

@@ -27,6 +27,7 @@ pub const QUARTERS: usize = 4;
 /// Lengths of the two kinds of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
+    /// Length of a word embedding.
     pub embedding: usize,
     /// Width of the rows from which queries and keys are computed.
     pub hidden: usize,
@@ -74,6 +75,7 @@ pub struct QuarterMoments {
 merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
 
 impl QuarterMoments {
+    /// Number of text tokens in the quarter.
     pub fn text_tokens(&self) -> u64 {
         self.tokens.iter().sum()
     }
@@ -162,6 +164,7 @@ struct DistinctTokens {
     indices: Vec<usize>,
     /// Embeddings of the distinct tokens, `[distinct tokens, embedding]`.
     embeddings: Vec<f64>,
+    /// Number of values per embedding.
     width: usize,
 }
 
@@ -179,6 +182,7 @@ impl DistinctTokens {
         Self { indices, embeddings: rows, width: embeddings.width() }
     }
 
+    /// The distinct tokens' embeddings as a matrix, `[distinct tokens, embedding]`.
     fn matrix(&self) -> Matrix<'_, f64> {
         Matrix::new(&self.embeddings, self.embeddings.len() / self.width, self.width)
     }

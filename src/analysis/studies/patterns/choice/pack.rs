@@ -34,8 +34,10 @@ pub struct PackedToken {
 pub struct PackedSequence {
     /// Index in the pack of the sequence's first token.
     pub start: usize,
+    /// Number of tokens in the sequence.
     pub token_count: usize,
     pub block: usize,
+    /// Whether the sequence is the first of its group of related sentences.
     pub is_first: bool,
 }
 

@@ -26,10 +26,13 @@ use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
 /// last two keep positions and tokens in keys only or in queries only.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
-/// Indices in [`VARIANTS`].
+/// Index in [`VARIANTS`] of the inputs with special tokens only.
 pub const SPECIAL: usize = 0;
+/// Index in [`VARIANTS`] of the inputs with positions.
 pub const POSITION: usize = 1;
+/// Index in [`VARIANTS`] of the inputs with tokens.
 pub const TOKEN: usize = 2;
+/// Index in [`VARIANTS`] of the inputs with positions and tokens, in queries and keys.
 pub const POSITION_TOKEN: usize = 3;
 
 /// Squared Hellinger distances between attention rows of one head, summed over the rows of text tokens.
@@ -92,6 +95,7 @@ const REPLACEMENTS: [(Positions, &[usize]); 4] = [
     (Positions::Used, BOTH_PARTS),
 ];
 
+/// Indices of the parts for position and for embedding.
 const BOTH_PARTS: &[usize] = &[POSITION_PART, EMBEDDING_PART];
 
 /// Fits on both folds, and buffers for the current pack.

@@ -57,9 +57,9 @@ pub struct Choice {
 pub struct LayerChoice {
     /// Layer, counted from 0.
     pub layer: usize,
-    /// Share of the layer's input that follows neither from position nor linearly from the embedding. It is `sum |x - m - P - E
-    /// B|² / sum |x - m|²` over text tokens. Here `x` is the input, `m` its mean, `P` the position's part and `E B` the
-    /// embedding's. Fit and test use different halves. Above 1 if the parts fit worse than the mean.
+    /// Share of the layer's input that follows neither from position nor linearly from the embedding. It is
+    /// `sum |x - m - P - E B|² / sum |x - m|²` over text tokens. Here `x` is the input, `m` its mean, `P` the position's part
+    /// and `E B` the embedding's. Fit and test use different halves. Above 1 if the parts fit worse than the mean.
     pub own_share: Option<f64>,
     /// 95 % interval of `own_share`.
     pub ci95: Option<Interval>,
@@ -98,6 +98,7 @@ impl Rebuilt {
         Self { special, position, token, position_token, keys, queries }
     }
 
+    /// Shares in the order of [`VARIANTS`].
     fn values(&self) -> [Option<f64>; VARIANTS.len()] {
         [self.special, self.position, self.token, self.position_token, self.keys, self.queries]
     }
@@ -136,6 +137,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 const BOTH: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {
+    /// Returns how much text is missing for the fit. Empty if the fit was possible.
     fn in_brief(&self) -> InBrief {
         let Choice { fitted_on: [first, second], needed, layers, .. } = self;
         let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
@@ -185,6 +187,7 @@ impl Choice {
         Self { fitted_on, needed, layers, heads }
     }
 
+    /// Sets `sharp_control` of each layer: the mean over the controls, one for each seed.
     fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
         let controls: Vec<&Self> = seeds.iter().map(|&seed| section(seed)).collect();
         for (number, layer) in self.layers.iter_mut().enumerate() {

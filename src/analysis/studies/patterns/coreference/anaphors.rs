@@ -29,6 +29,7 @@ const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
 /// Counts of windows and mentions, and of mentions that are not scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MentionCounts {
+    /// Number of windows of sentences that were read.
     pub windows: u64,
     /// Number of mentions with a syntactic head word.
     pub mentions: u64,
@@ -54,6 +55,7 @@ pub struct Window {
     entities: Vec<Vec<usize>>,
     /// Scored anaphors, which have both right and wrong candidates, sorted by head word.
     pub anaphors: Vec<Anaphor>,
+    /// Counts of the window's mentions and of its unscored anaphors.
     pub counts: MentionCounts,
     /// Index in [`Window::heads`] of the first candidate antecedent, for each entry of [`Window::heads`].
     first_candidates: Vec<usize>,

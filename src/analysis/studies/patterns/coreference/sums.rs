@@ -27,6 +27,7 @@ pub fn scored_directions(visibility: Visibility) -> Range<usize> {
 /// Sums over the anaphors of one kind in one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindSums {
+    /// Number of scored anaphors.
     pub anaphors: u64,
     /// Number of windows with an anaphor of this kind, one per group of related windows.
     pub windows: u64,

@@ -259,8 +259,8 @@ impl DuplicateArcs {
             .all(|(right, all)| (0..OFFSET_CLASSES).all(|place| holds(place, right[place], all[place])))
     }
 
-    /// Returns how many of these arcs an attention head predicts right in one direction: `[of all offsets, of offset class
-    /// place]`.
+    /// Returns how many of these arcs an attention head predicts right in one direction:
+    /// `[of all offsets, of offset class place]`.
     pub fn right_counts(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
     }

@@ -48,6 +48,7 @@ pub(super) fn accuracy_name(relation: &str, direction: Direction) -> String {
     format!("accuracy({relation}, {})", direction.name())
 }
 
+/// Returns the label of attention heads that follow a relation, such as `syntactic:nsubj`.
 pub(super) fn label_name(relation: &str) -> String {
     format!("syntactic:{relation}")
 }

@@ -64,6 +64,7 @@ pub fn cue_name(cue: usize) -> String {
 #[derive(Clone, Copy, Debug)]
 pub struct CueGroup {
     pub name: &'static str,
+    /// Whether the cue with this index belongs to the group.
     has: fn(usize) -> bool,
 }
 
@@ -71,6 +72,7 @@ const fn group(name: &'static str, has: fn(usize) -> bool) -> CueGroup {
     CueGroup { name, has }
 }
 
+/// Index of the cue that the key's word is punctuation.
 const PUNCTUATION: usize = FIRST_TAG_CUE + Upos::Punct as usize;
 
 /// Groups of cues. Each cue belongs to exactly one group.

@@ -16,6 +16,7 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// Sums and shares of one head from which its metrics are computed, in one block or in all blocks.
 pub(super) struct ExplainedInputs<'a> {
+    /// Shares of all heads, in each form.
     pub shares: &'a [FormShares; FORMS],
     pub sums: &'a [FormSums; FORMS],
     /// Sums over pairs of sequences: `[all blocks, this block]`.

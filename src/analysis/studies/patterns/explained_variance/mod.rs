@@ -118,8 +118,8 @@ impl Summed {
 }
 
 impl FormSummed {
-    /// Returns a line with the explained share and its three largest groups, such as `59 % over all keys (sinks 33,
-    /// position 7, classes 2)`.
+    /// Returns a line with the explained share and its three largest groups, such as
+    /// `59 % over all keys (sinks 33, position 7, classes 2)`.
     fn summary_line(&self, denominator: &str) -> Option<String> {
         let mut shares: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
         shares.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -1,8 +1,8 @@
 //! Attention to fixed positions: how much of a head's attention recurs at the same positions of another sequence.
 //!
 //! Each sequence is compared with the sequence before it in the pack. The two must be similar in length and in different
-//! groups of related sentences. For centred attention rows `x` and `y` of both, the mean of `x y` is the squared mean row. It lacks
-//! the noise of a mean over few sequences (docs/methodology/explained-variance.md).
+//! groups of related sentences. For centred attention rows `x` and `y` of both, the mean of `x y` is the squared mean row. It
+//! lacks the noise of a mean over few sequences (docs/methodology/explained-variance.md).
 
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +59,7 @@ impl PlaceSums {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextAttentionRows {
     tokens: usize,
+    /// Attention weights, `[tokens, tokens]`.
     weights: Vec<f32>,
 }
 
@@ -69,12 +70,13 @@ impl TextAttentionRows {
         Self { tokens: places.len(), weights: places.iter().flat_map(row).collect() }
     }
 
+    /// Attention of one text token to all text tokens.
     fn row(&self, token: usize) -> &[f32] {
         &self.weights[token * self.tokens..][..self.tokens]
     }
 
-    /// Sums over the positions that both sequences have: `[dot products of rows, their part explained by offsets, mean of
-    /// both squared norms]`.
+    /// Sums over the positions that both sequences have:
+    /// `[dot products of rows, their part explained by offsets, mean of both squared norms]`.
     pub fn row_products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
         let common_tokens = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);

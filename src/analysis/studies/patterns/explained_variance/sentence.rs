@@ -71,6 +71,7 @@ pub struct SentenceCues {
 /// Embeddings and corpus counts of tokens, as far as known, from which cues are computed.
 #[derive(Clone, Debug, Default)]
 pub struct TokenLexicon {
+    /// Input embeddings of the model. `None` if the model gives no access to them.
     pub embeddings: Option<WordEmbeddings>,
     /// Count of each token in the whole corpus.
     pub counts: Option<Arc<TokenCounts>>,
@@ -264,6 +265,7 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
 
 /// Word of each token, and syntactic head of each word.
 struct SentenceWords {
+    /// Index of each token's word. `None` for tokens outside words.
     word_of_token: Vec<Option<usize>>,
     heads: Vec<Option<usize>>,
 }

@@ -14,6 +14,7 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
 use crate::system::parallel::parallel_map;
 
+/// Number of groups of cues.
 pub const GROUP_COUNT: usize = GROUPS.len();
 
 /// One value for all cues, one for each group of cues alone, and one for each group's addition to all other groups. Their
@@ -55,6 +56,7 @@ struct FormTotals {
     products: DMatrix<f64>,
     /// Squares of each head's attention, centred within rows, `[heads]`.
     squares: Vec<f64>,
+    /// Number of attention rows.
     rows: f64,
 }
 

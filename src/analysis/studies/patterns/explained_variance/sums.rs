@@ -44,6 +44,7 @@ pub struct FormSums {
 }
 
 impl FormSums {
+    /// Adds the products of one sentence's cues. `is_first` is false for related sentences after the first.
     fn add(&mut self, products: &CueProducts, is_first: bool) {
         self.rows += products.rows;
         self.keys += products.keys;
@@ -67,6 +68,7 @@ pub struct ExplainedSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<[FormSums; FORMS]>,
+    /// Sums over pairs of adjacent sequences, for attention to fixed positions.
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
     lexicon: TokenLexicon,
@@ -93,12 +95,14 @@ impl ExplainedSums {
     }
 }
 
+/// The sequence being observed, with its cues.
 #[derive(Debug)]
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
     /// Whether the sentence has attention rows in each form (all keys, text keys).
     forms: [bool; FORMS],
+    /// The sequence before in the pack, for attention to fixed positions.
     neighbour: Neighbour,
 }
 

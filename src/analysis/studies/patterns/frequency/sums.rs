@@ -60,6 +60,7 @@ merge_fields!(FrequencyHeadSums {
 });
 
 impl FrequencyHeadSums {
+    /// Adds the sums of one sentence.
     fn add(&mut self, sums: &SentenceSums) {
         self.argmax += sums.argmax;
         self.mass += sums.mass;
@@ -93,6 +94,7 @@ pub struct FrequencyExposure {
 
 merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 
+/// Sums over the sentences of one jackknife block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     pub exposure: FrequencyExposure,
@@ -113,11 +115,13 @@ impl FrequencyBlock {
 
 merge_fields!(FrequencyBlock { exposure, pairs, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<FrequencyBlock>,
+    /// Count of each token in the whole corpus. `None` if tokens were not counted.
     #[serde(skip)]
     counts: Option<Arc<TokenCounts>>,
 }
@@ -285,9 +289,11 @@ fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_
     }
 }
 
+/// The sequence being observed, with the frequencies of its tokens.
 #[derive(Debug)]
 pub struct FrequencyState {
     block: usize,
+    /// Corpus frequencies of the tokens. `None` if the sequence has fewer than two text tokens.
     sentence: Option<SentenceFrequencies>,
 }
 

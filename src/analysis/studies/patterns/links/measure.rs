@@ -16,6 +16,7 @@ use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
 
+/// Accuracies of heads and rules on one type of links, on both folds.
 type LinkScores<'a> = FoldScores<'a, LinkBlock>;
 
 /// A rule's accuracy, and its number of right choices per jackknife block.

@@ -1,4 +1,5 @@
-//! The section `links` of the report: results on each type of links, corrected for the number of tests, with tables and a figure.
+//! The section `links` of the report: results on each type of links, corrected for the number of tests, with tables and a
+//! figure.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
@@ -42,6 +43,8 @@ pub(super) const CAVEATS: &[Caveat] = &[Caveat {
 }];
 
 impl LinksSection {
+    /// Returns a sentence on the best attention head of all types of links, beside the best rules. If no type has enough
+    /// sources for tests, returns how much text is missing.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let Some(links) =
             self.testable_links(policy).into_iter().max_by(|a, b| a.lead_over_place().total_cmp(&b.lead_over_place()))
@@ -190,6 +193,7 @@ impl LinksSection {
 
     /// Returns the tables of the export: types of links, attention heads on each type, rules, and the table for a paper.
     fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
+        /// Row for one entry of a type of links.
         #[derive(Serialize)]
         struct TypedRow<'a, T> {
             #[serde(rename = "type")]
@@ -343,6 +347,7 @@ fn rule(best: &BestRule) -> String {
     format!("{}: {}", best.rule, percent(Some(best.accuracy)))
 }
 
+/// Row of the table for a paper: a type of links with its best attention head.
 #[derive(Serialize)]
 struct PaperRow {
     links: String,

@@ -85,14 +85,18 @@ merge_fields!(LinksSums[grid, classes, from] { types });
 #[derive(Debug)]
 struct ScoredLinks {
     key: LinkKey,
+    /// Scored sources of the links, each with its candidates.
     sources: Vec<LinkSource>,
+    /// Candidate pairs of words. `None` unless the type is undirected and the model an encoder.
     pairs: Option<LinkedPairs>,
 }
 
+/// The sequence being observed, with its scored links.
 #[derive(Debug)]
 pub struct LinksState {
     block: usize,
     links: Vec<ScoredLinks>,
+    /// The sequence before in the pack, for the choice by position alone.
     neighbour: Neighbour,
     /// Special tokens of the sequence. `None` if no link is scored.
     special: Option<SpecialTokens>,

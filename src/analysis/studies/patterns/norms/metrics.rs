@@ -81,9 +81,13 @@ impl NormInputs<'_> {
 
 const BY_SINK: Keys = Keys::Several(SINK_KINDS, |sink| SINK_NAMES[sink].to_owned());
 
+/// Index in [`SINK_NAMES`] of first special tokens.
 const FIRST_SPECIAL: usize = 0;
+/// Index in [`SINK_NAMES`] of separators.
 const SEPARATOR: usize = 1;
+/// Index in [`SINK_NAMES`] of punctuation.
 const PUNCTUATION: usize = 2;
+/// Index in [`SINK_NAMES`] of a decoder's first token.
 const FIRST_TOKEN: usize = 3;
 
 const KOBAYASHI: &str = "Kobayashi et al. 2020, section 2.2 and 4, at the token level of Clark et al. 2019.";

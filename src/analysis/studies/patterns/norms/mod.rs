@@ -147,6 +147,7 @@ impl LayerMixing {
 }
 
 impl NormsSection {
+    /// Whether any layer has a mixing ratio.
     pub fn has_ratio(&self) -> bool {
         self.mixing.iter().any(|layer| layer.mixing_ratio.is_some())
     }

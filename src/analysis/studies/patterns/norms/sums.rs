@@ -50,6 +50,7 @@ merge_fields!(NormExposure {
 });
 
 impl NormExposure {
+    /// Counts the tokens of one sentence.
     fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
         self.queries += queries;
@@ -83,6 +84,7 @@ pub struct MixingSums {
 merge_fields!(MixingSums { ratio, even });
 
 impl MixingSums {
+    /// Adds the mixing ratios of one sentence's text queries.
     fn add(&mut self, roles: &TokenRoles, Mixing { ratios, uniform_ratios: even }: Mixing<'_>) {
         let sum = |values: &[f32]| roles.queries().map(|query| f64::from(values[query])).sum::<f64>();
         self.ratio += sum(ratios);
@@ -95,9 +97,10 @@ impl MixingSums {
 pub struct NormBlock {
     pub exposure: NormExposure,
     pub heads: Vec<NormSums<ExactSum>>,
+    /// Mixing ratios of each layer, `[layers]`.
     pub layers: Vec<MixingSums>,
-    /// Output of each head and its part from each kind of sink, summed over queries, `[layers * heads, VECTOR_COUNT,
-    /// head_dim]`. Empty until a head is observed.
+    /// Output of each head and its part from each kind of sink, summed over queries,
+    /// `[layers * heads, VECTOR_COUNT, head_dim]`. Empty until a head is observed.
     vectors: Vec<Component>,
 }
 

@@ -50,6 +50,7 @@ impl RepeatInputs<'_> {
         }
     }
 
+    /// Divides a sum by the number of queries with this kind of target key.
     fn mean_over_queries(&self, kind: usize, sum: f64) -> Fraction {
         let sequences = self.exposure.sequences[usize::from(kind == MASKED)];
         Fraction::mean(sum, self.exposure.queries[kind], sequences)

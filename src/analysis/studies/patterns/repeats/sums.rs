@@ -127,6 +127,7 @@ pub struct QueryKeyPair {
     pub key: usize,
 }
 
+/// The sequence being observed, with its pairs of query and target key.
 #[derive(Debug)]
 pub struct RepeatState {
     block: usize,

@@ -35,6 +35,7 @@ pub struct SegmentExposure {
 
 merge_fields!(SegmentExposure { pairs, unseen, first, queries, rows, same, any });
 
+/// Sums over the pairs of one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentBlock {
     pub exposure: SegmentExposure,
@@ -43,6 +44,7 @@ pub struct SegmentBlock {
 
 merge_fields!(SegmentBlock { exposure, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,
@@ -57,11 +59,13 @@ impl SegmentSums {
     }
 }
 
+/// The pair of sentences being observed.
 #[derive(Debug)]
 pub struct SegmentState {
     block: usize,
     /// Token ranges of both sentences. `None` for a sequence that does not count: no pair, or not fully visible.
     texts: Option<[Range<usize>; 2]>,
+    /// Regressors of the pair. `None` if the pair is too short for the analysis of variance.
     design: Option<RegressionDesign>,
 }
 

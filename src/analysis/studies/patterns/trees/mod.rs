@@ -78,6 +78,7 @@ pub struct TreeCounts {
 
 merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 
+/// Counts of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TreeSums {
     grid: HeadGrid,
@@ -95,9 +96,11 @@ impl TreeSums {
     }
 }
 
+/// The sequence being observed, with its gold edges.
 #[derive(Debug)]
 pub struct TreeState {
     block: usize,
+    /// Gold edges of each sentence in the sequence.
     gold: Vec<GoldEdges>,
     /// Factors that divide a decoder's attention by uniform attention, for each class of layers with one mask.
     lifts: Vec<LiftFactors>,

@@ -31,6 +31,7 @@ impl GoldEdges {
         Self { words, heads }
     }
 
+    /// Number of gold edges.
     pub fn edge_count(&self) -> u64 {
         self.heads.iter().flatten().count() as u64
     }

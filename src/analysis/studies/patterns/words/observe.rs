@@ -69,7 +69,9 @@ pub struct SentenceMasses {
 /// Buffers for one attention row and for column sums, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct WordRowBuffers {
+    /// One attention row.
     row: Vec<f32>,
+    /// Sum of each column over attention rows.
     columns: Vec<f64>,
 }
 

@@ -68,6 +68,7 @@ pub(super) struct TextTokens {
     pub likeness: Vec<f32>,
 }
 
+/// A text token as a query.
 #[derive(Clone, Debug)]
 pub(super) struct TextToken {
     /// Position of the token in the sequence.

@@ -33,6 +33,7 @@ pub struct WordHeadSums {
 merge_fields!(WordHeadSums { masses, queries_with_likeness, profiles });
 
 impl WordHeadSums {
+    /// Adds the masses of one sentence. `met` says for each set of queries whether the sentence has one.
     fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERY_SETS]) {
         add_elementwise(&mut self.masses, &seen.masses);
         self.queries_with_likeness += seen.queries_with_likeness;
@@ -88,12 +89,14 @@ impl WordsBlock {
 
 merge_fields!(WordsBlock { exposure, uniform, pairs, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WordsSums {
     grid: HeadGrid,
     visibility: Visibility,
     from: FromToken,
     pub blocks: Blocks<WordsBlock>,
+    /// Input embeddings of the model. `None` if the model gives no access to them.
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
     #[serde(skip)]
@@ -186,6 +189,7 @@ impl WordsSums {
     }
 }
 
+/// The sentence being observed, with its words and tokens.
 #[derive(Debug)]
 pub struct WordState {
     block: usize,

@@ -125,8 +125,8 @@ pub struct RowBuffers {
     row: Vec<f32>,
     /// Attention row with weights on non-text tokens set to 0, and with [`MAX_OFFSET_TOKENS`] zeros before and after.
     text: Vec<f32>,
-    /// `|i - m|` at index `i`, where `m` is half of the length. The distances from a query to the keys start at index `m -
-    /// query`.
+    /// `|i - m|` at index `i`, where `m` is half of the length. The distances from a query to the keys start at index
+    /// `m - query`.
     distances: Vec<f64>,
 }
 

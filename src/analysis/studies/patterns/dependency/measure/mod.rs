@@ -153,6 +153,7 @@ impl BaselineParsers {
     }
 }
 
+/// Accuracies of one relation's predictors on both folds.
 type ArcScores<'a> = FoldScores<'a, RelationSums>;
 
 impl ArcScores<'_> {
@@ -189,7 +190,7 @@ impl ArcScores<'_> {
     }
 
     /// Compares an attention head with an offset; `both` words are right by both. `later` has the duplicate sentences'
-    /// words that only one gets right, `[head only, offset only]`; McNemar's test leaves them out.
+    /// words that only one gets right, `[head only, offset only]`; `McNemar`'s test leaves them out.
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &offset.by_block);
@@ -226,6 +227,7 @@ fn tag_baseline(scored: &ArcScores<'_>) -> (TagRules, Hits, (TagBaseline, Baseli
     (rules, hits, (baseline, ci95))
 }
 
+/// Returns `part / total`. `None` if `total` is 0.
 fn ratio(part: u64, total: u64) -> Option<f64> {
     (total > 0).then(|| part as f64 / total as f64)
 }

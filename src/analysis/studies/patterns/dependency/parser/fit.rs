@@ -35,6 +35,7 @@ pub fn map_folds<T: Send>(
 /// A parser fitted on one fold, with the course of the fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FittedParser {
+    /// The parser with its fitted coefficients.
     pub parser: Parser,
     /// Coefficients of each attention head's standardised attention: from the dependent, and to it, `[heads]`. 0 for
     /// attention that does not vary.

@@ -125,6 +125,7 @@ pub struct LexicalSentence<'a> {
     pub block: usize,
     /// Token ids of each word.
     pub words: Vec<&'a [u32]>,
+    /// Words with candidates, each a choice to be predicted.
     pub choices: Vec<LexicalChoice>,
 }
 
@@ -161,6 +162,7 @@ pub struct LexicalFit {
 
 /// The baseline of distances and embeddings, fitted on each fold. Each sentence is scored by the fit on the other fold.
 pub struct LexicalBaseline {
+    /// Fit on each fold.
     pub fits: [LexicalFit; 2],
     /// Score of each candidate, `[sentences][choices][candidates]`.
     pub scores: Vec<Vec<Vec<f64>>>,

@@ -22,12 +22,15 @@ struct Plan<'a> {
     sums: &'a ParserSums,
     /// Indices of the attention heads that the parser uses, ascending.
     heads: Vec<usize>,
+    /// Whether the parser uses the distances between words.
     has_distances: bool,
 }
 
 /// A parser fitted on each fold, with counts of its predictions in the other fold.
 struct Parsed {
+    /// The parser fitted on each fold.
     fits: [FittedParser; 2],
+    /// Counts of the predictions on both folds.
     tally: ParserTally,
 }
 

@@ -27,6 +27,7 @@ use sums::ParserSums;
 /// Study `parser`: how well a parser recovers dependency trees from the attention of all heads together.
 pub struct AttentionParser;
 
+/// Seed of the untrained model's random weights.
 const SEED: u64 = 0;
 
 impl Study for AttentionParser {

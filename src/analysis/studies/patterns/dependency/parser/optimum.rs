@@ -30,9 +30,13 @@ const MOST_HALVINGS: u32 = 60;
 /// Result of a minimisation: the last point, with its value and gradient norm, and the number of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Minimum {
+    /// Values of the variables at the end.
     pub point: Vec<f64>,
+    /// Value of the function at `point`.
     pub value: f64,
+    /// Norm of the gradient at `point`. With an L1 penalty, norm of the shortest subgradient.
     pub gradient_norm: f64,
+    /// Number of steps taken.
     pub steps: u64,
 }
 
@@ -50,6 +54,7 @@ pub struct FitCourse {
     pub count: u64,
     /// Mean of `-ln p` over these words, sources or pairs, in nats, without the penalty.
     pub loss: f64,
+    /// Number of steps that the minimisation took.
     pub steps: u64,
     /// Norm of the gradient at the end. With an L1 penalty, norm of the shortest subgradient.
     pub gradient_norm: f64,
@@ -253,9 +258,11 @@ pub const BATCH_ROWS: usize = 4096;
 /// Sum of the outer products `x xᵀ` of rows, `[size, size]`. Rows are multiplied in single precision in batches; the
 /// batches are added in double precision.
 pub struct Curvature {
+    /// Sum of the outer products, `[size, size]`.
     pub matrix: Vec<f64>,
     /// Sum over the current batch.
     part: Vec<f32>,
+    /// Number of values per row.
     size: usize,
 }
 
@@ -413,7 +420,8 @@ mod tests {
         assert!((found.point[1] - 2.0).abs() < 1e-9);
     }
 
-    /// Near the minimum the values of a step differ by rounding alone: of these minima some took all steps when the values decided.
+    /// Near the minimum the values of a step differ by rounding alone: of these minima some took all steps when the values
+    /// decided.
     #[test]
     fn a_step_that_is_lost_in_rounding_is_taken() {
         for case in 0..2000_u32 {

@@ -149,6 +149,7 @@ pub struct FitReport {
 }
 
 impl FitReport {
+    /// Converts the courses of a parser's fits on both folds to report entries.
     pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
         [("even", courses[0]), ("odd", courses[1])].map(
             |(fold, FitCourse { count: words, loss, steps, gradient_norm: gradient })| Self {
@@ -164,6 +165,7 @@ impl FitReport {
 }
 
 impl ParserReport {
+    /// Summary table of all parsers.
     fn table(&self) -> comfy_table::Table {
         let row = |ParserAccuracy { parser, share, ahead }: &ParserAccuracy| {
             let ahead = ahead.difference.map(|difference| signed_points(difference, ahead.ci95));

@@ -28,6 +28,7 @@ pub enum Gold {
 /// A word of a sampled sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptWord {
+    /// Gold syntactic head of the word.
     pub gold: Gold,
     /// Relation of the word to its gold syntactic head.
     pub relation: String,
@@ -42,6 +43,7 @@ pub struct KeptWord {
 pub struct KeptSentence {
     /// Index of the sentence's jackknife block.
     pub block: usize,
+    /// Whether the sentence is the first of its group of related sentences.
     pub is_first: bool,
     /// Words of the sentence. In a decoder, the word that contains the first token is left out.
     pub words: Vec<KeptWord>,
@@ -85,6 +87,7 @@ impl KeptSentence {
 /// A sentence during a pass, while its attention is being stored.
 #[derive(Debug)]
 pub struct ObservedSentence {
+    /// The sentence as it will be kept.
     pub kept: KeptSentence,
     /// Token range of each node: of each word, then of the token that stands for the root, `[nodes]`.
     spans: Vec<WordSpan>,

@@ -21,6 +21,7 @@ pub struct ParserSums {
     classes: LayerClasses,
     from: FromToken,
     pub sentences: BTreeMap<u64, KeptSentence>,
+    /// Word embeddings of the sentences' tokens.
     pub embeddings: KeptEmbeddings,
     /// Buffer for attention between words.
     #[serde(skip)]

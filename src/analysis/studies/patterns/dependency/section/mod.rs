@@ -324,6 +324,7 @@ pub(super) const CAVEATS: &[Caveat] = &[
     },
 ];
 
+/// Whether the corpus has any dependency relation.
 fn has_trees(labels: &Labelling<'_>) -> bool {
     !section::<Relations>(labels.section).relations.is_empty()
 }

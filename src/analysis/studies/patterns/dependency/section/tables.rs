@@ -9,6 +9,7 @@ use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, sign
 use crate::study::{Policy, TableRows, labels};
 use crate::system::printable::one_line;
 
+/// Columns of the summary table: title, whether the column is left-aligned text, and cell.
 pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
     ("relation", true, |relation| one_line(&relation.relation)),
     ("words", false, |relation| relation.count.to_string()),
@@ -35,6 +36,7 @@ pub(super) const DROP_ORDER: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// Returns the tables of the export. The last one has the form for a paper.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
+    /// Row for one entry of a relation.
     #[derive(Serialize)]
     struct RelationEntry<'a, T> {
         relation: &'a str,

@@ -181,11 +181,15 @@ fn sums_at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
 #[derive(Debug)]
 pub struct DependencyState {
     block: usize,
+    /// Whether the sequence is the first of its group of related sentences.
     is_first: bool,
+    /// Scored arcs of the sequence.
     arcs: Vec<ScoredArc>,
+    /// The scored arcs, grouped by sentence and relation.
     by_sentence: ArcsBySentence,
     /// Candidates for the other end of an arc in a decoder, for each class of layers with one mask. Empty in an encoder.
     partners: Vec<Partners>,
+    /// Special tokens of the sequence.
     special: SpecialTokens,
 }
 

@@ -20,6 +20,7 @@ use crate::study::instruments::head_sums::sums_of_a_head;
 /// sink have this order.
 pub const SINK_NAMES: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
 
+/// Number of kinds of sinks.
 pub const SINK_KINDS: usize = SINK_NAMES.len();
 
 /// Number of vectors summed for each head: its output, then the part of the output from each kind of sink.
@@ -97,6 +98,7 @@ impl<'a> HeadData<'a> {
         }
     }
 
+    /// Number of values per vector of the head.
     fn head_dim(&self) -> usize {
         self.values.bias.len()
     }
@@ -108,8 +110,8 @@ pub struct NormsBuffers {
     by_norm: by_norm::NormBuffers,
     outputs: outputs::OutputBuffers,
     seen: seen::PrefixBuffers,
-    /// Head's output without value bias, then its part from each kind of sink, summed over queries, `[VECTOR_COUNT,
-    /// head_dim]`. Before the output projection; of the head observed last.
+    /// Head's output without value bias, then its part from each kind of sink, summed over queries,
+    /// `[VECTOR_COUNT, head_dim]`. Before the output projection; of the head observed last.
     pub vectors: Vec<f64>,
     /// Products of `vectors` with `W_O W_Oᵀ`.
     products: Vec<f64>,

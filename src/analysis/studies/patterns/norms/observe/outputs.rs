@@ -8,8 +8,8 @@ use crate::sequences::fold::roles::TokenRoles;
 /// Buffers for output norms and a mean vector, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct OutputBuffers {
-    /// Squared norms `|o°_i|²` and `|o_i|²` of outputs without and with value bias, then input norms `|x_i|`. `[3,
-    /// queries]`, padded to whole SIMD vectors.
+    /// Squared norms `|o°_i|²` and `|o_i|²` of outputs without and with value bias, then input norms `|x_i|`. `[3, queries]`,
+    /// padded to whole SIMD vectors.
     squared_norms: Vec<f32>,
     /// Mean value over all keys, `[head_dim]`.
     mean: Vec<f64>,

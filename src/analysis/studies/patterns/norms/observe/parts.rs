@@ -1,5 +1,5 @@
-//! Sums of a head's output without value bias, `o°_i`, and of its part from each kind of sink. The part is `s_i = sum_j
-//! A[i,j] f°_j` over the sinks `j`, with the projected value `f°_j`.
+//! Sums of a head's output without value bias, `o°_i`, and of its part from each kind of sink. The part is
+//! `s_i = sum_j A[i,j] f°_j` over the sinks `j`, with the projected value `f°_j`.
 
 use std::ops::Range;
 

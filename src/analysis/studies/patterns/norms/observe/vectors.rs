@@ -49,6 +49,7 @@ pub fn dot_f64<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     reduce_lanes(partial, |a, b| a + b)
 }
 
+/// Adds a bias vector to a row.
 #[inline(always)]
 pub fn add_bias(row: &mut [f64], bias: &[f32]) {
     for (value, bias) in row.iter_mut().zip(bias) {

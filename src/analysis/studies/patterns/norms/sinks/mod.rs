@@ -133,6 +133,7 @@ pub(super) const USED: Detector = Detector {
 
 /// One attention head and its sink, for the conditions of the `sink:…` labels.
 struct Rules<'a> {
+    /// Name of the kind of sink that the head attends to most, one of [`SINK_NAMES`].
     sink: &'static str,
     evidence: &'a Evidence<'a>,
     policy: &'a Policy,
@@ -165,6 +166,7 @@ impl Rules<'_> {
         [self.at_most((metric, measured), threshold), lower_bound]
     }
 
+    /// Conditions of `sink:no-op`: the sink's part and the whole output are small.
     fn no_op(&self) -> Vec<Condition> {
         let output = ("output_share".to_owned(), self.evidence.metric("output_share", None));
         self.small_part(&NO_OP_PART).into_iter().chain([self.at_most(output, &NO_OP_OUTPUT)]).collect()
@@ -176,6 +178,7 @@ impl Rules<'_> {
         if is_no_op { Vec::new() } else { self.small_part(&PARKED_PART).into() }
     }
 
+    /// Condition of `sink:opposed`: the sink's part points against the output.
     fn opposed(&self) -> Vec<Condition> {
         let (metric, measured) = self.sink_metric("sink_part");
         vec![self.at_least((format!("-{metric}"), negative(measured)), &PARKED_PART)]
@@ -186,14 +189,17 @@ impl Rules<'_> {
         self.at_least(self.sink_metric("sink_part"), &PARKED_PART)
     }
 
+    /// Conditions of `sink:constant`: the sink's part is large, and the same for all queries.
     fn constant(&self) -> Vec<Condition> {
         vec![self.writes_sink(), self.at_least(self.sink_metric("sink_constant_share"), &CONSTANT_SHARE)]
     }
 
+    /// Conditions of `sink:broadcast`: the sink's part is large, and the same within each sentence.
     fn broadcast(&self) -> Vec<Condition> {
         vec![self.writes_sink(), self.at_least(self.sink_metric("sink_sentence_share"), &CONSTANT_SHARE)]
     }
 
+    /// Conditions of `sink:used`: the sink's part is large, and differs between the queries of a sentence.
     fn used(&self) -> Vec<Condition> {
         let shares = ["sink_constant_share", "sink_sentence_share"];
         let upper_bounds = shares.map(|share| self.at_most(self.sink_metric(share), &CONSTANT_SHARE));

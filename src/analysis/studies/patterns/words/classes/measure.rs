@@ -49,6 +49,8 @@ impl<'a> ClassOfLayers<'a> {
         self.rates[number.unwrap_or(BLOCKS)].expected_part(block, corpus)
     }
 
+    /// Returns the jackknifed mean of a sum per query. `sum(block, class sums)` is in one block, or in all blocks for
+    /// `None`. With `leaves_out`, also the mean without each block.
     fn ratio(&self, scale: Scale, leaves_out: bool, sum: impl Fn(Option<usize>, &ClassBlock) -> f64) -> Ratio {
         let found = jackknife(|number| self.mean(number, sum(number, self.class.sums(number))), scale);
         Ratio {
@@ -60,6 +62,7 @@ impl<'a> ClassOfLayers<'a> {
     }
 }
 
+/// Computes the attention of all heads to all classes.
 pub(super) fn classes_section(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
     let keys = &sums.values()[0].keys;
     let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
@@ -76,6 +79,7 @@ pub(super) fn classes_section(sums: &ByClass<ClassesSums>, context: &EstimationC
     }
 }
 
+/// Computes the attention of all heads to one class, given its key and its name.
 fn class_metrics(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), context: &EstimationContext) -> ClassMetrics {
     let layers = sums.map(|sums| ClassOfLayers::new(sums, key, class));
     let of_head = |place: usize| {

@@ -98,6 +98,7 @@ pub struct Ratio {
 }
 
 impl ClassMetrics {
+    /// Key and name of the class as printed.
     pub fn title(&self) -> String {
         format!("{}={}", self.key, self.class)
     }
@@ -158,6 +159,7 @@ impl ClassMetrics {
 }
 
 impl ClassesSection {
+    /// Returns what keeps classes from having labels: too little text, or a key that no word has. Empty otherwise.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let largest = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
         let shortage =
@@ -167,6 +169,7 @@ impl ClassesSection {
         InBrief { finding: found, shortage, ..InBrief::default() }
     }
 
+    /// Results on the classes with one key.
     fn classes_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }

@@ -51,6 +51,7 @@ pub struct ClassBlock {
 merge_fields!(ClassBlock { words, even, targets, heads });
 
 impl ClassBlock {
+    /// Attention of one head to words of the class; 0 if the class does not occur.
     pub fn mass(&self, place: usize) -> f64 {
         self.heads.get(place).map_or(0.0, |sum| sum.value())
     }
@@ -132,6 +133,7 @@ pub struct KeyState {
     words: ClassedWords,
 }
 
+/// The sequence being observed, with the classes of its words.
 #[derive(Debug)]
 pub struct ClassesState {
     block: usize,

@@ -47,8 +47,8 @@ pub struct KeptLinks {
     /// Number of right choices of each attention head, by [`Direction::BOTH_OF_LINKS`], `[heads]`. For pairs, the first
     /// entry is the number of linked pairs among the pairs with the largest weights.
     pub hits: Vec<[u32; 2]>,
-    /// Attention as half-precision bits. For sources: each head's weights to and from the candidate, `[candidates of all
-    /// sources, heads, 2]`. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
+    /// Attention as half-precision bits. For sources: each head's weights to and from the candidate,
+    /// `[candidates of all sources, heads, 2]`. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
     terms: Vec<u16>,
 }
 
@@ -182,11 +182,13 @@ pub fn scores_pairs(key: &LinkKey) -> bool {
 pub struct LinkedSequence {
     /// Index of the sequence's jackknife block.
     pub block: usize,
+    /// Whether the sequence is the first of its group of related sentences.
     pub is_first: bool,
     /// Token ids of each word.
     pub words: Vec<Vec<u32>>,
     /// Class of each word, such as its UPOS. Empty if every word's class is its form.
     pub classes: Vec<Box<str>>,
+    /// Links of each type in each sentence.
     pub links: Vec<KeptLinks>,
 }
 
@@ -222,6 +224,7 @@ impl LinkedSequence {
 /// A sequence with links during a pass, while its attention is being stored.
 #[derive(Debug)]
 pub struct ObservedLinks {
+    /// The sequence as it will be kept.
     pub kept: LinkedSequence,
     /// Candidate partners of each word, with factors that make their weights comparable, for each class of layers with one
     /// mask.

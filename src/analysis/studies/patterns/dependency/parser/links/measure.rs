@@ -139,6 +139,7 @@ impl LinkParser {
         Self { lead: attention_lead(&accuracies), accuracies, fits, ..self }
     }
 
+    /// Fits and scores all models that choose the target of a source, for one type of links.
     fn of_sources(
         key: &LinkKey,
         [trained, fresh]: &[OfType<'_>; 2],
@@ -192,6 +193,8 @@ impl LinkParser {
         Self { ridges, heads, ..empty.with_models(accuracies, of_models.chain(of_words)) }
     }
 
+    /// Fits and scores all models that rank pairs of words, for one type of links. `fresh` has the untrained model's
+    /// attention.
     fn of_pairs(key: &LinkKey, [trained, fresh]: &[OfType<'_>; 2], context: &EstimationContext) -> Self {
         let per_pairs =
             |number: fn(&LinkedPairs) -> f64| per_block(trained, |_, links| links.pairs.as_ref().map_or(0.0, number));

@@ -99,8 +99,8 @@ fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f
     total.ln() - of_targets
 }
 
-/// Computes second derivatives of the loss by the standardised weights, `[terms, terms]`. Each source adds `sum p (x - m)(x
-/// - m)ᵀ` over its candidates, with probabilities `p`, regressors `x`, and the mean `m = sum p x`.
+/// Computes second derivatives of the loss by the standardised weights, `[terms, terms]`. Each source adds
+/// `sum p (x - m)(x - m)ᵀ` over its candidates, with probabilities `p`, regressors `x`, and the mean `m = sum p x`.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 fn curvature(
     links: &[&KeptLinks],
@@ -207,6 +207,7 @@ pub const CONTACT_TOLERANCE: f64 = 1e-4;
 pub struct ContactModel {
     /// Coefficient of each attention head's corrected weight, `[heads]`.
     pub weights: Vec<f64>,
+    /// Log-odds of a link if all weights are 0.
     bias: f64,
     pub course: FitCourse,
 }
@@ -265,8 +266,8 @@ fn logistic(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// Calls `show` with batches of pairs: corrected weights of all attention heads, `[pairs, heads]`, and `(word, other,
-/// is_linked)` for each pair.
+/// Calls `show` with batches of pairs: corrected weights of all attention heads, `[pairs, heads]`, and
+/// `(word, other, is_linked)` for each pair.
 fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut(&[f32], &[(usize, usize, bool)])) {
     for links in links {
         let pairs = links.pairs.as_ref().map_or(&[][..], |pairs| pairs.pairs());

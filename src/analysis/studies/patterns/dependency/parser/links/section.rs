@@ -45,6 +45,7 @@ const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best
 
 /// Results on all types of links.
 pub struct LinkParserResults {
+    /// Results on each type of links.
     pub types: Vec<LinkParser>,
     /// Number of sequences with links that were left out for want of memory.
     pub left_out_sequences: u64,
@@ -127,6 +128,7 @@ pub struct LinkFit {
 }
 
 impl LinkFit {
+    /// Converts the courses of a model's fits on both folds to report entries.
     pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
         [("even", courses[0]), ("odd", courses[1])].map(
             |(fold, FitCourse { count, loss, steps, gradient_norm: gradient })| Self {
@@ -154,6 +156,7 @@ pub fn attention_lead(accuracies: &[ParserAccuracy]) -> Lead {
 }
 
 impl LinkParser {
+    /// Name of the type as printed, with the side of the target if it has one.
     fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (target on the {})", side.name()));
         one_line(&(self.name.clone() + &side.unwrap_or_default()))
@@ -229,6 +232,7 @@ const PAIRS_TABLE: LinkTable = (
     &[1, 6, 5],
 );
 
+/// Summary table of types of links of one kind (sources or pairs), with a column for each model in `names`.
 fn table(all: &[&LinkParser], first_columns: [&'static str; 3], names: &[&'static str]) -> Table {
     let short = |name: &&'static str| match *name {
         "distances and embeddings" => "embeddings",

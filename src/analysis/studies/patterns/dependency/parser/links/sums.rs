@@ -36,6 +36,7 @@ pub struct LinkParserSums {
     /// Index of the first sequence that exceeds [`MAX_KEPT_BYTES`]. Neither this sequence nor later ones are kept. `None`
     /// if all fit.
     end: Option<u64>,
+    /// Word embeddings of the kept tokens.
     pub embeddings: KeptEmbeddings,
     /// Memory in bytes of each sequence that the workers of a pass have seen, by sequence index.
     #[serde(skip)]
