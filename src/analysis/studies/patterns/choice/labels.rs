@@ -1,9 +1,9 @@
 //! Labels of how an attention head chooses its keys: `chooses:special`, `chooses:position`, `chooses:token`. A head has at most
 //! one of them.
 //!
-//! The metrics for position with token, and for context, have no labels. They do not show that anything was learned: of 216
-//! heads with sharp random weights, in three encoders, 214 would have had one of these labels. No such head follows position
-//! or token alone beyond what special tokens explain (docs/methodology/choice.md).
+//! The metrics for position with token, and for context, have no labels. They do not show that anything was learned: of 216 heads
+//! with sharp random weights, in three encoders, 214 would have had one of these labels. No such head follows position or token
+//! alone beyond what special tokens explain (docs/methodology/choice.md).
 
 use anstyle::AnsiColor;
 
@@ -34,8 +34,8 @@ fn is_first_layer(evidence: &Evidence<'_>) -> bool {
 }
 
 /// Assesses `chooses:position` or `chooses:token`. The variant's share must be the larger one (position or token), reach the
-/// threshold, and exceed the share of special tokens by the margin. The label's score is the share; its p-value is the larger
-/// of both tests (Berger 1982).
+/// threshold, and exceed the share of special tokens by the margin. The label's score is the share; its p-value is the larger of
+/// both tests (Berger 1982).
 fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let (name, least) = (VARIANTS[variant], policy.rule(&REBUILT));
     let measured = rebuilt(evidence, variant);

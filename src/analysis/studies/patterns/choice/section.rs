@@ -57,9 +57,9 @@ pub struct Choice {
 pub struct LayerChoice {
     /// Layer, counted from 0.
     pub layer: usize,
-    /// Share of the layer's input that follows neither from position nor linearly from the embedding. It is
-    /// `sum |x - m - P - E B|² / sum |x - m|²` over text tokens. Here `x` is the input, `m` its mean, `P` the position's part
-    /// and `E B` the embedding's. Fit and test use different halves. Above 1 if the parts fit worse than the mean.
+    /// Share of the layer's input that follows neither from position nor linearly from the embedding. It is `sum |x - m - P - E
+    /// B|² / sum |x - m|²` over text tokens. Here `x` is the input, `m` its mean, `P` the position's part and `E B` the
+    /// embedding's. Fit and test use different halves. Above 1 if the parts fit worse than the mean.
     pub own_share: Option<f64>,
     /// 95 % interval of `own_share`.
     pub ci95: Option<Interval>,

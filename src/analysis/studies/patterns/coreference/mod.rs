@@ -141,8 +141,8 @@ pub struct KindMetrics {
     pub place: HeadPlace,
     /// Direction in which the best attention head is most accurate: `anaphor->antecedent` or `antecedent->anaphor`.
     pub direction: String,
-    /// Accuracy of the best attention head on all data. Biased upwards, since the head was chosen on these data. The accuracy
-    /// of each head is in its metrics.
+    /// Accuracy of the best attention head on all data. Biased upwards, since the head was chosen on these data. The accuracy of
+    /// each head is in its metrics.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
     /// Accuracy of attention heads chosen on one half of the blocks and scored on the other, pooled. Null if a half has no
@@ -172,8 +172,8 @@ pub struct Baselines {
     pub agreement: f64,
 }
 
-/// 95 % intervals of the accuracies for one kind of anaphors, given the attention heads and rules as selected. Null if fewer
-/// than 10 blocks have such an anaphor.
+/// 95 % intervals of the accuracies for one kind of anaphors, given the attention heads and rules as selected. Null if fewer than
+/// 10 blocks have such an anaphor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindIntervals {
     /// Interval of the best attention head's accuracy on all data.

@@ -167,14 +167,12 @@ pub struct OffsetBaseline {
     /// Accuracy of the offset on all data.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
-    /// Accuracy of the offsets chosen on one half of the sentences and scored on the other, pooled. Null if one half has no
-    /// word.
+    /// Accuracy of the offsets chosen on one half of the sentences and scored on the other, pooled. Null if one half has no word.
     #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
 }
 
-/// Best rules of the form "the syntactic head is the nearest word of this UPOS on this side", one for each UPOS of the
-/// dependent.
+/// Best rules of the form "the syntactic head is the nearest word of this UPOS on this side", one for each UPOS of the dependent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagBaseline {
     /// Accuracy on all data of the rules that are best there.
@@ -247,13 +245,12 @@ pub struct HeadAccuracy {
     pub accuracy: ByDirection<Option<f64>>,
     /// 95 % interval of the accuracy by direction. Null if fewer than 10 blocks have such a word.
     pub ci95: ByDirection<Option<Interval>>,
-    /// Accuracy on the words that the best fixed offset gets wrong. Null without such words. Without `--digits 17`, also null
-    /// for heads below the best fixed offset other than the best head: no policy labels them. Absent if both directions are
-    /// null.
+    /// Accuracy on the words that the best fixed offset gets wrong. Null without such words. Without `--digits 17`, also null for
+    /// heads below the best fixed offset other than the best head: no policy labels them. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub where_offset_wrong: ByDirection<Option<f64>>,
-    /// Share of words for which a special token has more weight than every other word. Null if `accuracy` is, for `head->dep`
-    /// in decoders, and for heads below the best fixed offset like `where_offset_wrong`. Absent if both directions are null.
+    /// Share of words for which a special token has more weight than every other word. Null if `accuracy` is, for `head->dep` in
+    /// decoders, and for heads below the best fixed offset like `where_offset_wrong`. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub to_special: ByDirection<Option<f64>>,
     /// Comparison of the attention head with the relation's best fixed offset. Null if `accuracy` is.
@@ -263,8 +260,8 @@ pub struct HeadAccuracy {
     /// `where_offset_wrong`, for heads below the best fixed offset. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub versus_tags: ByDirection<Option<TagComparison>>,
-    /// Accuracy of the attention head on the relation less that on the other arcs of the same sentences. Null without other
-    /// arcs and, like `where_offset_wrong`, for heads below the best fixed offset. Absent if both directions are null.
+    /// Accuracy of the attention head on the relation less that on the other arcs of the same sentences. Null without other arcs
+    /// and, like `where_offset_wrong`, for heads below the best fixed offset. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub specific: ByDirection<Option<Specificity>>,
     /// Accuracy with each block left out, by direction, for the block test of two analyses.

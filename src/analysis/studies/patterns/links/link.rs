@@ -68,8 +68,7 @@ pub struct LinkMetrics {
     /// Chance level of the accuracy: mean over sources of targets / candidates.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
-    /// Chance level of `mass`: mean weight of uniform attention on targets. Null if no source is scored in the direction
-    /// `from`.
+    /// Chance level of `mass`: mean weight of uniform attention on targets. Null if no source is scored in the direction `from`.
     pub mass_chance: Option<f64>,
     /// Best rule of the group `place`: by positions alone, or by chance.
     pub by_place: BestRule,
@@ -84,8 +83,8 @@ pub struct LinkMetrics {
     /// Chance level of `among_class`: mean share of targets among the candidates of the source's class. Null without any.
     #[schemars(range(min = 0, max = 1))]
     pub class_chance: Option<f64>,
-    /// Denominator of `same_places`: sources whose sentence is as long, within a tenth, as the one before it, of another
-    /// group. 0 unless most sentences are.
+    /// Denominator of `same_places`: sources whose sentence is as long, within a tenth, as the one before it, of another group. 0
+    /// unless most sentences are.
     pub with_neighbour: Denominator,
     /// Pairs over which `precision_at_length` is computed. Null for types with a direction, and in decoders.
     pub pairs: Option<PairCounts>,
@@ -103,8 +102,8 @@ pub struct PairCounts {
     /// Expected share of linked pairs among equally many pairs drawn at random.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
-    /// Share of linked pairs among equally many pairs at the separations (distances) that are linked most often in the other
-    /// half of the sentences. Null if one half has no pair.
+    /// Share of linked pairs among equally many pairs at the separations (distances) that are linked most often in the other half
+    /// of the sentences. Null if one half has no pair.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub by_separation: Option<f64>,
@@ -118,8 +117,7 @@ pub struct BestRule {
     /// Accuracy of `rule` on all data.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
-    /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled. Null if one half has no
-    /// source.
+    /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled. Null if one half has no source.
     #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
     /// 95 % interval of `heldout_accuracy`.
@@ -226,8 +224,7 @@ pub struct Leads {
     pub rules: Vec<RuleLead>,
     /// Accuracy of the attention head among the candidates of the source's class less chance. Null without such a source.
     pub among_class: Option<RuleLead>,
-    /// Accuracy of the attention head less `same_places`, on the sources of `with_neighbour`. Null if sentences differ in
-    /// length.
+    /// Accuracy of the attention head less `same_places`, on the sources of `with_neighbour`. Null if sentences differ in length.
     pub same_places: Option<RuleLead>,
     /// Test that the smallest lead over rules of the group `place` is above `settings.policy.link_margin`.
     pub over_place: LeadTest,

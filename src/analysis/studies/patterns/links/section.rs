@@ -1,5 +1,4 @@
-//! The section `links` of the report: results on each type of links, corrected for the number of tests, with tables and a
-//! figure.
+//! The section `links` of the report: results on each type of links, corrected for the number of tests, with tables and a figure.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};

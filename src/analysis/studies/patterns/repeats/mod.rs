@@ -79,11 +79,9 @@ impl Study for RepeatedTokens {
 /// Number of sequences of random tokens that the run made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Made {
-    /// Number of sequences whose tokens occur twice; 0 if the vocabulary has fewer than 4 words, or the model too few
-    /// positions.
+    /// Number of sequences whose tokens occur twice; 0 if the vocabulary has fewer than 4 words, or the model too few positions.
     plain: u64,
-    /// Number of sequences whose tokens occur twice, with one token of the second copy masked; also 0 if there is no mask
-    /// token.
+    /// Number of sequences whose tokens occur twice, with one token of the second copy masked; also 0 if there is no mask token.
     masked: u64,
 }
 
