@@ -29,7 +29,7 @@ pub const QUARTERS: usize = 4;
 pub struct Widths {
     /// Length of a word embedding.
     pub embedding: usize,
-    /// Width of the rows from which queries and keys are computed.
+    /// Length of an input row of a layer's attention.
     pub hidden: usize,
 }
 
@@ -46,13 +46,13 @@ merge_fields!(SpecialSums { tokens, rows });
 /// Sums over the input rows of one layer, in one quarter of the corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerMoments {
-    /// Sum of the input rows of text tokens at each position, `[positions][hidden]`.
+    /// Sum of text tokens' input rows at each position, `[positions][hidden]`.
     pub rows: Vec<VectorSums>,
     /// Sum of the outer products `E xᵀ` of embeddings `E` and input rows `x`, `[embedding, hidden]`.
     pub crosses: VectorSums,
     /// Sum of the squared norms of text tokens' input rows.
     pub squares: ExactSum,
-    /// Sums over special tokens at the start of a sequence.
+    /// Sums over the special tokens at the start of sequences.
     pub first: SpecialSums,
     /// Sums over other special tokens, by token id.
     pub specials: BTreeMap<u32, SpecialSums>,
@@ -107,7 +107,7 @@ impl QuarterMoments {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InputMoments {
     grid: HeadGrid,
-    /// Widths of the vectors; `None` until a token is observed.
+    /// Lengths of embeddings and input rows. `None` until a token is observed.
     pub widths: Option<Widths>,
     /// Sums of each quarter. Quarter `q` has the blocks `b` with `b mod 4 = q`; fold `f` has the quarters `f` and `f + 2`.
     pub quarters: [QuarterMoments; QUARTERS],

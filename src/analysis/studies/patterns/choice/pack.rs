@@ -41,7 +41,7 @@ pub struct PackedSequence {
     pub is_first: bool,
 }
 
-/// Tokens of a pack, with its sequences side by side.
+/// Tokens of a pack (sequences that run through the model together), sequence after sequence.
 #[derive(Clone, Debug, Default)]
 pub struct TokenPack {
     pub sequences: Vec<PackedSequence>,

@@ -65,7 +65,7 @@ pub struct RebuiltBlock {
     pub rows: u64,
     /// Number of sentences with text rows. Related sentences count once.
     pub sentences: u64,
-    /// Sums of squares of each layer's inputs, `[layers]`.
+    /// Total and residual sum of squares of each layer's inputs, `[layers]`.
     pub layers: Vec<InputShare>,
     /// Distances of each attention head, `[layers * heads]`.
     pub heads: Vec<HeadDistances>,

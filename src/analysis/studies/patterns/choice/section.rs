@@ -92,7 +92,7 @@ pub struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// Creates the shares from a function of the index in [`VARIANTS`].
+    /// Creates the shares; `share` returns the share for an index in [`VARIANTS`].
     fn new(share: impl Fn(usize) -> Option<f64>) -> Self {
         let [special, position, token, position_token, keys, queries] = std::array::from_fn(share);
         Self { special, position, token, position_token, keys, queries }

@@ -17,7 +17,7 @@ pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma
 
 /// Index in [`KINDS`] of all anaphors.
 pub const ALL: usize = 0;
-/// Index in [`KINDS`] of anaphors without an antecedent of equal lemma.
+/// Index in [`KINDS`] of anaphors whose antecedents all have another lemma.
 pub const OTHER_LEMMA: usize = 4;
 
 /// Names of the rules that choose an antecedent without attention. All lists by baseline have this order.
@@ -51,7 +51,7 @@ merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, 
 pub struct Window {
     /// Word indices of the mentions' syntactic heads, ascending and distinct.
     pub heads: Vec<usize>,
-    /// For each entity, its mentions as indices into [`Window::heads`], ascending and distinct.
+    /// Mentions of each entity, as indices into [`Window::heads`], ascending and distinct.
     entities: Vec<Vec<usize>>,
     /// Scored anaphors, which have both right and wrong candidates, sorted by head word.
     pub anaphors: Vec<Anaphor>,

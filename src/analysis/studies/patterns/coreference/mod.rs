@@ -1,4 +1,5 @@
-//! Study `coreference`: how often an attention head points from a mention to an earlier one (docs/methodology/coreference.md).
+//! Study `coreference`: how often an attention head points from a mention to an earlier mention of the same entity
+//! (docs/methodology/coreference.md).
 
 mod anaphors;
 mod metrics;

@@ -24,12 +24,12 @@ pub fn scored_directions(visibility: Visibility) -> Range<usize> {
     0..if visibility.is_causal() { 1 } else { DIRECTIONS.len() }
 }
 
-/// Sums over the anaphors of one kind in one block.
+/// Counts of the anaphors of one kind in one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindSums {
     /// Number of scored anaphors.
     pub anaphors: u64,
-    /// Number of windows with an anaphor of this kind, one per group of related windows.
+    /// Number of windows with an anaphor of this kind. Related windows count once.
     pub windows: u64,
     /// Number of anaphors for which each of [`BASELINES`] chooses a right antecedent.
     pub baselines: [u64; BASELINES.len()],

@@ -101,7 +101,7 @@ pub fn is_possible_sum(sum: i64, arcs: u64) -> bool {
 pub struct RelationSums {
     /// Number of scored arcs.
     pub count: u64,
-    /// Number of sentences with an arc of the relation, one per group of related sentences.
+    /// Number of sentences with an arc of the relation. Related sentences count once.
     pub sentences: u64,
     /// Number of arcs in each offset class of the syntactic head.
     pub places: [u64; OFFSET_CLASSES],

@@ -1,4 +1,4 @@
-//! Thresholds of syntactic labels, and the assessment of attention heads against them and against stronger baselines.
+//! Thresholds of syntactic labels, and the assessment of attention heads: which labels they get, and which baselines they beat.
 
 use std::cmp::Reverse;
 

@@ -113,7 +113,8 @@ impl RelationMetrics {
         )
     }
 
-    /// Returns both baselines and all attention heads, most accurate first. Ties keep the order of the model.
+    /// Returns the relation with the accuracies of both baselines and of all attention heads, most accurate head first. Among
+    /// equally accurate heads, the lower index comes first.
     pub fn tracked(&self) -> Tracked {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
             let offset = head.versus_offset.get(direction).as_ref()?;
@@ -273,7 +274,7 @@ pub struct HeadAccuracy {
 pub(super) struct MarginExcess {
     /// Accuracy of the attention head minus the accuracy it is compared with.
     pub difference: ShareDifference,
-    /// One-sided p-value of a difference above the margin; `None` without a standard error.
+    /// One-sided p-value of the test that the difference exceeds the margin. `None` without a standard error.
     pub p: Option<f64>,
     /// Whether the difference is at least the margin.
     pub is_above: bool,

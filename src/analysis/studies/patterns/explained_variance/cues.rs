@@ -26,7 +26,7 @@ pub const SAME_TAG: usize = FIRST_PAIR_CUE + 1;
 pub const SYNTACTIC_HEAD: usize = FIRST_PAIR_CUE + 2;
 /// Index of the cue that the key's word is a dependent of the query's word.
 pub const DEPENDENT: usize = FIRST_PAIR_CUE + 3;
-/// Index of the cue that the words of query and key share their syntactic head.
+/// Index of the cue that the words of query and key are siblings: they have one syntactic head.
 pub const SIBLING: usize = FIRST_PAIR_CUE + 4;
 /// Number of pair cues, from [`SAME_TOKEN`] to [`SIBLING`].
 pub const PAIR_CUE_COUNT: usize = 5;

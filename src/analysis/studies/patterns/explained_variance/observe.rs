@@ -1,4 +1,4 @@
-//! Products of one head's attention with the cues of one sentence.
+//! Products of one head's attention with the cues (properties of queries and keys) of one sentence.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 

@@ -40,7 +40,7 @@ pub const MIN_VARIANCE: f64 = 1e-6;
 
 /// Shares in one form of attention (all keys, or text keys).
 pub struct FormShares {
-    /// Shares of each head: a fraction for each block, followed by one for the whole corpus.
+    /// Shares of each head, `[heads]`: a fraction for each jackknife block, then one for all blocks.
     pub heads: Vec<Shares<Vec<Fraction>>>,
     /// Whether the corpus has any cue of the share.
     pub has_cues: Shares<bool>,

@@ -1,4 +1,4 @@
-//! Sums of attention by token frequency, per jackknife block of sentences.
+//! Sums of attention to rare and to common tokens, per jackknife block of sentences.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct FrequencyHeadSums {
     pub mass: ExactSum,
     /// Mean commonness of attended tokens minus that of all other visible text tokens, summed over queries.
     pub shift: ExactSum,
-    /// Number of queries with attention to other text tokens.
+    /// Number of queries with attention to other text tokens: the denominator of `shift`.
     pub shifted: u64,
     /// As `shift`, for queries among the sentence's rarest tokens.
     pub shift_rare: ExactSum,
@@ -141,7 +141,7 @@ pub struct SentenceFrequencies {
     text_tokens: Vec<usize>,
     /// Commonness of each token: the share of corpus tokens that are rarer. 0 for special tokens.
     commonness: Vec<f32>,
-    /// Mean commonness of the other text tokens that each text token sees; `None` if it sees none.
+    /// Mean commonness, for each text token, of the other text tokens that it sees. `None` if it sees none.
     mean_of_others: Vec<Option<f64>>,
     /// Whether each token is among the sentence's rarest. All false if the rarest are among the 500 commonest tokens of the
     /// corpus.

@@ -1,4 +1,4 @@
-//! Accuracies of heads and rules, and their differences, from the sums of one type of links.
+//! Accuracies of attention heads and rules on one type of links, and their differences, computed from counts.
 
 use super::link::{
     BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,

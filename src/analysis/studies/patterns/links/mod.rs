@@ -1,4 +1,5 @@
-//! Study `links`: how often an attention head points to the words that the user linked (docs/methodology/links.md).
+//! Study `links`: how often an attention head points from a word to the words that the user linked to it
+//! (docs/methodology/links.md).
 
 mod link;
 mod measure;

@@ -13,7 +13,7 @@ pub struct NormInputs<'a> {
     /// Denominators over all blocks. If the corpus lacks a kind of sink, its metrics have no value, instead of 0.
     pub corpus_exposure: &'a NormExposure,
     pub sums: &'a NormSums<ExactSum>,
-    /// Sums of all heads in the head's layer.
+    /// Sums of all heads in the layer of this head.
     pub layer_sums: &'a [NormSums<ExactSum>],
     /// Shares of variance of the head's output vectors.
     pub shares: &'a OutputShares,

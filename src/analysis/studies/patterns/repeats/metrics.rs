@@ -8,7 +8,7 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 pub struct RepeatInputs<'a> {
     pub exposure: &'a RepeatExposure,
     pub sums: &'a RepeatHeadSums,
-    /// Copying score of the head's weights; `None` for single blocks.
+    /// Copying score of the head's weights. `None` for a single block, since the weights belong to no block.
     pub copying: Option<f64>,
 }
 

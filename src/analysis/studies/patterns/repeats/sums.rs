@@ -28,7 +28,7 @@ pub const PREVIOUS: usize = 2;
 /// Index of the kind: the twin of a masked token.
 pub const MASKED: usize = 3;
 
-/// Offsets from query to key in the positional metric on random tokens.
+/// Offsets from query to key, in tokens, for the positional metric on random tokens.
 pub const OFFSETS: [isize; 2] = [-1, 1];
 
 /// Head types of the `TransformerLens` detector, by its names (`transformer_lens/head_detector.py`, 4.3.0).
@@ -45,7 +45,7 @@ const MIN_QUERY_DISTANCE: usize = 8;
 /// Counts of queries, and sums under uniform attention, in one jackknife block; all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatExposure {
-    /// Number of sequences, `[without a mask, with a mask]`.
+    /// Number of sequences: `[without a mask, with a mask]`.
     pub sequences: [u64; 2],
     /// Number of queries that see their target key, for each kind of target.
     pub queries: [u64; KEY_KINDS],
@@ -108,7 +108,7 @@ pub struct RepeatSums {
     pub blocks: Blocks<RepeatBlock>,
     /// Whether the pass computes copying scores from the weights.
     pub weighs: bool,
-    /// Copying score of each head, `[layers * heads]`; empty unless computed.
+    /// Copying score of each head, `[layers * heads]`. Empty unless `weighs`.
     pub copying: Vec<Option<f64>>,
 }
 

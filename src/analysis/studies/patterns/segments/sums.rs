@@ -23,7 +23,7 @@ pub struct SegmentExposure {
     pub unseen: u64,
     /// Number of counted pairs, where related sentences count once.
     pub first: u64,
-    /// Number of text tokens in the counted pairs.
+    /// Number of text queries: the text tokens of the counted pairs.
     pub queries: u64,
     /// Number of tokens in pairs that are long enough for the analysis of variance; each is a row of attention.
     pub rows: u64,

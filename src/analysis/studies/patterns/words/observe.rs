@@ -24,11 +24,11 @@ pub enum QuerySet {
     WithLikeness,
     /// Text tokens that see another occurrence of their own token id.
     Repeated,
-    /// As [`Self::Repeated`], without punctuation.
+    /// Text tokens other than punctuation that see another occurrence of their own token id.
     RepeatedWords,
 }
 
-/// Number of sets of queries.
+/// Number of sets of queries: the variants of [`QuerySet`].
 pub const QUERY_SETS: usize = 5;
 
 /// Number of masses (attention summed over a kind of keys) per head: one for each UPOS tag, then those from [`SAME_TAG`] to

@@ -1,4 +1,4 @@
-//! Sums of the study `words`, per block of sentences.
+//! Sums of attention to kinds of words and tokens, per jackknife block of sentences.
 
 use serde::{Deserialize, Serialize};
 

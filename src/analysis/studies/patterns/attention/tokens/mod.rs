@@ -23,9 +23,9 @@ sums_of_a_head! {
     /// Sums over queries of one head's attention: the numerators of the token-level metrics.
     pub struct TokenSums;
     several {
-        /// Attention to the text token at each offset, -8 first.
+        /// Attention to the text token at each offset from the query, -8 first.
         offset_mass: OFFSET_COUNT,
-        /// Number of queries whose most attended key is at each offset, -8 first.
+        /// Number of queries whose most attended key is the text token at each offset, -8 first.
         offset_argmax: OFFSET_COUNT,
     }
     single {
@@ -41,11 +41,11 @@ sums_of_a_head! {
         separator_mass,
         separator_self_mass,
         punctuation_mass,
-        /// Entropy of the attention rows of text queries, in nats.
+        /// Entropy of the attention row, in nats, summed over text queries.
         entropy,
         /// Entropy of the first special token's attention row, in nats.
         first_special_entropy,
-        /// Largest weight of each text query's row, separators excluded.
+        /// Largest attention weight on a key other than a separator, summed over text queries.
         confidence,
     }
 }

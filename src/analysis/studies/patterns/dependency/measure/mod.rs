@@ -1,4 +1,4 @@
-//! Accuracies, baselines and comparisons from the sums of one dependency relation.
+//! Accuracies of attention heads and baselines on one dependency relation, and their differences, computed from counts.
 
 use super::arcs::{
     AgreementCounts, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, OFFSET_CLASSES, RelationSums,

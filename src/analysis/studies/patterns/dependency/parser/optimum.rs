@@ -52,7 +52,7 @@ impl Minimum {
 pub struct FitCourse {
     /// Number of fitted words, sources or pairs.
     pub count: u64,
-    /// Mean of `-ln p` over these words, sources or pairs, in nats, without the penalty.
+    /// Mean of `-ln p` over the fitted words, sources or pairs, in nats, without the penalty.
     pub loss: f64,
     /// Number of steps that the minimisation took.
     pub steps: u64,

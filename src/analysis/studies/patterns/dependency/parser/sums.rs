@@ -1,4 +1,4 @@
-//! Sampled sentences with their attention, kept until the parser is fitted.
+//! Sampled sentences with every attention head's weights, kept until the parser is fitted.
 
 use std::collections::BTreeMap;
 

@@ -86,7 +86,7 @@ struct PaperRow {
     accuracy: String,
     /// Accuracy of the best fixed offset.
     offset: f64,
-    /// Accuracy of the best rules by word classes; `None` if no word has a UPOS.
+    /// Accuracy of the best tag rules. `None` if no word has a UPOS.
     word_classes: Option<f64>,
     held_out: Option<f64>,
     /// Whether the best attention head has a firm label of the relation in this direction.

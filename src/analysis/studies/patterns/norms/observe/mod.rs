@@ -1,4 +1,4 @@
-//! Norms and projections of one attention head's output over one sequence (docs/methodology/norms.md).
+//! Norms of one attention head's output over one sequence, and the output's parts from sinks (docs/methodology/norms.md).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -31,7 +31,7 @@ sums_of_a_head! {
     /// norm-weighted share of a key is its part of `spent`.
     pub struct NormSums;
     several {
-        /// Norm-weighted share of attention on the text token at each offset, -8 first.
+        /// Norm-weighted share of the text token at each offset from the query, -8 first.
         offset_mass: OFFSET_COUNT,
         uniform_offset_mass: OFFSET_COUNT,
         /// Number of queries with a text token at each offset whose attended values are all 0, so that they have no shares.
@@ -39,7 +39,7 @@ sums_of_a_head! {
         /// Number of queries that see each kind of sink and whose attended values are all 0. For punctuation, all queries
         /// whose attended values are 0.
         sink_silent: SINK_KINDS,
-        /// Norm-weighted share of attention on each kind of sink.
+        /// Norm-weighted share of the sinks of each kind.
         sink_mass: SINK_KINDS,
         uniform_sink_mass: SINK_KINDS,
         /// Inner product `<s_i, o°_i>` of the output without value bias with its part `s_i` from each kind of sink.
@@ -54,7 +54,7 @@ sums_of_a_head! {
     single {
         /// Number of queries whose attended values are all 0, so that they have no norm-weighted shares.
         without_norm,
-        /// Norm-weighted share of attention on text tokens one or two positions away.
+        /// Norm-weighted share of text tokens one or two positions from the query.
         window_mass,
         uniform_window_mass,
         /// Attention times the norm of projected values, summed over keys: `sum_j A[i,j] |f_j|`.
@@ -63,9 +63,9 @@ sums_of_a_head! {
         /// Norm `|o_i|` of the output with value bias.
         output,
         uniform_output,
-        /// Output norm over input norm, `|o_i| / |x_i|`.
+        /// Output norm divided by input norm, `|o_i| / |x_i|`.
         output_ratio,
-        /// Number of queries whose input `x_i` is 0.
+        /// Number of queries whose input `x_i` is 0, so that they have no `output_ratio`.
         output_ratio_silent,
         /// Norm `|o°_i|` of the output without value bias.
         bare_output,

@@ -12,7 +12,7 @@ use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, TokenRoles, offset_slot};
 /// Prefix sums over keys, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct PrefixBuffers {
-    /// Prefix sums of value norms, `[n + 1]`.
+    /// Prefix sums of the norms of projected values, `[n + 1]`.
     norms: Vec<f64>,
     /// Prefix sums of the keys' values, `[n + 1, head_dim]`.
     values: Vec<f64>,

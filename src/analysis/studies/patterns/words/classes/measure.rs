@@ -1,4 +1,4 @@
-//! Attention of each head to each class of words, from the sums.
+//! Attention of each head to each class of words, computed from sums per block.
 
 use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
 use super::sums::{ClassBlock, ClassesSums, KeyBlock};

@@ -25,7 +25,7 @@ pub const MAX_CLASSES: usize = 100;
 pub struct KeyBlock {
     /// Number of query words. These are all words of the sentences in which some word has a class with this key.
     pub queries: u64,
-    /// Number of sentences with a query word, one per group of related sentences.
+    /// Number of sentences with a query word. Related sentences count once.
     pub sentences: u64,
     /// Number of pairs of a query word and another word, by offset.
     pub pairs: PositionPairs,

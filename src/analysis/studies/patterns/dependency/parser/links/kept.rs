@@ -53,7 +53,7 @@ pub struct KeptLinks {
 }
 
 impl KeptLinks {
-    /// Selects the links that are scored under `key`. `None` if there are none.
+    /// Selects the links that are scored under `key`. `None` if no link is.
     fn new(words: &LinkedWords<'_>, links: &crate::corpus::LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
         let sentence = words.sentence_of(links)?;
         let is_of_pairs = scores_pairs(key);

@@ -47,7 +47,7 @@ const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best
 pub struct LinkParserResults {
     /// Results on each type of links.
     pub types: Vec<LinkParser>,
-    /// Number of sequences with links that were left out for want of memory.
+    /// Number of sequences with links that were left out because the memory bound was reached.
     pub left_out_sequences: u64,
     /// Memory of the kept attention weights, in bytes.
     pub kept_bytes: u64,

@@ -31,7 +31,7 @@ pub struct LinkParserSums {
     classes: LayerClasses,
     from: FromToken,
     pub sequences: BTreeMap<u64, LinkedSequence>,
-    /// Number of sequences with scored links, kept or not.
+    /// Number of sequences with scored links, whether or not they were kept.
     pub seen: u64,
     /// Index of the first sequence that exceeds [`MAX_KEPT_BYTES`]. Neither this sequence nor later ones are kept. `None`
     /// if all fit.
