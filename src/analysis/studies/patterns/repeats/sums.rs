@@ -19,13 +19,13 @@ use crate::stats::exact::{ExactSum, add_elementwise};
 
 /// Number of kinds of target keys: those indexed by [`SAME`] to [`MASKED`]. All lists by kind have this order.
 pub const KEY_KINDS: usize = 4;
-/// Index of the kind: the query's twin, which is its occurrence in the other copy.
+/// Index of a kind of target key: the query's twin, which is its occurrence in the other copy.
 pub const SAME: usize = 0;
-/// Index of the kind: the token after the query's twin.
+/// Index of a kind of target key: the token after the query's twin.
 pub const NEXT: usize = 1;
-/// Index of the kind: the token before the query's twin.
+/// Index of a kind of target key: the token before the query's twin.
 pub const PREVIOUS: usize = 2;
-/// Index of the kind: the twin of a masked token.
+/// Index of a kind of target key: the twin of a masked token.
 pub const MASKED: usize = 3;
 
 /// Offsets from query to key, in tokens, for the positional metric on random tokens.
