@@ -60,7 +60,8 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
     })
 };
 
-/// Offsets `k` of the labels `offset:k`, |k| >= 2; adjacent tokens have named labels.
+/// Returns the offsets `k` that have a label `offset:k`: those of at least 2 tokens. Offsets -1, 0 and 1 have labels with
+/// names.
 fn far_offsets() -> impl Iterator<Item = i32> {
     (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
 }
@@ -119,6 +120,7 @@ pub(super) const LOCAL: Detector = Detector {
     })
 };
 
+/// Assesses a label of attention to the token at `offset`: by the most attended token, or by attention mass.
 fn assess_offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let rule = |metric: &str, bound: Bound, threshold: &Threshold| {
         let measured = evidence.metric(metric, Some(&offset.to_string()));
@@ -154,7 +156,8 @@ const ENTROPY_RATIO: Threshold = Threshold::rule(
     "`entropy_ratio` above which a head is `broad`; 3.8 nats in the notebook of Clark et al. 2019, of ln 128",
 );
 
-/// Labels of attention to special or first tokens, which may be no-ops.
+/// Names of the labels of attention to special or first tokens. A head may attend to these tokens in order to write nothing
+/// (no-op).
 pub(super) const NO_OP_CANDIDATES: [&str; 3] =
     [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name, FIRST_TOKEN.explanation.name];
 

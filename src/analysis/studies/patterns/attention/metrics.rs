@@ -5,27 +5,30 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
+/// A metric of one head, computed from denominators, sums and the index of the metric's cell, such as an offset.
 type AttentionMetric = Metric<fn(&TokenExposure, &TokenSums<ExactSum>, usize) -> Fraction>;
 
-/// Every metric cell of one head, in one block or in all blocks, from its sums and their denominators.
+/// Values of all metrics of one head, one for each cell, in one block or in all blocks.
 pub fn values(exposure: &TokenExposure, sums: &TokenSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| (metric.value)(exposure, sums, cell))
 }
 
-/// Chance level of every metric cell, from the sums of uniform attention.
+/// Chance levels of all metrics, one for each cell: their values under uniform attention.
 pub fn chance_levels(exposure: &TokenExposure, uniform: &TokenSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(exposure, uniform, cell))
 }
 
-/// Mean over the queries that see a text token at an offset.
+/// Mean over the queries that see a text token at an offset; `slot` is the index of the offset, -8 first.
 fn offset_mean(exposure: &TokenExposure, slot: usize, sum: ExactSum) -> Fraction {
     Fraction::mean(sum.value(), exposure.offset_queries[slot], exposure.offset_sentences[slot])
 }
 
+/// Ratio of two sums over queries; `eligible` counts the queries and sentences that it rests on.
 fn ratio(numerator: ExactSum, denominator: ExactSum, eligible: Eligible) -> Fraction {
     Fraction::new(numerator.value(), denominator.value()).with_evidence(eligible.count, eligible.sentences)
 }
 
+/// Metrics of the study, in report order.
 pub const METRICS: &[AttentionMetric] = &[
     AttentionMetric::keyed(Keys::BY_OFFSET, |exposure, sums, slot| offset_mean(exposure, slot, sums.offset_mass[slot]))
         .explained(Explanation {

@@ -16,6 +16,7 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use metrics::{METRICS, chance_levels, values};
 use sums::AttentionSums;
 
+/// Study `attention`.
 pub struct Attention;
 
 impl Study for Attention {
@@ -81,6 +82,8 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| labelling.has_label(|label| labels::NO_OP_CANDIDATES.contains(&label)),
 }];
 
+/// Returns what a label says that the head attends to, and the key of the metric that measures it. `None` for labels of
+/// other studies.
 fn aim_of(label: &str) -> Option<(Aim, String)> {
     let at_offset = |offset: i32| (Aim::Offset(offset), format!("offset_mass.{offset}"));
     let at_metric = |aim: Aim, metric: &str| (aim, metric.to_owned());

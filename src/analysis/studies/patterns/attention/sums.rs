@@ -13,24 +13,29 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
+/// Sums of the study over the sentences of one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttentionBlock {
+    /// Denominators of the metrics.
     pub exposure: TokenExposure,
-    /// Sums under uniform attention to visible keys, `A = 1/v(i)` with `v(i)` visible keys: the chance level.
+    /// Sums under uniform attention, the chance level. Query `i` sees `v(i)` keys, and gives each the weight `1/v(i)`.
     pub uniform: TokenSums<ExactSum>,
-    /// Sums of each head, `[layers * heads]`.
+    /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<TokenSums<ExactSum>>,
 }
 
 merge_fields!(AttentionBlock { exposure, uniform, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<AttentionBlock>,
+    /// Buffers for one attention row.
     #[serde(skip)]
     row: RowBuffers,
+    /// Rows of uniform attention, kept from sentence to sentence.
     #[serde(skip)]
     even: UniformRows,
 }
@@ -43,6 +48,7 @@ impl AttentionSums {
     }
 }
 
+/// The sequence being observed: index of its jackknife block, and the roles of its tokens.
 #[derive(Debug)]
 pub struct AttentionState {
     block: usize,

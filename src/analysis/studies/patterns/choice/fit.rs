@@ -1,4 +1,4 @@
-//! Fits, on each fold, the parts of a layer's input that follow from a token's position and embedding.
+//! Regression of a layer's input on a token's position and embedding, fitted on each fold of the text.
 
 use std::collections::BTreeMap;
 use std::iter::zip;
@@ -9,39 +9,41 @@ use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::system::parallel::parallel_map;
 
-/// Fewest text tokens per embedding dimension in a fold; with fewer, the regression overfits.
+/// Minimum number of text tokens per embedding dimension in a fold. With fewer, the regression overfits.
 pub const MIN_TOKENS_PER_DIMENSION: u64 = 10;
 
-/// Candidate ridges, as shares of the mean square of an embedding dimension.
+/// Candidate ridge penalties, as shares of the mean square of an embedding dimension.
 pub const RIDGES: [f64; 4] = [0.001, 0.01, 0.1, 1.0];
 
-/// Parts of a layer's input: `x ≈ mean + positions[position] + (E - its mean) weights` for a text token with input `x` and
-/// embedding `E`.
+/// Regression of a layer's input on position and embedding: `x ≈ mean + positions[p] + (E - mean_embedding) weights`. Here
+/// `x` is the input of a text token, `p` its position and `E` its embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerFit {
-    /// Mean input of text tokens, `[hidden]`.
+    /// Mean input over text tokens, `[hidden]`.
     pub mean: Vec<f32>,
-    /// Part of the input that each position adds to the mean, `[positions, hidden]`; later positions use the last one.
+    /// Deviation from the mean for each position, `[positions, hidden]`. Later positions use the last row.
     pub positions: Vec<f32>,
     /// Regression weights of the embedding, `[embedding, hidden]`.
     pub weights: Vec<f32>,
-    /// Mean of special first tokens, `[hidden]`; the mean of text if there are none.
+    /// Mean input over special tokens at the start of a sequence, `[hidden]`. Without such tokens, it equals `mean`.
     pub first_token: Vec<f32>,
-    /// Mean input of each other special token, by id.
+    /// Mean input over the other special tokens of each token id, `[hidden]`.
     pub specials: BTreeMap<u32, Vec<f32>>,
-    /// Index in [`RIDGES`] of the selected ridge.
+    /// Index in [`RIDGES`] of the selected penalty.
     pub ridge: u8,
 }
 
+/// Regressions of all layers, fitted on one fold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldFit {
-    /// Mean embedding of text tokens, `[embedding]`.
+    /// Mean embedding over text tokens, `[embedding]`.
     pub mean_embedding: Vec<f32>,
+    /// Regression of each layer's input, `[layers]`.
     pub layers: Vec<LayerFit>,
 }
 
 impl FoldFit {
-    /// Fits both folds. `None` if a fold has too few text tokens.
+    /// Fits the regressions on each of the two folds. `None` if a fold has fewer text tokens than [`min_text_tokens`].
     pub fn fit_folds(moments: &InputMoments, threads: NonZeroUsize) -> Option<[Self; 2]> {
         let widths = moments.widths?;
         if text_tokens_per_fold(moments).into_iter().any(|tokens| tokens < min_text_tokens(widths)) {
@@ -72,21 +74,25 @@ impl FoldFit {
     }
 }
 
+/// Number of text tokens in each fold.
 pub fn text_tokens_per_fold(moments: &InputMoments) -> [u64; 2] {
     [0, 1].map(|fold| moments.quarters[fold].text_tokens() + moments.quarters[fold + 2].text_tokens())
 }
 
+/// Minimum number of text tokens in a fold for a fit.
 pub fn min_text_tokens(widths: Widths) -> u64 {
     MIN_TOKENS_PER_DIMENSION * widths.embedding as u64
 }
 
 /// Sums over the embeddings of text tokens.
 struct EmbeddingSums {
+    /// Number of values per embedding.
     width: usize,
+    /// Number of text tokens at each position.
     tokens: Vec<f64>,
     /// Sum of embeddings at each position, `[positions, embedding]`.
     at: Vec<f64>,
-    /// Products of embeddings with each other, `[embedding, embedding]`.
+    /// Sum of the outer products `E Eᵀ` of embeddings `E`, `[embedding, embedding]`.
     squares: Vec<f64>,
 }
 
@@ -103,16 +109,18 @@ impl EmbeddingSums {
         Self { width, tokens, at, squares }
     }
 
+    /// Number of text tokens.
     fn total(&self) -> f64 {
         self.tokens.iter().sum()
     }
 
+    /// Mean embedding over text tokens, `[embedding]`.
     fn mean(&self) -> Vec<f64> {
         mean_of(&self.at, self.width, self.total())
     }
 
-    /// Inverts the embeddings' scatter matrix within positions, once for each ridge on the diagonal. An inverse is `None` if
-    /// nothing varies.
+    /// Inverts the scatter matrix of the embeddings, centred within positions, with each ridge penalty added to its
+    /// diagonal. An inverse is `None` if the sum is not positive definite, as when the embeddings do not vary.
     fn inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
         let width = self.width;
         let centred = less_products(self.squares.clone(), [(&self.at, width); 2], &self.tokens);
@@ -131,15 +139,19 @@ impl EmbeddingSums {
     }
 }
 
+/// Sums over the rows of a layer's input, one row per token.
 struct RowSums {
+    /// Number of values per input row.
     width: usize,
-    /// Sum of input rows at each position, `[positions, hidden]`.
+    /// Sum of text tokens' input rows at each position, `[positions, hidden]`.
     at: Vec<f64>,
-    /// Products of embeddings with input rows, `[embedding, hidden]`.
+    /// Sum of the outer products `E xᵀ` of embeddings `E` and input rows `x`, `[embedding, hidden]`.
     crosses: Vec<f64>,
-    /// Sum of the squared norms of input rows.
+    /// Sum of the squared norms of text tokens' input rows.
     squares: f64,
+    /// Number and summed input rows of special tokens at the start of a sequence.
     first: (f64, Vec<f64>),
+    /// Number and summed input rows of other special tokens, by token id.
     specials: BTreeMap<u32, (f64, Vec<f64>)>,
 }
 
@@ -170,11 +182,12 @@ impl RowSums {
     }
 }
 
-/// Embedding sums of one half of a fold, with their inverted scatter matrix for each ridge ([`EmbeddingSums::inverses`]).
+/// Half of a fold: its embedding sums, and the inverted scatter matrix for each ridge penalty
+/// ([`EmbeddingSums::inverses`]).
 type Half<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
 
-/// Selects a ridge within a fold: a fit on one half is tested on the other, both ways. Returns the index of the ridge with the
-/// smallest residual on a layer's rows; the smaller ridge among equals.
+/// Returns the index in [`RIDGES`] of the penalty with the smallest residual in cross-validation; the smaller penalty among
+/// equals. Each half of the fold is fitted and tested on the other half.
 fn select_ridge(halves: [Half<'_>; 2], rows: &[RowSums; 2]) -> usize {
     let [first, second] = [[0, 1], [1, 0]]
         .map(|[fitted, tested]| residuals(halves[fitted], halves[tested].0, [&rows[fitted], &rows[tested]]));
@@ -182,11 +195,11 @@ fn select_ridge(halves: [Half<'_>; 2], rows: &[RowSums; 2]) -> usize {
     (1..RIDGES.len()).fold(0, |best, place| if residuals[place] < residuals[best] { place } else { best })
 }
 
-/// Residual sum of squares on the half of `test_sums` and `test_rows` with the fit of the other half, for each ridge.
+/// Residual sum of squares on the tested half, with the fit of the other half, for each ridge penalty.
 ///
-/// Let `x` and `E` be a token's input and embedding. Let `c` and `d` be the fitted half's mean input and embedding at its
-/// position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of
-/// the tested half.
+/// Let `x` and `E` be a token's input and embedding. Let `c` and `d` be the fitted half's mean input and embedding at the
+/// token's position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, computed from the
+/// sums of the tested half.
 fn residuals(
     (fit_sums, inverses): Half<'_>,
     test_sums: &EmbeddingSums,
@@ -219,8 +232,7 @@ fn residuals(
     })
 }
 
-/// Subtracts from `products` the products of each pair, summed over positions. The pairs are `[positions, rows]` and `[positions,
-/// columns]`.
+/// Subtracts `aᵀ b` from `products` for each pair of matrices `a`, `[positions, rows]`, and `b`, `[positions, columns]`.
 fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f64], &[f64]); 2]) -> Vec<f64> {
     let mut sum = vec![0.0; products.len()];
     // A half without tokens has no positions.
@@ -233,13 +245,14 @@ fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f6
     products
 }
 
-/// Regression weights of embeddings, `[embedding, hidden]`, with rows and embeddings centred within positions.
+/// Regression weights of embeddings, `[embedding, hidden]`, from inputs and embeddings centred within positions.
 fn weights(sums: &EmbeddingSums, rows: &RowSums, inverse: &[f64]) -> Vec<f64> {
     let (embedding, hidden) = (sums.width, rows.width);
     let crosses = less_products(rows.crosses.clone(), [(&sums.at, embedding), (&rows.at, hidden)], &sums.tokens);
     product(Matrix::new(inverse, embedding, embedding), Matrix::new(&crosses, embedding, hidden))
 }
 
+/// Fits one layer. Without an inverted scatter matrix, all weights are 0.
 fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridge: usize) -> LayerFit {
     let (embedding, hidden) = (sums.width, rows.width);
     let weights = inverse.map_or_else(|| vec![0.0; embedding * hidden], |inverse| weights(sums, rows, inverse));
@@ -266,14 +279,15 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     }
 }
 
-/// Mean row of each position, taken at the position that `nearest` assigns to it, `[positions, width]`.
+/// Mean row at each position, `[positions, width]`, from the sums `at`. A position without tokens uses the position in
+/// `nearest`.
 fn position_means(at: &[f64], width: usize, tokens: &[f64], nearest: &[usize]) -> Vec<f64> {
     let row = |&place: &usize| at[place * width..][..width].iter().map(move |sum| sum / tokens[place]);
     nearest.iter().flat_map(row).collect()
 }
 
-/// For each position, finds the position whose mean it uses: itself, or the nearest lower one with a token, or the nearest
-/// higher. `None` if there are no tokens.
+/// Maps each position to the position whose mean stands for it, the nearest with a token: itself, else a lower one, else a
+/// higher one. `None` if there are no tokens.
 fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let nearest_to = |position: usize| {
@@ -285,7 +299,8 @@ fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     Some((0..positions).map(nearest_to).collect())
 }
 
-/// Centres products of vectors within positions: subtracts the product of their sums divided by the number of tokens.
+/// Centres a sum of outer products within positions. Subtracts `a bᵀ / n` at each position, where `a` and `b` are sums over
+/// its `n` tokens.
 fn less_products(
     mut products: Vec<f64>,
     [(a, rows), (b, columns)]: [(&Vec<f64>, usize); 2],
@@ -308,6 +323,7 @@ fn less_products(
     products
 }
 
+/// Product of two matrices, `[rows of a, columns of b]`.
 fn product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
     let (rows, columns) = (a.rows(), b.columns());
     let mut product = vec![0.0; rows * columns];
@@ -315,7 +331,7 @@ fn product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
     product
 }
 
-/// Sums the rows and divides by `tokens`.
+/// Sums the rows, and divides the sum by the number `tokens`.
 fn mean_of(rows: &[f64], width: usize, tokens: f64) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for row in rows.chunks_exact(width) {

@@ -20,12 +20,14 @@ const CAVEATS: &str = "It says by what queries and keys meet, not to what a head
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
 const CHANCE: &str = "0: even attention has rebuilt 0";
 
-/// Share of a head's distance from uniform attention that a variant restores.
+/// Share of a head's distance from uniform attention that returns when the head sees only the replaced inputs of `variant`,
+/// an index in [`VARIANTS`].
 fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> MeasuredScore {
     evidence.metric("rebuilt", Some(VARIANTS[variant]))
 }
 
-/// Whether the head is in layer 0. Its inputs are tokens and positions, so every label would hold by construction.
+/// Whether the head is in layer 0. Inputs of layer 0 consist of token and position alone, so every label would hold by
+/// construction.
 fn is_first_layer(evidence: &Evidence<'_>) -> bool {
     let heads = &evidence.section::<Choice>().heads;
     heads.get(evidence.place).is_some_and(|head| head.place.layer == 0)

@@ -5,35 +5,42 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Smallest mean squared Hellinger distance from uniform attention that is worth restoring: untrained heads have .0002 to .002,
-/// trained heads at least .05 (docs/methodology/choice.md).
+/// Minimum mean squared Hellinger distance from uniform attention for which shares are reported. Untrained heads have .0002
+/// to .002, trained heads at least .05 (docs/methodology/choice.md).
 pub const LEAST_DISTANCE: f64 = 0.01;
 
 pub const OVER_SPECIAL: &str = "rebuilt_over_special";
 
+/// Indices of the variants that keep one part of the input: position or token.
 const ONE_PART: [usize; 2] = [POSITION, TOKEN];
 
+/// Sums of one head from which the metrics are computed.
 pub struct ChoiceInputs<'a> {
     pub block: &'a RebuiltBlock,
+    /// Index of the head.
     pub head: usize,
-    /// Whether the head's attention is uniform, so that there is nothing to restore.
+    /// Whether the head's attention is so close to uniform that no share is reported.
     pub is_even: bool,
 }
 
+/// Whether a head's mean distance from uniform attention is below [`LEAST_DISTANCE`].
 pub fn attends_uniformly(total: &RebuiltBlock, head: usize) -> bool {
     total.heads[head].even.value() < LEAST_DISTANCE * total.rows as f64
 }
 
 impl ChoiceInputs<'_> {
+    /// Values of all metrics of the head, one for each cell.
     pub fn values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
+    /// Attaches the numbers of attention rows and sentences that a fraction rests on.
     fn over(&self, fraction: Fraction) -> Fraction {
         fraction.with_evidence(self.block.rows, self.block.sentences)
     }
 
-    /// Sum of distances, as a share of the distances from uniform attention.
+    /// Returns `distance(d, variants)` as a share of `d`, the head's summed distance from uniform attention. `variants` has
+    /// the head's distances from its attention on replaced inputs.
     fn share_of_even(&self, distance: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
         if self.is_even {
             return Fraction::NONE;
@@ -44,7 +51,8 @@ impl ChoiceInputs<'_> {
     }
 }
 
-/// Values of every cell for a head whose attention from replaced inputs is uniform. Their denominators hold for all heads.
+/// Chance levels of all metrics, one for each cell, valid for all heads. By chance, attention from replaced inputs is
+/// uniform.
 pub fn chance_values(block: &RebuiltBlock) -> Vec<Fraction> {
     let rows = block.rows as f64;
     let cell = |chance: f64| Fraction::new(chance * rows, rows).with_evidence(block.rows, block.sentences);

@@ -25,7 +25,7 @@ use moments::InputMoments;
 use rebuilt::RebuiltSums;
 use section::Choice;
 
-/// Study `choice`: whether queries match keys by position, token, both, or context.
+/// Study `choice`: whether a head selects keys by position, by token, by both, or by context.
 pub struct ChoiceStudy;
 
 impl Study for ChoiceStudy {

@@ -1,4 +1,4 @@
-//! Sums over layers' inputs, to which the parts for position and embedding are fitted.
+//! Sums over layers' inputs, to which the regressions on position and embedding are fitted.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,20 @@ use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::vector_sums::{VectorSums, upper_half_len, upper_products};
 
-/// Number of parts in which the corpus is summed. Each fold has two, since the ridge is selected within folds.
+/// Number of parts into which the corpus is divided. Each fold has two, so that the ridge penalty is selected within the
+/// fold.
 pub const QUARTERS: usize = 4;
 
+/// Lengths of the two kinds of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
+    /// Length of a word embedding.
     pub embedding: usize,
-    /// Width of the rows from which queries and keys are computed.
+    /// Length of an input row of a layer's attention.
     pub hidden: usize,
 }
 
-/// Sums over the special tokens that share a mean.
+/// Sums over one kind of special tokens, for their mean input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecialSums {
     pub tokens: u64,
@@ -40,14 +43,16 @@ pub struct SpecialSums {
 
 merge_fields!(SpecialSums { tokens, rows });
 
+/// Sums over the input rows of one layer, in one quarter of the corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerMoments {
-    /// Sum of the input rows of text tokens at each position, `[positions][hidden]`.
+    /// Sum of text tokens' input rows at each position, `[positions][hidden]`.
     pub rows: Vec<VectorSums>,
-    /// Products of embeddings with input rows, `[embedding, hidden]`.
+    /// Sum of the outer products `E xᵀ` of embeddings `E` and input rows `x`, `[embedding, hidden]`.
     pub crosses: VectorSums,
+    /// Sum of the squared norms of text tokens' input rows.
     pub squares: ExactSum,
-    /// Sums over special tokens at the start of a sequence.
+    /// Sums over the special tokens at the start of sequences.
     pub first: SpecialSums,
     /// Sums over other special tokens, by token id.
     pub specials: BTreeMap<u32, SpecialSums>,
@@ -55,13 +60,14 @@ pub struct LayerMoments {
 
 merge_fields!(LayerMoments { rows, crosses, squares, first, specials });
 
+/// Sums over one quarter of the corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarterMoments {
     /// Number of text tokens at each position.
     pub tokens: Vec<u64>,
     /// Sums of the text tokens' embeddings, `[positions][embedding]`.
     pub embeddings: Vec<VectorSums>,
-    /// Products of the text tokens' embeddings with each other.
+    /// Sum of the outer products `E Eᵀ` of text tokens' embeddings `E`; the upper half of the symmetric matrix.
     pub squares: VectorSums,
     pub layers: Vec<LayerMoments>,
 }
@@ -69,10 +75,12 @@ pub struct QuarterMoments {
 merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
 
 impl QuarterMoments {
+    /// Number of text tokens in the quarter.
     pub fn text_tokens(&self) -> u64 {
         self.tokens.iter().sum()
     }
 
+    /// Whether the sums have the sizes that `layers` and `widths` require. Sums read from a file may fail this.
     fn fits(&self, layers: usize, widths: Option<Widths>) -> bool {
         let Some(Widths { embedding, hidden }) = widths else {
             return *self == Self { layers: vec![LayerMoments::default(); layers], ..Self::default() };
@@ -95,15 +103,18 @@ impl QuarterMoments {
     }
 }
 
+/// Sums over the inputs of all layers, in four quarters of the corpus.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InputMoments {
     grid: HeadGrid,
-    /// Widths of the vectors; `None` until a token is observed.
+    /// Lengths of embeddings and input rows. `None` until a token is observed.
     pub widths: Option<Widths>,
-    /// Sums of each quarter: `q` has the blocks `b` with `b mod 4 = q`, and fold `f` has the quarters `f` and `f + 2`.
+    /// Sums of each quarter. Quarter `q` has the blocks `b` with `b mod 4 = q`; fold `f` has the quarters `f` and `f + 2`.
     pub quarters: [QuarterMoments; QUARTERS],
+    /// Input embeddings of the model; `None` if the model gives no access to them.
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
+    /// Tokens of the pack that is being observed.
     #[serde(skip)]
     pack: TokenPack,
     /// Buffer for matrix products.
@@ -117,7 +128,7 @@ impl InputMoments {
         Self { grid, quarters: std::array::from_fn(|_| quarter()), ..Self::default() }
     }
 
-    /// Adds the inputs of a layer for all tokens of the pack.
+    /// Adds one layer's inputs of all tokens in the pack.
     fn add_layer(&mut self, layer: usize) {
         let Self { widths, quarters, embeddings, pack, products, .. } = self;
         let Some(embeddings) = embeddings else { return };
@@ -147,12 +158,13 @@ impl InputMoments {
     }
 }
 
-/// Distinct tokens of a list, so that each is multiplied with its embedding once.
+/// Distinct token ids of a list, so that each embedding is multiplied once.
 struct DistinctTokens {
-    /// For each token of the list, the index of its distinct token.
+    /// Index of the distinct token, for each token of the list.
     indices: Vec<usize>,
     /// Embeddings of the distinct tokens, `[distinct tokens, embedding]`.
     embeddings: Vec<f64>,
+    /// Number of values per embedding.
     width: usize,
 }
 
@@ -170,12 +182,13 @@ impl DistinctTokens {
         Self { indices, embeddings: rows, width: embeddings.width() }
     }
 
+    /// The distinct tokens' embeddings as a matrix, `[distinct tokens, embedding]`.
     fn matrix(&self) -> Matrix<'_, f64> {
         Matrix::new(&self.embeddings, self.embeddings.len() / self.width, self.width)
     }
 }
 
-/// Adds the embeddings of text tokens, which do not depend on the layer.
+/// Adds the embeddings of text tokens. Called for one layer only, since embeddings are equal in all layers.
 fn add_embeddings(
     quarter: &mut QuarterMoments,
     text: &[&PackedToken],
@@ -198,6 +211,7 @@ fn add_embeddings(
     quarter.squares.add_squares(products, distinct.width);
 }
 
+/// Adds the input rows of text tokens to the sums of one layer.
 fn add_rows(
     layer: &mut LayerMoments,
     text: &[&PackedToken],

@@ -1,50 +1,57 @@
-//! Tokens of a pack, and the inputs from which a layer computes their queries and keys.
+//! Tokens of a pack (sequences that run through the model together), and their inputs to one layer.
 
 use crate::model::forward::rows::Rows;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::block_of;
 
-/// Mean input that stands for a token when its context is removed.
+/// Mean input that replaces a token's input when context is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BaseInput {
-    /// Mean input of text tokens, to which parts for position and embedding are added.
+    /// Mean over text tokens. Deviations for position and embedding are added to it.
     Text,
-    /// Mean input of all first tokens, for a special token at the start of the sequence or a decoder's first token.
+    /// Mean over first tokens: special tokens at the start of a sequence, or a decoder's first token.
     First,
-    /// Mean input of the tokens with the same id, for any other special token.
+    /// Mean over tokens of equal id, for the other special tokens.
     Special,
 }
 
+/// A token of a pack.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedToken {
+    /// Index of the token in the pack.
     pub row: usize,
     /// Position of the token in its sequence.
     pub position: usize,
     pub id: u32,
+    /// Kind of mean that replaces the token's input.
     pub base: BaseInput,
+    /// Index of the jackknife block of the token's sequence.
     pub block: usize,
 }
 
+/// A sequence of a pack.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSequence {
-    /// Row of the sequence's first token in the pack.
+    /// Index in the pack of the sequence's first token.
     pub start: usize,
+    /// Number of tokens in the sequence.
     pub token_count: usize,
     pub block: usize,
+    /// Whether the sequence is the first of its group of related sentences.
     pub is_first: bool,
 }
 
-/// Tokens of a pack, with its sequences side by side.
+/// Tokens of a pack (sequences that run through the model together), sequence after sequence.
 #[derive(Clone, Debug, Default)]
 pub struct TokenPack {
     pub sequences: Vec<PackedSequence>,
     pub tokens: Vec<PackedToken>,
-    /// Inputs from which the current layer computes queries and keys, `[tokens, hidden]`.
+    /// Inputs of the current layer's attention, `[tokens, hidden]`.
     pub inputs: Vec<f32>,
 }
 
 impl TokenPack {
-    /// Adds a sequence and returns its number in the pack.
+    /// Adds a sequence, and returns its index in the pack.
     pub fn push_sequence(&mut self, sequence: &Sequence) -> usize {
         let (start, block) = (self.tokens.len(), block_of(sequence.family.number));
         let token = |(position, (&id, kind)): (usize, (&u32, &TokenKind))| {
@@ -61,7 +68,7 @@ impl TokenPack {
         self.sequences.len() - 1
     }
 
-    /// Keeps the inputs of a sequence. Returns whether the pack is complete.
+    /// Stores the inputs of the sequence with index `number`. Returns whether all sequences of the pack have their inputs.
     pub fn push_inputs(&mut self, number: usize, rows: Rows<'_>) -> bool {
         if number == 0 {
             self.inputs.clear();
@@ -70,6 +77,7 @@ impl TokenPack {
         number + 1 == self.sequences.len()
     }
 
+    /// Number of values per input row.
     pub fn width(&self) -> usize {
         self.inputs.len() / self.tokens.len().max(1)
     }

@@ -1,4 +1,4 @@
-//! Distances between each head's attention and its attention from replaced inputs.
+//! Distances between each head's attention and its attention on replaced inputs, which lack context.
 
 use std::sync::Arc;
 
@@ -22,63 +22,72 @@ use crate::stats::blocks::{Blocks, merge_fields};
 use crate::stats::exact::{ExactSum, add_elementwise};
 use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
 
-/// Replaced inputs of queries and keys: special tokens, position, token, or both; the last two put both in keys or queries alone.
+/// Names of the replaced inputs. The first four keep special tokens only, positions, tokens, or positions and tokens. The
+/// last two keep positions and tokens in keys only or in queries only.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
+/// Index in [`VARIANTS`] of the inputs with special tokens only.
 pub const SPECIAL: usize = 0;
+/// Index in [`VARIANTS`] of the inputs with positions.
 pub const POSITION: usize = 1;
+/// Index in [`VARIANTS`] of the inputs with tokens.
 pub const TOKEN: usize = 2;
+/// Index in [`VARIANTS`] of the inputs with positions and tokens, in queries and keys.
 pub const POSITION_TOKEN: usize = 3;
 
-/// Squared Hellinger distances of one head's attention, summed over text rows.
+/// Squared Hellinger distances between attention rows of one head, summed over the rows of text tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadDistances {
-    /// Distance from the head's attention to uniform attention over visible keys.
+    /// Distance from uniform attention over visible keys.
     pub even: ExactSum,
-    /// Distance from the head's attention to its attention from each of [`VARIANTS`].
+    /// Distance from the head's attention on the replaced inputs of each of [`VARIANTS`].
     pub variants: [ExactSum; VARIANTS.len()],
 }
 
 merge_fields!(HeadDistances { even, variants });
 
-/// Sums of squares of a layer's inputs over text tokens, before and after the fit.
+/// Sums of squares of one layer's inputs over text tokens: the total, and the residual of the regression.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputShare {
-    /// Sum of `|x - m|²`, with `x` the input and `m` its mean.
+    /// Total sum of squares, `|x - m|²` with the input `x` and the mean `m`.
     pub all: ExactSum,
-    /// Residual sum of squares, `|x - m - P - E B|²`. Here `x` is the input, `m` its mean, `P` the position's part and `E B` the
-    /// embedding's.
+    /// Residual sum of squares, `|x - m - P - E B|²`. Here `x` is the input, `m` the mean, `P` the deviation for the
+    /// position and `E B` that for the embedding.
     pub left: ExactSum,
 }
 
 merge_fields!(InputShare { all, left });
 
+/// Sums over the sentences of one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebuiltBlock {
     /// Number of attention rows of text tokens.
     pub rows: u64,
-    /// Number of sentences with text rows; each group of dependent sentences counts once.
+    /// Number of sentences with text rows. Related sentences count once.
     pub sentences: u64,
-    /// Sums of squares of each layer's inputs, `[layers]`.
+    /// Total and residual sum of squares of each layer's inputs, `[layers]`.
     pub layers: Vec<InputShare>,
-    /// Distances of each head's attention from uniform attention and from [`VARIANTS`], `[layers * heads]`.
+    /// Distances of each attention head, `[layers * heads]`.
     pub heads: Vec<HeadDistances>,
 }
 
 merge_fields!(RebuiltBlock { rows, sentences, layers, heads });
 
+/// Sums of all blocks, with the fits that replace the inputs.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct RebuiltSums {
     grid: HeadGrid,
     classes: LayerClasses,
-    /// Index in [`RIDGES`](super::fit::RIDGES) of the ridge of each layer and fold; empty if nothing was fitted.
+    /// Index in [`RIDGES`](super::fit::RIDGES) of the penalty of each fold, by layer, `[layers]`. Empty if nothing was
+    /// fitted.
     pub ridges: Vec<[u8; 2]>,
     pub blocks: Blocks<RebuiltBlock>,
     #[serde(skip)]
     buffers: RebuildBuffers,
 }
 
-/// Replaced inputs of the first four [`VARIANTS`]: whether queries and keys see positions, and the parts added to the mean.
+/// For each of the first four [`VARIANTS`]: whether queries and keys use positions, and which parts are added to the mean
+/// input.
 const REPLACEMENTS: [(Positions, &[usize]); 4] = [
     (Positions::Ignored, &[]),
     (Positions::Used, &[POSITION_PART]),
@@ -86,28 +95,30 @@ const REPLACEMENTS: [(Positions, &[usize]); 4] = [
     (Positions::Used, BOTH_PARTS),
 ];
 
+/// Indices of the parts for position and for embedding.
 const BOTH_PARTS: &[usize] = &[POSITION_PART, EMBEDDING_PART];
 
-/// Fitted parts of both folds, and buffers for the current pack.
+/// Fits on both folds, and buffers for the current pack.
 #[derive(Clone, Default)]
 struct RebuildBuffers {
+    /// Fit on each fold; `None` if a fold has too few text tokens.
     folds: Arc<Option<[FoldFit; 2]>>,
     embeddings: Option<WordEmbeddings>,
     pack: TokenPack,
     replaced: ReplacedInputs,
-    /// Queries and keys of a layer from its actual inputs.
+    /// Queries and keys of a layer, computed from its actual inputs.
     actual: QueriesKeys,
-    /// Queries and keys of a layer from each of [`REPLACEMENTS`].
+    /// Queries and keys of a layer, computed from the inputs of each of [`REPLACEMENTS`].
     replacements: [QueriesKeys; REPLACEMENTS.len()],
-    /// Products of the parts of replaced inputs with a layer's query and key weights, one row per part.
+    /// Products of each part of the replaced inputs with a layer's query and key weights, one row per part.
     products: Vec<f32>,
-    /// Replaced inputs, made of position and token.
+    /// Replaced inputs with position and token, `[tokens, hidden]`.
     inputs: Vec<f32>,
     scratch: AttentionScratch,
 }
 
 impl RebuiltSums {
-    /// Creates empty sums. `classes` are the keys that queries of each layer see, and `folds` the parts fitted on each fold.
+    /// Creates empty sums. `classes` says which keys the queries of each layer see. `folds` has the fit on each fold.
     pub fn new(grid: HeadGrid, classes: &LayerClasses, folds: Option<[FoldFit; 2]>) -> Self {
         let empty = RebuiltBlock {
             layers: vec![InputShare::default(); grid.layers],
@@ -120,6 +131,7 @@ impl RebuiltSums {
         Self { grid, classes: classes.clone(), ridges, blocks: Blocks::new(empty), buffers }
     }
 
+    /// Adds one layer's distances for all sequences in the pack.
     fn add_layer(&mut self, layer: usize, encoder: &dyn Encoder) {
         let Self { grid, classes, blocks, buffers, .. } = self;
         let RebuildBuffers { folds, embeddings, pack, replaced, actual, replacements, products, inputs, scratch } =
@@ -186,7 +198,7 @@ impl RebuiltSums {
     }
 }
 
-/// Squared Hellinger distance `½ sum (√a - √b)²` between rows: `roots` has `√a`, `weights` has `b`.
+/// Returns the squared Hellinger distance `½ sum (√a - √b)²` of two rows, given `√a` in `roots` and `b` in `weights`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn hellinger_squared(roots: &[f32], weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];
@@ -205,6 +217,7 @@ fn hellinger_squared(roots: &[f32], weights: &[f32]) -> f64 {
     reduce_lanes(partial.map(f64::from), |a, b| a + b) / 2.0
 }
 
+/// Returns the squared Euclidean distance of two vectors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     let mut partial = [0.0_f64; LANES];

@@ -1,4 +1,4 @@
-//! Inputs of a layer without context: made of position, of the token, of both, or of neither.
+//! Replaced inputs of a layer. They lack context: each is a mean input, plus deviations for position, token, or both.
 //!
 //! Replaced inputs are sums of parts. A pack has fewer parts than tokens, so linear maps are computed once per part.
 
@@ -9,31 +9,34 @@ use super::pack::{BaseInput, PackedToken, TokenPack};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
-/// Replacement inputs of a layer's queries and keys, stored as parts (mean, position, embedding).
+/// Replaced inputs of the tokens in a pack, stored as parts that are summed for each token.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedInputs {
-    /// Parts from which replaced inputs are summed, `[parts, hidden]`.
+    /// Parts of inputs, `[parts, hidden]`: means, deviations for positions, and deviations for embeddings.
     pub parts: Vec<f32>,
+    /// Indices of each token's parts, `[tokens]`.
     tokens: Vec<TokenPlaces>,
 }
 
+/// Indices in [`ReplacedInputs::parts`] of one token's parts.
 #[derive(Clone, Copy, Debug)]
 struct TokenPlaces {
-    /// Index of the part that is the mean input for tokens of its kind.
+    /// Index of the mean input.
     base: usize,
-    /// Indices of the parts of position and embedding, `[position, embedding]`; `None` for special tokens.
+    /// Indices of the deviations, `[position, embedding]`. `None` for special tokens, which have the mean alone.
     text_parts: Option<[usize; 2]>,
 }
 
-/// Parts of a text token that can be added to the mean, as indices into [`TokenPlaces::text_parts`].
+/// Index in [`TokenPlaces::text_parts`] of the part for the position: its deviation from the mean input.
 pub const POSITION_PART: usize = 0;
+/// Index in [`TokenPlaces::text_parts`] of the part for the embedding: its deviation from the mean input.
 pub const EMBEDDING_PART: usize = 1;
 
-/// Indices of input parts, by the fold of the sequence and a key such as the position.
+/// Index of each part, by fold and a key such as the position.
 type Places<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {
-    /// Computes the parts of replaced inputs for a layer. Each sequence uses the fit of the other fold.
+    /// Computes the parts for one layer. Each sequence uses the fit on the fold that does not contain it.
     pub fn fill(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
         let fit_of = |fold: usize| &folds[1 - fold].layers[layer];
         let Self { parts, tokens } = self;
@@ -79,13 +82,13 @@ impl ReplacedInputs {
         }
     }
 
-    /// Mean input that stands for a token, `[hidden]`.
+    /// Mean input that replaces a token's input, `[hidden]`.
     pub fn base(&self, token: usize, hidden: usize) -> &[f32] {
         &self.parts[self.tokens[token].base * hidden..][..hidden]
     }
 
-    /// Writes the replaced rows of all tokens to `rows`: their base, plus the `added` parts for text tokens. `mapped_parts` is a
-    /// linear map of the parts, `[parts, width]`.
+    /// Writes each token's replaced row to `rows`: its mean plus, for text tokens, the deviations in `added`.
+    /// `mapped_parts` has a linear map of every part, `[parts, width]`.
     pub fn write_rows(&self, added: &[usize], mapped_parts: &[f32], width: usize, rows: &mut Vec<f32>) {
         let part = |place: usize| &mapped_parts[place * width..][..width];
         rows.clear();
@@ -99,7 +102,7 @@ impl ReplacedInputs {
     }
 }
 
-/// Mean input that stands for a token, by its kind: text, first token or other special token.
+/// Mean input that replaces a token's input, `[hidden]`: over text tokens, first tokens, or special tokens of its id.
 fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     match token.base {
         BaseInput::Text => &fit.mean,
@@ -109,7 +112,7 @@ fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     }
 }
 
-/// Part of a position; positions beyond the fold's last one use the last.
+/// Deviation from the mean for a position, `[hidden]`. Positions after the fold's last one use the last.
 fn at_position(fit: &LayerFit, position: usize) -> &[f32] {
     let width = fit.mean.len();
     let last = fit.positions.len() / width - 1;

@@ -32,7 +32,7 @@ pub const ABOVE_SPECIAL: Threshold = Threshold::rule(
     "smallest `rebuilt_over_special` of `chooses:position` and `chooses:token`: as much as `chooses_rebuilt` leaves open",
 );
 
-/// Whether these shares give the head no label of choice, so that the report describes its choice by numbers.
+/// Whether a head with these shares gets no label `chooses:…`. The report then describes it by numbers.
 fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool {
     let reaches =
         |variant: usize| shares[variant].zip(policy.rule(&REBUILT)).is_some_and(|(share, least)| share >= least);
@@ -92,12 +92,13 @@ pub struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// Creates the shares from a function of the index in [`VARIANTS`].
+    /// Creates the shares; `share` returns the share for an index in [`VARIANTS`].
     fn new(share: impl Fn(usize) -> Option<f64>) -> Self {
         let [special, position, token, position_token, keys, queries] = std::array::from_fn(share);
         Self { special, position, token, position_token, keys, queries }
     }
 
+    /// Shares in the order of [`VARIANTS`].
     fn values(&self) -> [Option<f64>; VARIANTS.len()] {
         [self.special, self.position, self.token, self.position_token, self.keys, self.queries]
     }
@@ -117,7 +118,7 @@ pub struct HeadChoice {
     pub is_even: bool,
 }
 
-/// Ratio of two numbers of each block, with its jackknife.
+/// Returns the ratio of two sums, with its jackknife, from the pair of numbers in each block.
 fn ratio(
     sums: &RebuiltSums,
     numerator: impl Fn(&RebuiltBlock) -> f64,
@@ -126,15 +127,17 @@ fn ratio(
     Jackknife::new(&sums.blocks.map_blocks(numerator), &sums.blocks.map_blocks(denominator)).with_scale(Scale::Real)
 }
 
+/// Returns the mean of the values. `None` if there are none.
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Phrase for the share restored from position and token, in a head's sentence.
+/// Phrase in a head's sentence for the share restored from position and token.
 const BOTH: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {
+    /// Returns how much text is missing for the fit. Empty if the fit was possible.
     fn in_brief(&self) -> InBrief {
         let Choice { fitted_on: [first, second], needed, layers, .. } = self;
         let tokens = ["token", "tokens"].map(|tokens| format!("{tokens} of text in each half of the corpus"));
@@ -184,6 +187,7 @@ impl Choice {
         Self { fitted_on, needed, layers, heads }
     }
 
+    /// Sets `sharp_control` of each layer: the mean over the controls, one for each seed.
     fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
         let controls: Vec<&Self> = seeds.iter().map(|&seed| section(seed)).collect();
         for (number, layer) in self.layers.iter_mut().enumerate() {
@@ -224,6 +228,7 @@ impl Choice {
     }
 }
 
+/// Formats a share in whole per cent.
 fn whole_percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", 100.0 * share))
 }

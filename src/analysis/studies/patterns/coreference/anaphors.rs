@@ -1,4 +1,5 @@
-//! Anaphors in a window of sentences: mentions of an entity mentioned before, with their candidate antecedents.
+//! Anaphors in a window of sentences. An anaphor is a mention of an entity that was mentioned before; its candidate
+//! antecedents are earlier mentions.
 
 use std::ops::Range;
 
@@ -11,30 +12,33 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 
-/// Names of the kinds of anaphors, in the order of every list by kind. An anaphor can be of several kinds.
+/// Names of the kinds of anaphors. All lists by kind have this order. An anaphor can belong to several kinds.
 pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
 
+/// Index in [`KINDS`] of all anaphors.
 pub const ALL: usize = 0;
-/// Index in [`KINDS`] of anaphors without an antecedent of equal lemma.
+/// Index in [`KINDS`] of anaphors whose antecedents all have another lemma.
 pub const OTHER_LEMMA: usize = 4;
 
-/// Names of the rules that choose an antecedent without attention, in the order of every list by baseline.
+/// Names of the rules that choose an antecedent without attention. All lists by baseline have this order.
 pub const BASELINES: [&str; 3] = ["nearest", "same_lemma", "agreement"];
 
 /// Universal Dependencies features that the baseline `agreement` compares between an anaphor and a candidate.
 const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
 
-/// Counts of windows, mentions, unmatched brackets and unscored anaphors.
+/// Counts of windows and mentions, and of mentions that are not scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MentionCounts {
+    /// Number of windows of sentences that were read.
     pub windows: u64,
     /// Number of mentions with a syntactic head word.
     pub mentions: u64,
-    /// Number of mentions left out: no syntactic head word is annotated or found, or it is the first word in a decoder.
+    /// Number of mentions left out. Their syntactic head word is missing from the annotation or the tree, or is a decoder's
+    /// first word.
     pub headless: u64,
     /// Number of brackets in the `Entity=` annotation that open or close no mention.
     pub unmatched: u64,
-    /// Number of anaphors not scored because every candidate is an antecedent.
+    /// Number of anaphors not scored because every candidate is a right antecedent.
     pub unscored: u64,
     /// Number of anaphors not scored because no visible candidate is an antecedent.
     pub out_of_sight: u64,
@@ -42,36 +46,39 @@ pub struct MentionCounts {
 
 merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, out_of_sight });
 
+/// Mentions and anaphors of one window of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Word indices of the mentions' syntactic heads, ascending and distinct.
     pub heads: Vec<usize>,
-    /// For each entity, its mentions as indices into [`Window::heads`], ascending and distinct.
+    /// Mentions of each entity, as indices into [`Window::heads`], ascending and distinct.
     entities: Vec<Vec<usize>>,
-    /// Scored anaphors, which have right and wrong candidates, sorted by head word.
+    /// Scored anaphors, which have both right and wrong candidates, sorted by head word.
     pub anaphors: Vec<Anaphor>,
+    /// Counts of the window's mentions and of its unscored anaphors.
     pub counts: MentionCounts,
-    /// For each entry of [`Window::heads`], the index of its first candidate antecedent.
+    /// Index in [`Window::heads`] of the first candidate antecedent, for each entry of [`Window::heads`].
     first_candidates: Vec<usize>,
 }
 
-/// An anaphor: a mention of an entity that the window has mentioned before.
+/// A scored anaphor with its candidate antecedents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anaphor {
-    /// Candidate antecedents, a range of indices into [`Window::heads`] that ends at the anaphor itself. Each candidate is
-    /// visible from the anaphor and, except in decoders, sees it.
+    /// Range of indices into [`Window::heads`] of the candidate antecedents. It ends before the anaphor's own index. The
+    /// anaphor sees each candidate and, except in decoders, each candidate sees the anaphor.
     pub candidates: Range<usize>,
+    /// Index in `Window::entities` of the anaphor's entity.
     entity: usize,
-    /// Number of right candidates, which head a mention of the anaphor's entity.
+    /// Number of candidates that are mentions of the anaphor's entity.
     pub right_candidates: usize,
     /// Whether the anaphor belongs to each of the [`KINDS`].
     pub kinds: [bool; KINDS.len()],
-    /// Candidate that each of the [`BASELINES`] chooses, as an index into [`Window::heads`].
+    /// Index in [`Window::heads`] of the antecedent that each of the [`BASELINES`] chooses.
     pub chosen: [usize; BASELINES.len()],
 }
 
 impl Window {
-    /// Reads mentions and anaphors from a window's `Entity=` annotation; `visibility` limits the candidates.
+    /// Reads mentions and anaphors from a window's `Entity=` annotation. A candidate must be visible under `visibility`.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         let words = &sequence.annotations;
         let values = words.iter().map(|word| word.entity.as_deref());
@@ -117,6 +124,7 @@ impl Window {
         window
     }
 
+    /// Adds the mention with head word `heads[place]` as an anaphor of the last entity, or counts why it is not scored.
     fn add_anaphor(&mut self, place: usize, words: &[Annotation]) {
         let entity = self.entities.len() - 1;
         let places = &self.entities[entity];
@@ -145,22 +153,23 @@ impl Window {
         self.anaphors.push(Anaphor { candidates, entity, right_candidates: right, kinds, chosen });
     }
 
-    /// Whether a candidate is the head word of a mention of the anaphor's entity.
+    /// Whether a candidate, an index into [`Window::heads`], is a mention of the anaphor's entity.
     pub fn is_right(&self, anaphor: &Anaphor, candidate: usize) -> bool {
         self.entities[anaphor.entity].binary_search(&candidate).is_ok()
     }
 }
 
-/// Whether two words have lemmas that are equal regardless of case.
+/// Whether two words have equal lemmas, ignoring case.
 fn same_lemma(a: &Annotation, b: &Annotation) -> bool {
     a.lemma.as_deref().zip(b.lemma.as_deref()).is_some_and(|(a, b)| a.to_lowercase() == b.to_lowercase())
 }
 
-/// Whether two words agree in each of the [`AGREEMENT`] features that both have.
+/// Whether two words have equal values of each of the [`AGREEMENT`] features that both have.
 fn agree(a: &Annotation, b: &Annotation) -> bool {
     AGREEMENT.iter().all(|name| feature(a, name).zip(feature(b, name)).is_none_or(|(a, b)| a == b))
 }
 
+/// Returns the value of a word's Universal Dependencies feature. `None` if the word lacks the feature.
 fn feature<'a>(word: &'a Annotation, name: &str) -> Option<&'a str> {
     let features = word.features.as_deref()?.split('|');
     features.filter_map(|feature| feature.split_once('=')).find_map(|(known, value)| (known == name).then_some(value))

@@ -10,16 +10,18 @@ use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, Threshold, assess};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Input of the metrics of one attention head: its right choices, in one block or the corpus, with baselines and denominators.
+/// Counts of one attention head from which its metrics are computed, in one block or the whole corpus.
 pub struct CoreferenceInputs<'a> {
     pub block: &'a KindBlock,
     pub visibility: Visibility,
     /// Index in [`BASELINES`] of the most accurate rule for each kind of anaphors.
     pub best_baselines: [usize; KINDS.len()],
+    /// Number of anaphors whose antecedent the head finds, by kind and direction.
     pub hits: [[f64; DIRECTIONS.len()]; KINDS.len()],
 }
 
-/// Returns the index in [`BASELINES`] of the most accurate rule for each kind of anaphors. Ties go to the first.
+/// Returns the index in [`BASELINES`] of the most accurate rule for each kind of anaphors. Among equals, the first rule in
+/// the list.
 pub fn best_baselines(total: &KindBlock) -> [usize; KINDS.len()] {
     std::array::from_fn(|kind| {
         let hits = &total[kind].baselines;
@@ -28,11 +30,13 @@ pub fn best_baselines(total: &KindBlock) -> [usize; KINDS.len()] {
 }
 
 impl CoreferenceInputs<'_> {
+    /// Values of all metrics of the head, one for each cell.
     pub fn values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Accuracy of the attention head in one cell (kind and direction), less the accuracy given by the right choices `other`.
+    /// Accuracy of the attention head minus that of a baseline, in one cell (kind and direction). `other` returns the
+    /// baseline's number of right choices, given the sums and the index of the best rule.
     fn accuracy_above(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
         let (kind, direction) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
         if !scored_directions(self.visibility).contains(&direction) {
@@ -44,6 +48,7 @@ impl CoreferenceInputs<'_> {
     }
 }
 
+/// Returns the key of a metric's cell, such as `all:anaphor->antecedent`.
 fn key(kind: usize, direction: usize) -> String {
     format!("{}:{}", KINDS[kind], DIRECTIONS[direction])
 }

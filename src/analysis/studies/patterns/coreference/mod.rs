@@ -1,4 +1,5 @@
-//! Study `coreference`: how often an attention head points from a mention to an earlier one (docs/methodology/coreference.md).
+//! Study `coreference`: how often an attention head points from a mention to an earlier mention of the same entity
+//! (docs/methodology/coreference.md).
 
 mod anaphors;
 mod metrics;
@@ -33,7 +34,7 @@ use anaphors::{BASELINES, KINDS, MentionCounts};
 use metrics::{COREFERENCE, CoreferenceInputs, METRICS, best_baselines};
 use sums::{CoreferenceSums, DIRECTIONS, KindSums};
 
-/// Study `coreference`: the attention heads that find the antecedents of mentions.
+/// Study `coreference`: which attention heads find the antecedents of mentions.
 pub struct CoreferenceStudy;
 
 impl Study for CoreferenceStudy {
@@ -185,7 +186,7 @@ pub struct KindIntervals {
 }
 
 impl Coreference {
-    /// Builds the section from the layers whose queries see most antecedents.
+    /// Creates the section from the class of layers whose queries see most antecedents.
     pub fn new(classes: &ByClass<CoreferenceSums>, context: &EstimationContext) -> Self {
         let out_of_sight = classes.values().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
         let sums = classes.values().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
@@ -251,7 +252,8 @@ impl Coreference {
     }
 }
 
-/// Returns the attention head with most right choices, and its direction. Ties go to the lowest index, then the first direction.
+/// Returns the index and the direction of the attention head with most right choices. Among equals, the lowest index, then
+/// the first direction.
 fn best_head(sums: &KindSums) -> (usize, usize) {
     let cells = (0..sums.heads.len()).flat_map(|head| (0..DIRECTIONS.len()).map(move |direction| (head, direction)));
     let right = |(head, direction): (usize, usize)| sums.heads[head][direction];
@@ -259,7 +261,7 @@ fn best_head(sums: &KindSums) -> (usize, usize) {
 }
 
 impl KindMetrics {
-    /// Computes the accuracies for one kind of anaphors; `best` is the index of its best baseline.
+    /// Computes the accuracies for one kind of anaphors; `best` is the index in [`BASELINES`] of its most accurate rule.
     fn new(kind: usize, scored: &FoldScores<'_, KindSums>, best: usize, context: &EstimationContext) -> Self {
         let total = &scored.total;
         let (place, direction) = best_head(total);
@@ -287,6 +289,7 @@ impl KindMetrics {
         }
     }
 
+    /// Accuracy of the best attention head minus that of the best rule.
     fn gain(&self) -> f64 {
         let Baselines { nearest, same_lemma, agreement } = self.baselines;
         self.accuracy - nearest.max(same_lemma).max(agreement)
@@ -307,8 +310,7 @@ const COLUMNS: [TableColumn<KindMetrics>; 11] = [
     ("over best rule", false, |kind| signed(100.0 * kind.gain(), 1) + &plus_minus_percent(kind.ci95.gain)),
 ];
 
-/// Columns dropped when the table is too wide, first to last: agreement, chance, the number, the other rules, direction, the
-/// gain, the best head's accuracy, held-out accuracy.
+/// Indices of [`COLUMNS`] dropped when the table is too wide, first to last.
 const DROP_ORDER: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
 
 const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");

@@ -1,4 +1,4 @@
-//! Counts per block of how often an attention head points from an anaphor to an antecedent.
+//! Counts, per jackknife block, of the anaphors whose antecedent an attention head finds.
 
 use std::ops::Range;
 
@@ -14,25 +14,28 @@ use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 
-/// Names of the directions: a head chooses the candidate that the anaphor attends to most, or that attends most to the anaphor.
+/// Names of the directions. The chosen candidate is the one that the anaphor attends to most, or the one that attends most
+/// to the anaphor.
 pub const DIRECTIONS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
-/// Returns the indices in [`DIRECTIONS`] of the scored directions. In a decoder, an antecedent does not see its anaphor.
+/// Returns the indices in [`DIRECTIONS`] of the scored directions. A decoder has the first only, since an antecedent does
+/// not see its anaphor.
 pub fn scored_directions(visibility: Visibility) -> Range<usize> {
     0..if visibility.is_causal() { 1 } else { DIRECTIONS.len() }
 }
 
-/// Sums over the anaphors of one kind in one block.
+/// Counts of the anaphors of one kind in one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindSums {
+    /// Number of scored anaphors.
     pub anaphors: u64,
-    /// Number of windows with an anaphor of this kind, one per group of related windows.
+    /// Number of windows with an anaphor of this kind. Related windows count once.
     pub windows: u64,
-    /// Number of anaphors for which each baseline rule is right.
+    /// Number of anaphors for which each of [`BASELINES`] chooses a right antecedent.
     pub baselines: [u64; BASELINES.len()],
-    /// Sum over anaphors of the share of right candidates.
+    /// Right candidates divided by all candidates, summed over anaphors: the expected number of right random choices.
     pub chance: ExactSum,
-    /// Number of anaphors for which each attention head is right, by direction, `[layers * heads]`.
+    /// Number of anaphors for which each attention head chooses a right antecedent, by direction, `[layers * heads]`.
     pub heads: Vec<[u64; DIRECTIONS.len()]>,
 }
 
@@ -47,7 +50,7 @@ impl KindSums {
         Self { heads: vec![[0; DIRECTIONS.len()]; grid.count()], ..Self::default() }
     }
 
-    /// Whether no count of right choices or windows exceeds the number of anaphors.
+    /// Whether no count of right choices or windows exceeds the number of anaphors. Sums read from a file may fail this.
     fn adds_up(&self) -> bool {
         let counts = self.baselines.iter().chain(self.heads.iter().flatten());
         self.windows <= self.anaphors && counts.copied().all(|counts| counts <= self.anaphors)
@@ -56,14 +59,17 @@ impl KindSums {
 
 merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
-/// Sums of one block of windows, for each kind of anaphors ([`KINDS`]).
+/// Sums of one jackknife block, for each of [`KINDS`].
 pub type KindBlock = [KindSums; KINDS.len()];
 
+/// Counts of all blocks of windows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
     grid: HeadGrid,
     pub visibility: Visibility,
+    /// How the tokens of a split word are pooled, when the word is the query.
     from: FromToken,
+    /// Counts of windows and mentions over all blocks.
     pub met: MentionCounts,
     pub blocks: Blocks<KindBlock>,
 }
@@ -78,7 +84,7 @@ impl CoreferenceSums {
 merge_fields!(CoreferenceSums[grid, visibility, from] { met, blocks });
 
 impl Sums for CoreferenceSums {
-    /// The index of a window's block, and the window.
+    /// Index of the window's block, and the window.
     type SequenceState = (usize, Window);
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
@@ -124,7 +130,8 @@ impl Sums for CoreferenceSums {
     }
 }
 
-/// Returns the candidate antecedent with the largest attention weight, for each of [`DIRECTIONS`]. Ties go to the first.
+/// Returns the candidate with the largest attention weight, in each of [`DIRECTIONS`], as an index into `heads`. Among
+/// equals, the first candidate. The anaphor's head word is `heads[candidates.end]`.
 fn choose(words: &WordAttention, heads: &[usize], candidates: Range<usize>) -> [usize; DIRECTIONS.len()] {
     let anaphor = heads[candidates.end];
     let largest = |weight: &dyn Fn(usize) -> f64| {

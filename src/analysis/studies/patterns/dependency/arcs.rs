@@ -12,20 +12,24 @@ use crate::sequences::sequence::GoldArc;
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::instruments::fold_scores::ScoredSums;
 
-/// Largest distance `k` of the offset baseline "the syntactic head of word `d` is the word at `d + k`".
+/// Largest distance, in words, of the offset baseline. The baseline predicts the word at `d + k` as syntactic head of word
+/// `d`.
 pub const MAX_BASELINE_OFFSET: i32 = 10;
 
-/// Number of offsets of the offset baseline: -10..=10 without 0.
+/// Number of offsets that the baseline tries: -10 to 10 without 0.
 pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
 
+/// Returns the offsets that the baseline tries, in words, ascending.
 pub fn baseline_offsets() -> impl Iterator<Item = i32> {
     (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
 }
 
-/// Number of offset classes of an arc: each offset of the baseline, farther to the left, farther to the right.
+/// Number of offset classes of an arc. The classes are the offsets of the baseline, then all offsets farther left, then all
+/// farther right.
 pub const OFFSET_CLASSES: usize = BASELINE_OFFSETS + 2;
 
-/// Returns the offset class of a syntactic head: its index in [`baseline_offsets`], or one of the two classes that follow.
+/// Returns the offset class of the arc from `dependent` to `head`: an index in [`baseline_offsets`], or the class of all
+/// offsets farther left or right.
 pub fn offset_class(dependent: usize, head: usize) -> usize {
     let (farthest, is_after) = (BASELINE_OFFSETS / 2, head > dependent);
     match head.abs_diff(dependent) {
@@ -35,22 +39,25 @@ pub fn offset_class(dependent: usize, head: usize) -> usize {
     }
 }
 
-/// A scored arc: a word with a gold syntactic head in a sentence of at least two words.
+/// A scored arc: from a word, the dependent, to its gold syntactic head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoredArc {
+    /// Index of the dependent among the words.
     pub dependent: usize,
+    /// Index of the syntactic head among the words.
     pub head: usize,
-    /// Offset class of the syntactic head relative to the dependent, below [`OFFSET_CLASSES`].
+    /// Offset class of the syntactic head relative to the dependent; see [`offset_class`].
     pub offset_class: usize,
+    /// Whether the dependent has a universal part of speech (UPOS).
     pub has_upos: bool,
-    /// Rule of the tag baseline that predicts the arc, with the dependent's UPOS; `None` if no rule does.
+    /// Rule of the tag baseline that predicts this arc, with the dependent's UPOS. `None` if no rule predicts it.
     pub cue: Option<Cue>,
-    /// Indices of the relations for which the arc counts, such as `all`, `nsubj` and `nsubj:pass`.
+    /// Indices of the relations that count this arc, such as `all`, `nsubj` and `nsubj:pass`.
     pub relations: Vec<usize>,
 }
 
-/// Returns the arcs of a tree for which `is_scored(dependent, head)` holds. `index` maps a relation and the side of the syntactic
-/// head to the relation's index.
+/// Returns the arcs of a tree for which `is_scored(dependent, head)` holds. `index` returns a relation's index, given its
+/// name and the side of the syntactic head.
 pub fn scored_arcs(
     tree: &[GoldArc],
     annotations: &[Annotation],
@@ -76,37 +83,41 @@ pub fn scored_arcs(
         .collect()
 }
 
-/// Fixed-point unit of sums of shares: they are stored as multiples of `1 / UNIT`, so that addition is exact in any order.
+/// Number that represents one arc in fixed-point sums. Integer sums are exact in any order of addition.
 pub const FIXED_POINT_UNIT: u128 = 1 << 32;
 
-/// Converts a fixed-point sum of [`RelationSums::over_others`] to a number of arcs.
+/// Converts a fixed-point sum, such as [`RelationSums::over_others`], to a number of arcs.
 pub fn fixed_point_to_arcs(sum: i64) -> f64 {
     sum as f64 / FIXED_POINT_UNIT as f64
 }
 
-/// Whether a fixed-point sum can come from the shares of `arcs` arcs. A sum read from a file may fail this.
+/// Whether a fixed-point sum lies between `-arcs` and `arcs` arcs. A sum read from a file may fail this.
 pub fn is_possible_sum(sum: i64, arcs: u64) -> bool {
     u128::from(sum.unsigned_abs()) <= u128::from(arcs) * FIXED_POINT_UNIT
 }
 
-/// Counts of one relation's arcs, and of the right predictions of each attention head.
+/// Counts of one relation's arcs, and of the arcs that each attention head predicts right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSums {
+    /// Number of scored arcs.
     pub count: u64,
-    /// Number of sentences with an arc of the relation, one per group of related sentences.
+    /// Number of sentences with an arc of the relation. Related sentences count once.
     pub sentences: u64,
     /// Number of arcs in each offset class of the syntactic head.
     pub places: [u64; OFFSET_CLASSES],
+    /// Number of arcs whose dependent has a UPOS.
     pub tagged: u64,
-    /// Number of arcs by cue: the dependent's UPOS and the tag rule that predicts the arc. Other arcs are left out.
+    /// Number of arcs that each rule of the tag baseline predicts, by the rule and the dependent's UPOS ([`Cue`]).
     pub cues: BTreeMap<Cue, u64>,
-    /// Number of arcs in sentences that also have arcs of other relations, counting those that the relation `all` pools.
+    /// Number of arcs in sentences that also have arcs of other relations. Only relations that `all` pools count as other.
     pub with_others: u64,
-    /// Right predictions on the arcs of `with_others`, less those expected from the other arcs ([`fixed_point_to_arcs`]); shaped as `hits`.
+    /// Each head's right predictions on the arcs of `with_others`, minus those expected from its accuracy on the other
+    /// arcs. In fixed point ([`FIXED_POINT_UNIT`]), with the shape of `hits`.
     pub over_others: Vec<[i64; 2]>,
-    /// Right predictions by head and [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH), `[layers * heads]`.
+    /// Number of arcs that each attention head predicts right, by
+    /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH), `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
-    /// Number of arcs for whose dependent a special token has more weight than every other word; shaped as `hits`.
+    /// Number of arcs whose dependent gives a special token more weight than every other word, with the shape of `hits`.
     pub to_special: Vec<[u64; 2]>,
 }
 
@@ -119,10 +130,12 @@ impl ScoredSums for RelationSums {
 }
 
 impl RelationSums {
+    /// Creates empty counts for `heads` attention heads.
     pub fn for_heads(heads: usize) -> Self {
         Self { hits: vec![[0; 2]; heads], ..Self::default() }
     }
 
+    /// Counts one arc of the relation.
     pub fn count_arc(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
         self.to_special.resize(heads, [0; 2]);
@@ -135,7 +148,7 @@ impl RelationSums {
         }
     }
 
-    /// Whether no count exceeds the number of arcs. Sums read from a file may fail this.
+    /// Whether no count of right predictions exceeds the number of arcs. Sums read from a file may fail this.
     pub fn adds_up(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.with_others, self.places.iter().sum()];
         let of_heads = self.hits.as_flattened().iter().chain(self.to_special.as_flattened());
@@ -147,32 +160,35 @@ impl RelationSums {
 
 /// Counts of one relation's arcs that both an attention head and a baseline predict.
 ///
-/// The best offset and the best rules are known only after all sentences, so agreements are counted for every offset and rule. At
-/// most one offset and one rule predict an arc. Only totals are needed, so there are no blocks.
+/// The best offset and the best tag rules are known only after all sentences, so arcs are counted for every offset and
+/// rule. At most one offset and one rule predict an arc. Only totals are needed, so there are no blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgreementCounts {
-    /// Right predictions by attention head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and
-    /// offset class, `[layers * heads]`. Empty until an arc is counted.
+    /// Number of arcs that an attention head predicts right, by head, direction
+    /// ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and offset class, `[layers * heads]`. Empty
+    /// until an arc is counted.
     pub places: Vec<[[u64; OFFSET_CLASSES]; 2]>,
-    /// Right predictions by [`Cue::index`], attention head and direction. Cues that do not occur have empty entries: a relation
-    /// has 20 cues on average, and `all` has 250 in EWT dev.
+    /// Number of arcs that an attention head predicts right, by [`Cue::index`], head and direction. Cues that do not occur
+    /// have empty entries: a relation has 20 cues on average, and `all` has 250 in EWT dev.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
 
 merge_fields!(AgreementCounts { places, cues });
 
 impl AgreementCounts {
+    /// Makes room for the counts of `heads` attention heads.
     pub fn resize(&mut self, heads: usize) {
         self.places.resize(heads, [[0; OFFSET_CLASSES]; 2]);
     }
 
+    /// Makes room for the counts of `heads` attention heads on one cue.
     pub fn resize_for_cue(&mut self, cue: Cue, heads: usize) {
         let place = cue.index();
         self.cues.resize(self.cues.len().max(place + 1), Vec::new());
         self.cues[place].resize(heads, [0; 2]);
     }
 
-    /// Adds `right` (0 or 1 per direction) for the attention head `head`. The lists must have been resized for the arc.
+    /// Adds `right` (0 or 1 per direction) to the counts of attention head `head`. The lists must have room for the arc.
     pub fn add_right(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         zip(&mut self.places[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
         if let Some(cue) = arc.cue {
@@ -180,7 +196,8 @@ impl AgreementCounts {
         }
     }
 
-    /// Whether no agreement exceeds the right predictions of its attention head or baseline in `total`.
+    /// Whether no count exceeds the head's or the baseline's own right predictions in `total`. Counts read from a file may
+    /// fail this.
     pub fn is_consistent_with(&self, total: &RelationSums) -> bool {
         let mut cue_arcs = vec![0; self.cues.len().max(CUE_COUNT)];
         total.cues.iter().for_each(|(cue, count)| cue_arcs[cue.index()] = *count);
@@ -196,36 +213,39 @@ impl AgreementCounts {
         (0..self.places.len()).all(|head| is_consistent(head, 0) && is_consistent(head, 1))
     }
 
-    /// Returns an attention head's right predictions in one direction, among the arcs of one cue.
+    /// Returns the number of arcs with this cue that an attention head predicts right in one direction.
     pub fn right_on_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
         self.cues.get(cue.index()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
     }
 }
 
-/// Counts of one relation's arcs in sentences after the first of a group of related sentences. They are no independent evidence,
-/// so tests against an offset leave them out.
+/// Counts of one relation's arcs in duplicate sentences: all but the first of a group of related sentences. Tests against
+/// an offset leave these arcs out, since they are no independent evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
-    /// Number of arcs in each offset class of the syntactic head.
+    /// Number of these arcs in each offset class of the syntactic head.
     pub words: [u64; OFFSET_CLASSES],
-    /// Right predictions on these arcs, shaped as [`AgreementCounts::places`], `[layers * heads]`. Empty if there are none.
+    /// Number of these arcs that each attention head predicts right, with the shape of [`AgreementCounts::places`]. Empty
+    /// if there are none.
     pub right: Vec<[[u64; OFFSET_CLASSES]; 2]>,
 }
 
 merge_fields!(DuplicateArcs { words, right });
 
 impl DuplicateArcs {
+    /// Counts one arc, and makes room for `heads` attention heads.
     pub fn count_arc(&mut self, arc: &ScoredArc, heads: usize) {
         self.right.resize(heads, [[0; OFFSET_CLASSES]; 2]);
         self.words[arc.offset_class] += 1;
     }
 
-    /// Adds `right` (0 or 1 per direction) for the attention head `head`, on an arc that was counted.
+    /// Adds `right` (0 or 1 per direction) to the counts of attention head `head`. The arc must have been counted.
     pub fn add_right(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
     }
 
-    /// Whether these right and wrong predictions are possible, given all predictions of heads (`all`) and offsets (`total`).
+    /// Whether no count of right or wrong predictions exceeds the count over all sentences, given by `all` for heads and
+    /// `total` for offsets.
     pub fn is_consistent_with(&self, all: &AgreementCounts, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; OFFSET_CLASSES];
@@ -239,7 +259,8 @@ impl DuplicateArcs {
             .all(|(right, all)| (0..OFFSET_CLASSES).all(|place| holds(place, right[place], all[place])))
     }
 
-    /// Returns an attention head's right predictions in one direction: `[on all arcs, on arcs in the offset class place]`.
+    /// Returns how many of these arcs an attention head predicts right in one direction:
+    /// `[of all offsets, of offset class place]`.
     pub fn right_counts(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
     }

@@ -1,4 +1,4 @@
-//! Thresholds of syntactic labels, and the assessment of attention heads against them and against stronger baselines.
+//! Thresholds of syntactic labels, and the assessment of attention heads: which labels they get, and which baselines they beat.
 
 use std::cmp::Reverse;
 
@@ -43,16 +43,18 @@ pub(super) fn testable_relations<'a>(relations: &'a [RelationMetrics], policy: &
     tested
 }
 
-/// Returns the name of an attention head's accuracy on a relation, as used in label rules.
+/// Returns the name of the accuracy metric of a relation and direction, as printed in label rules.
 pub(super) fn accuracy_name(relation: &str, direction: Direction) -> String {
     format!("accuracy({relation}, {})", direction.name())
 }
 
+/// Returns the label of attention heads that follow a relation, such as `syntactic:nsubj`.
 pub(super) fn label_name(relation: &str) -> String {
     format!("syntactic:{relation}")
 }
 
-/// Assesses one attention head on one relation in both directions. Empty if the relation has too few words or sentences.
+/// Assesses the attention head with index `place` on one relation, once per direction. Empty if the relation has too few
+/// words or sentences.
 pub(super) fn assess_on_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
     let few_sentences = relation.sentences.is_some_and(|sentences| sentences < policy.count(&MIN_SENTENCES));
     if relation.count < policy.count(&MIN_COUNT) || few_sentences {
@@ -84,7 +86,8 @@ pub(super) fn assess_on_relation(relation: &RelationMetrics, place: usize, polic
     Direction::BOTH.into_iter().filter_map(of_direction).collect()
 }
 
-/// Returns the strongest baseline that an attention head's label beats. `all` has no step [`Reach::Relation`]: no arcs are left.
+/// Returns the strongest baseline that an attention head's label beats. The relation `all` has no step [`Reach::Relation`],
+/// since it leaves no other arcs to compare with.
 fn reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Reach {
     let is_shown = |q: Option<f64>, ci95: Option<Interval>, margin: &Threshold| {
         let above = || ci95.is_some_and(|difference| difference.low() > policy.share(margin));

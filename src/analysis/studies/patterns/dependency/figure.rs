@@ -1,4 +1,4 @@
-//! Figures of dependency relations: accuracies of attention heads beside both baselines.
+//! Figures of dependency relations: accuracies of attention heads beside the offset and the tag baseline.
 
 use super::assessment::{MARGIN, MIN_COUNT, testable_relations};
 use super::relation::{AtDistance, BaselineIntervals, HeadAccuracy, RelationMetrics};
@@ -36,7 +36,8 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
     }]
 }
 
-/// Returns the row of one relation: the mark `own` of an attention head, then both baselines, over all words or held out.
+/// Returns the row of one relation: first `own`, the mark of an attention head, then both baselines. Accuracies are over
+/// all words, or held out.
 fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out: bool) -> ForestRow {
     let RelationMetrics { count, ci95, baseline, tag_baseline, .. } = relation;
     let mark = |accuracy: f64, held_out: Option<f64>, ci95: &BaselineIntervals| {
@@ -52,15 +53,17 @@ fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out:
     ForestRow { name: format!("{} ({count})", relation.title()), note, marks: vec![own, offset, tags] }
 }
 
+/// Returns a forest chart with marks for an attention head, named `head`, and both baselines.
 fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
     Chart::Forest(Forest::in_percent(scale, [head, "fixed offset", "word classes"], rows))
 }
 
-/// Maximum number of relations in an attention head's figure: as many as fit on a card.
+/// Maximum number of relations in an attention head's figure; more do not fit on a card.
 const MAX_HEAD_RELATIONS: usize = 6;
 
-/// Returns an attention head's figures. The first has relations that it leads by the label margin, or is best on. The second has
-/// its accuracy by distance on the clearest relation that it is best on.
+/// Returns the figures of one attention head. The first has the relations on which its lead reaches the label margin, or on
+/// which it is the best head. The second has its accuracy by distance, on the clearest relation on which it is the best
+/// head.
 pub(super) fn head_figures(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
     let clearest = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
@@ -93,7 +96,8 @@ pub(super) fn head_figures(relations: &[RelationMetrics], place: HeadPlace, poli
     relations.into_iter().chain(best.and_then(|relation| by_distance(relation))).collect()
 }
 
-/// Returns the figure of the best attention head's accuracy by distance, far left to far right. `None` if a report lacks it.
+/// Returns the figure of the best attention head's accuracy by distance, from far left to far right. `None` if the report
+/// has no accuracies by distance.
 fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
     let bar = |at: &AtDistance| {
         let minus = if at.side == Side::Left { "−" } else { "" };

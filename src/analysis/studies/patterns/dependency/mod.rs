@@ -40,9 +40,11 @@ pub use relation::{
     TagBaseline,
 };
 
+/// Study `dependency`.
 pub struct Dependency;
 
-/// A metric of the relation `all`, from its sums by direction, the attention head's index and the direction's index.
+/// A metric of the relation `all`. Arguments: sums of the relation in each direction, index of the attention head, and
+/// index of the direction.
 type DependencyMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
 
 const BY_DIRECTION: Keys = Keys::Several(2, |direction| Direction::BOTH[direction].name().to_owned());
@@ -134,18 +136,19 @@ impl Study for Dependency {
     }
 }
 
-/// Names of the relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and `all`.
+/// Names of the relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and
+/// of `all`.
 const UNIVERSAL: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
     dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root \
     vocative xcomp";
 
-/// Whether a relation is in [`UNIVERSAL`], with or without a subtype such as `nsubj:pass`.
+/// Whether a relation is in [`UNIVERSAL`], with or without a subtype (`pass` in `nsubj:pass`).
 fn is_universal(relation: &str) -> bool {
     let main = relation.split_once(':').map_or(relation, |(main, _)| main);
     UNIVERSAL.split_whitespace().any(|known| known == main)
 }
 
-/// Verdict on a syntactic label: is the attention head better on this relation than on other arcs?
+/// Verdict on a syntactic label: does the attention head predict this relation better than other arcs of these sentences?
 const SPECIFIC: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond other arcs",
     statistic: "accuracy on the relation less that on the other arcs of the same sentences",
@@ -155,7 +158,7 @@ const SPECIFIC: VerdictRule = VerdictRule {
     printed: "the difference with its interval, q",
 };
 
-/// Verdict on a syntactic label: does the attention head beat both the offset and the word-class baseline?
+/// Verdict on a syntactic label: does the attention head beat both baselines, the fixed offset and the tag rules?
 const BEYOND: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond word classes, of those beyond other arcs",
     statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",
@@ -165,6 +168,7 @@ const BEYOND: VerdictRule = VerdictRule {
     printed: "the lead over tags with its interval, q",
 };
 
+/// Label `syntactic:RELATION` of attention heads that point from a word to its syntactic head, or back.
 const SYNTACTIC: Detector = Detector {
     thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],
     parameter: Parameter::Any("syntactic", is_universal),

@@ -18,8 +18,8 @@ use crate::study::show::wording::{percent, plus_minus_percent, signed, special_t
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
-/// Returns the directions in which arcs with the syntactic head on `side` are scored; both for `None`. In a decoder, the later
-/// word attends to the earlier.
+/// Returns the directions in which arcs with the syntactic head on `side` are scored. Both for `None` (encoders). In a
+/// decoder, only the later word attends to the earlier.
 pub fn scored_directions(side: Option<Side>) -> &'static [Direction] {
     match side {
         None => &Direction::BOTH,
@@ -87,11 +87,13 @@ pub struct RelationMetrics {
 }
 
 impl RelationMetrics {
+    /// Name of the relation as printed, with the side of the syntactic head if it has one.
     pub fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (head on the {})", side.name()));
         self.relation.clone() + &side.unwrap_or_default()
     }
 
+    /// Returns a sentence on the best attention head of the relation, beside both baselines.
     pub fn best_head_line(&self) -> String {
         let Self { relation, count, direction, accuracy, baseline, tag_baseline, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
@@ -111,7 +113,8 @@ impl RelationMetrics {
         )
     }
 
-    /// Returns both baselines and all attention heads, most accurate first. Ties keep the order of the model.
+    /// Returns the relation with the accuracies of both baselines and of all attention heads, most accurate head first. Among
+    /// equally accurate heads, the lower index comes first.
     pub fn tracked(&self) -> Tracked {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
             let offset = head.versus_offset.get(direction).as_ref()?;
@@ -143,12 +146,12 @@ impl RelationMetrics {
     }
 }
 
-/// Formats a difference of two accuracies in percentage points, with its sign and half of its interval.
+/// Formats a difference of two accuracies in percentage points, with its sign and the half-width of its interval.
 pub(super) fn signed_points(difference: f64, ci95: Option<Interval>) -> String {
     signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
 }
 
-/// Sets [`RelationMetrics::share`] for relations that are split by the side of the syntactic head.
+/// Sets [`RelationMetrics::share`], for relations that are split by the side of the syntactic head.
 pub(super) fn set_side_shares(relations: &mut [RelationMetrics]) {
     let mut words: BTreeMap<String, u64> = BTreeMap::new();
     relations.iter().for_each(|relation| *words.entry(relation.relation.clone()).or_default() += relation.count);
@@ -267,10 +270,13 @@ pub struct HeadAccuracy {
     pub left_out: ByDirection<Option<Jackknife>>,
 }
 
+/// A difference of two accuracies, tested against a margin.
 pub(super) struct MarginExcess {
+    /// Accuracy of the attention head minus the accuracy it is compared with.
     pub difference: ShareDifference,
-    /// One-sided p-value of a difference above the margin; `None` without a standard error.
+    /// One-sided p-value of the test that the difference exceeds the margin. `None` without a standard error.
     pub p: Option<f64>,
+    /// Whether the difference is at least the margin.
     pub is_above: bool,
 }
 
@@ -282,7 +288,8 @@ impl MarginExcess {
 }
 
 impl RelationMetrics {
-    /// Keeps only accuracy and difference, with intervals, of attention heads below the best offset, except for the best head.
+    /// Drops the details that no policy needs: tests and further comparisons of attention heads below the best offset. The
+    /// difference and its interval stay. The best head keeps everything.
     pub(super) fn drop_unlabelled_comparisons(&mut self) {
         for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
             for direction in Direction::BOTH {
@@ -300,7 +307,8 @@ impl RelationMetrics {
         }
     }
 
-    /// Returns `value(head, direction)` for each attention head and direction, without `None`; directions vary fastest.
+    /// Returns `value(head, direction)` for each attention head in each direction, leaving out `None`. Both directions of a
+    /// head are adjacent.
     pub(super) fn per_head_and_direction<'a, T>(
         &'a self,
         value: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
@@ -308,11 +316,13 @@ impl RelationMetrics {
         self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| value(head, direction))).flatten()
     }
 
+    /// Comparisons of each attention head in each scored direction with the best offset.
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
         self.per_head_and_direction(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
-    /// Compares an attention head with the better baseline, the tag rules if both are equal. `None` without a tag baseline.
+    /// Returns the accuracy of an attention head minus that of the better baseline; the tag rules if both are equal. `None`
+    /// without a tag baseline.
     pub(super) fn versus_better_baseline(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
@@ -322,13 +332,14 @@ impl RelationMetrics {
         })
     }
 
-    /// Runs block tests of every attention head against the best offset plus `margin`, in the order of [`Self::each`].
+    /// Tests, for every attention head and direction, that its lead over the best offset exceeds `margin`. Ordered as in
+    /// [`Self::per_head_and_direction`].
     pub(super) fn offset_tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.comparisons().map(|offset| self.test(over_offset(offset), margin)).collect()
     }
 
-    /// Runs block tests of every attention head against the better baseline plus `margin`, in the order of [`Self::each`]. Empty
-    /// without a tag baseline.
+    /// Tests, for every attention head and direction, that its lead over the better baseline exceeds `margin`. Ordered as
+    /// in [`Self::per_head_and_direction`]; empty without a tag baseline.
     pub(super) fn better_baseline_tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.per_head_and_direction(|head, direction| {
             Some(self.test(self.versus_better_baseline(head, direction)?, margin))
@@ -336,8 +347,9 @@ impl RelationMetrics {
         .collect()
     }
 
-    /// Runs block tests of every attention head against other arcs plus `margin`, in the order of [`Self::each`]. `is_above` also
-    /// requires a lead of `margin_over_offset`, as a label does.
+    /// Tests, for every attention head and direction, that its specificity exceeds `margin`. Specificity is the accuracy on
+    /// this relation minus that on other arcs of these sentences. `is_above` also requires a lead over the best offset of
+    /// `margin_over_offset`, as a label does. Ordered as in [`Self::per_head_and_direction`].
     pub(super) fn specificity_tests(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
             let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
@@ -350,19 +362,21 @@ impl RelationMetrics {
         self.per_head_and_direction(test).collect()
     }
 
-    /// Runs the block test of a difference of two accuracies on the relation's words against `margin`.
+    /// Tests a difference of two accuracies on the relation's words against `margin`, by its standard error over blocks.
     fn test(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
         MarginExcess::new(difference, self.estimate_difference(difference.value, difference.standard_error), margin)
     }
 
-    /// Returns the estimate of a difference of two accuracies. `None` without a standard error, or if blocks are too few to test.
+    /// Returns the estimate of a difference of two accuracies. `None` without a standard error, or with too few blocks for
+    /// a test.
     pub(super) fn estimate_difference(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let scale = Scale::Difference;
         Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// Estimates an attention head's lead over the best offset. In a rounded report, the interval gives the standard error.
+    /// Returns the estimate of an attention head's lead over the best offset. A rounded report has no standard error; then
+    /// the interval gives it.
     pub(super) fn estimate_offset_lead(&self, comparison: &Comparison) -> Option<Estimate> {
         let &Comparison { difference, ci95, standard_error, .. } = comparison;
         // From the upper half: intervals are cut at -1, and dropped differences are below 0.
@@ -371,16 +385,18 @@ impl RelationMetrics {
         self.estimate_difference(difference, standard_error.or_else(of_interval))
     }
 
+    /// Accuracies of the best attention head.
     fn best(&self) -> &HeadAccuracy {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
-    /// Whether the best attention head was compared with the best offset, as every scored head is.
+    /// Whether the best attention head is compared with the best offset in the best direction. False only in a broken
+    /// report.
     pub(super) fn has_scored_best(&self) -> bool {
         self.best().versus_offset.get(self.direction).is_some()
     }
 
-    /// Copies the best attention head's comparisons from the list of all heads to the relation.
+    /// Copies the best attention head's comparisons from `by_head` to the relation's own fields.
     pub(super) fn copy_best_comparisons(&mut self) {
         let HeadAccuracy { versus_offset, versus_tags, .. } = self.best();
         let (offset, tags) = (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());
@@ -388,6 +404,7 @@ impl RelationMetrics {
     }
 }
 
+/// Converts a comparison with the best offset to a difference of two shares.
 fn over_offset(&Comparison { difference: value, ci95, standard_error, .. }: &Comparison) -> ShareDifference {
     ShareDifference { value, ci95, standard_error }
 }

@@ -7,31 +7,35 @@ use super::arcs::{FIXED_POINT_UNIT, ScoredArc};
 use super::tags::Side;
 use crate::stats::blocks::Merge;
 
-/// Counts of one relation's arcs in one sentence.
+/// Arcs of one relation in one sentence.
 #[derive(Clone, Debug)]
 struct RelationGroup {
+    /// Index of the relation.
     relation: usize,
+    /// Number of arcs of the relation in the sentence.
     arcs: u64,
-    /// Number of other arcs in the sentence, among those that the relation `all` pools.
+    /// Number of the sentence's arcs of other relations, counting only relations that `all` pools.
     others: u64,
-    /// Whether the relation `all` pools this relation's arcs.
+    /// Whether the relation is one of those that `all` pools.
     is_pooled: bool,
+    /// Index of the sentence's pool: all its arcs that `all` pools. In a decoder, there is one pool per side of the
+    /// syntactic head.
     pool: usize,
 }
 
-/// Arcs of a sequence grouped by sentence and relation, for comparison with the other arcs of their sentence.
+/// Arcs of a sequence, grouped by sentence and relation. Each group is compared with the other arcs of its sentence.
 #[derive(Clone, Debug, Default)]
 pub struct ArcsBySentence {
     groups: Vec<RelationGroup>,
-    /// For each arc: the index of its sentence's pool, if the relation `all` pools the arc, and the indices of its `groups`.
+    /// Indices, for each arc, of its pool and of its `groups`. The pool is `None` if `all` does not pool the arc.
     places: Vec<(Option<usize>, Vec<usize>)>,
-    /// Right predictions of the current attention head by direction: `[per pool, per group]`.
+    /// Right predictions of the current attention head by direction, `[per pool, per group]`.
     hits: [Vec<[u64; 2]>; 2],
 }
 
 impl ArcsBySentence {
-    /// Groups `arcs` by sentence and relation. `sentence` returns the number of an arc's sentence, and `all` has the indices of
-    /// the relation `all`. In a decoder there is one per side, and arcs are compared only with arcs on their side.
+    /// Groups `arcs` by sentence and relation. `sentence` returns the index of an arc's sentence. `all` has the indices of
+    /// the relation `all`: in a decoder, one for each side of the syntactic head.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pool_indices, mut group_indices) = (BTreeMap::new(), BTreeMap::new());
         let (mut places, mut pooled_arcs) = (Vec::new(), Vec::<u64>::new());
@@ -60,15 +64,18 @@ impl ArcsBySentence {
         Self { groups, places, hits }
     }
 
-    /// Returns, per sentence and relation index, the number of arcs in a sentence that also has other arcs.
+    /// Returns pairs of a relation's index and its number of arcs in one sentence. Sentences without other arcs are left
+    /// out.
     pub fn arc_counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.groups.iter().filter(|group| group.others > 0).map(|group| (group.relation, group.arcs))
     }
 
+    /// Clears the right predictions, before the next attention head.
     pub fn reset_hits(&mut self) {
         self.hits.iter_mut().for_each(|hits| hits.fill([0; 2]));
     }
 
+    /// Adds `right` (0 or 1 per direction) to the counts of the arc's pool and groups.
     pub fn add_right(&mut self, arc: usize, right: [u64; 2]) {
         let (pool, groups) = &self.places[arc];
         let [pool_hits, group_hits] = &mut self.hits;
@@ -76,8 +83,9 @@ impl ArcsBySentence {
         groups.iter().for_each(|&group| group_hits[group].merge(&right));
     }
 
-    /// Returns, per sentence and relation index, `n (a - b)` in both directions, in fixed point ([`UNIT`]). `n` is the number of
-    /// the relation's arcs, `a` the share of them that the attention head predicts, and `b` its share of the other arcs.
+    /// Returns pairs of a relation's index and its lead `n (a - b)` in one sentence, in both directions, in fixed point
+    /// ([`FIXED_POINT_UNIT`]). The attention head predicts a share `a` of the relation's `n` arcs, and a share `b` of the
+    /// sentence's other arcs. Sentences without other arcs are left out.
     pub fn differences(&self) -> impl Iterator<Item = (usize, [i64; 2])> {
         let [pool_hits, group_hits] = &self.hits;
         self.groups.iter().zip(group_hits).filter(|(group, _)| group.others > 0).map(|(group, hits)| {

@@ -1,5 +1,6 @@
-//! Tag baseline of dependency relations (docs/methodology/dependency.md). A rule, a UPOS and a side, predicts the nearest such
-//! word as the syntactic head. Only the rule with the gold head's UPOS and side can be right, so one count per arc suffices.
+//! Tag baseline of dependency relations (docs/methodology/dependency.md). A rule consists of a UPOS and a side. It predicts
+//! that the syntactic head is the nearest word of that UPOS on that side. Only the rule with the gold head's UPOS and side
+//! can be right, so one count per arc suffices.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +10,22 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::{Annotation, Upos};
 pub use crate::study::labels::evidence::Side;
 
+/// Number of word classes (UPOS tags).
 const CLASSES: usize = Upos::ALL.len();
 
-/// Number of tag rules, each a UPOS and a side. They are ordered by UPOS name, left before right.
+/// Number of tag rules, each with one UPOS and one side. Rules are ordered by UPOS name, left before right.
 const RULES: usize = CLASSES * Side::BOTH.len();
 
+/// Number of cues: pairs of a dependent's UPOS and a tag rule.
 pub const CUE_COUNT: usize = CLASSES * RULES;
 
-/// A dependent's UPOS together with the tag rule that predicts its syntactic head.
+/// Index of a pair: the dependent's UPOS and the tag rule that predicts its syntactic head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cue(u16);
 
 impl Cue {
-    /// Returns the cue of an arc. `None` if no rule predicts the arc, or a UPOS is missing.
+    /// Returns the cue of an arc: the dependent's UPOS and the rule that predicts the arc. `None` if no rule predicts the
+    /// arc, or if a word has no UPOS.
     pub fn from_arc(annotations: &[Annotation], dependent: usize, head: usize) -> Option<Self> {
         let upos = |word: usize| annotations.get(word).and_then(|annotation| annotation.upos);
         let (class, tag) = (upos(dependent)?, upos(head)?);
@@ -35,33 +39,35 @@ impl Cue {
         Self((class * RULES + rule) as u16)
     }
 
-    /// Returns the index in lists of all cues; it is below [`CUE_COUNT`], unless the cue comes from a file.
+    /// Index in lists of all cues. It is below [`CUE_COUNT`], unless the cue was read from a file.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// Best tag rule for each UPOS of the dependent, in the order of [`Upos::ALL`].
+/// Index of the best tag rule for each UPOS of the dependent, in the order of [`Upos::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagRules([usize; CLASSES]);
 
 impl TagRules {
-    /// Selects the rule with most hits for each UPOS of the dependent. Ties go to the first tag by name, then to the left side.
+    /// Selects, for each UPOS of the dependent, the rule that predicts most arcs right. Among equals, the first tag by
+    /// name, then the left side.
     pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
         let hits_of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
         Self(std::array::from_fn(|class| first_largest(|rule| hits_of(class, rule))))
     }
 
+    /// Cues of these rules, one for each UPOS of the dependent.
     pub fn cues(&self) -> impl Iterator<Item = Cue> {
         self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
     }
 
-    /// Returns the number of arcs that these rules predict, given the hits of all rules.
+    /// Number of arcs that these rules predict right. `hits` has the number for each cue.
     pub fn hits(&self, hits: &BTreeMap<Cue, u64>) -> u64 {
         self.cues().filter_map(|cue| hits.get(&cue)).sum()
     }
 
-    /// Returns the rules by the dependent's UPOS tag, for tags where some rule has a hit.
+    /// Best rule by the name of the dependent's UPOS. Tags for which no rule is right are left out.
     pub fn by_dependent_tag(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
         let cues_with_hits = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
         cues_with_hits
@@ -70,13 +76,15 @@ impl TagRules {
     }
 }
 
-/// Returns the single rule that is best for dependents of every UPOS together, and its hits. Ties as in [`TagRules::best`].
+/// Selects one rule for dependents of every UPOS, and returns it with the number of arcs that it predicts right. Ties go as
+/// in [`TagRules::best`].
 pub fn best_single_rule(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
     let hits_of = |rule: usize| hits.iter().filter(|(cue, _)| cue.index() % RULES == rule).map(|(_, hits)| hits).sum();
     let rule = first_largest(hits_of);
     (TagRule::from_index(rule), hits_of(rule))
 }
 
+/// Returns the index of the rule with the largest count; the first among equals.
 fn first_largest(count: impl Fn(usize) -> u64) -> usize {
     (0..RULES).rev().max_by_key(|&rule| count(rule)).unwrap_or_default()
 }
@@ -91,6 +99,7 @@ pub struct TagRule {
 }
 
 impl TagRule {
+    /// Converts the index of a rule to its UPOS and side.
     fn from_index(rule: usize) -> Self {
         let (class, side) = (rule / Side::BOTH.len(), rule % Side::BOTH.len());
         Self { tag: Upos::ALL[class].tag().to_owned(), side: Side::BOTH[side] }

@@ -1,20 +1,24 @@
-//! Cues (properties of a query and a key) that may explain attention, and their groups (docs/methodology/explained-variance.md).
+//! Cues: properties of a query and a key that may explain attention between them, in groups
+//! (docs/methodology/explained-variance.md).
 
 use crate::corpus::Upos;
 use crate::sequences::fold::roles::{OFFSET_COUNT, offset_at};
 
+/// Number of parts of speech (UPOS tags).
 pub const TAGS: usize = Upos::ALL.len();
 
-/// Index of the first cue of the offsets -8..8 from query to key.
+/// Index of the first of the cues for the offsets -8 to 8 from query to key.
 pub const FIRST_OFFSET_CUE: usize = 0;
-/// Index of the cue that the key is over 8 tokens to the left. Keys over 8 to the right have none: the reference level of
-/// offsets.
+/// Index of the cue of keys more than 8 tokens to the left. Keys more than 8 to the right have no cue, as the reference
+/// level of offsets.
 pub const FAR_LEFT: usize = FIRST_OFFSET_CUE + OFFSET_COUNT;
+/// Index of the cue that the key is the first special token.
 pub const FIRST_SPECIAL: usize = FAR_LEFT + 1;
+/// Index of the cue that the key is a separator.
 pub const SEPARATOR: usize = FIRST_SPECIAL + 1;
-/// Index of the first of the [`LISTED`] cues that depend on query and key, and that few pairs of tokens have.
+/// Index of the first of the [`PAIR_CUE_COUNT`] cues that depend on query and key together. Few pairs of tokens have them.
 pub const FIRST_PAIR_CUE: usize = SEPARATOR + 1;
-/// Index of the cue that the key is another occurrence of the query's token.
+/// Index of the cue that the key is another occurrence of the query's token id.
 pub const SAME_TOKEN: usize = FIRST_PAIR_CUE;
 /// Index of the cue that the key's word is another word with the query's part of speech.
 pub const SAME_TAG: usize = FIRST_PAIR_CUE + 1;
@@ -22,21 +26,22 @@ pub const SAME_TAG: usize = FIRST_PAIR_CUE + 1;
 pub const SYNTACTIC_HEAD: usize = FIRST_PAIR_CUE + 2;
 /// Index of the cue that the key's word is a dependent of the query's word.
 pub const DEPENDENT: usize = FIRST_PAIR_CUE + 3;
-/// Index of the cue that the words of query and key share their syntactic head.
+/// Index of the cue that the words of query and key are siblings: they have one syntactic head.
 pub const SIBLING: usize = FIRST_PAIR_CUE + 4;
-/// Number of cues from [`SAME_TOKEN`] to [`SIBLING`].
+/// Number of pair cues, from [`SAME_TOKEN`] to [`SIBLING`].
 pub const PAIR_CUE_COUNT: usize = 5;
-/// Index of the cue that says how common the key's token is in the corpus.
+/// Index of the cue whose value is the commonness of the key's token: the share of corpus tokens that are rarer.
 pub const COMMONNESS: usize = FIRST_PAIR_CUE + PAIR_CUE_COUNT;
-/// Index of the cue that is the cosine of the input embeddings of query and key.
+/// Index of the cue whose value is the cosine between the input embeddings of query and key.
 pub const COSINE: usize = COMMONNESS + 1;
-/// Index of the first cue of the key word's part of speech.
+/// Index of the first of the [`TAGS`] cues for the part of speech of the key's word.
 pub const FIRST_TAG_CUE: usize = COSINE + 1;
 /// Index of the cue that the key is the first token of a decoder's input.
 pub const FIRST_TOKEN: usize = FIRST_TAG_CUE + TAGS;
+/// Number of cues.
 pub const CUES: usize = FIRST_TOKEN + 1;
 
-/// Returns the name of a cue in the report.
+/// Name of a cue as printed in the report.
 pub fn cue_name(cue: usize) -> String {
     match cue {
         FAR_LEFT => "offset.<-8".to_owned(),
@@ -55,10 +60,11 @@ pub fn cue_name(cue: usize) -> String {
     }
 }
 
-/// A named group of cues; `has` says whether a cue is in it.
+/// A named group of cues. `has` says whether the cue with this index belongs to the group.
 #[derive(Clone, Copy, Debug)]
 pub struct CueGroup {
     pub name: &'static str,
+    /// Whether the cue with this index belongs to the group.
     has: fn(usize) -> bool,
 }
 
@@ -66,9 +72,10 @@ const fn group(name: &'static str, has: fn(usize) -> bool) -> CueGroup {
     CueGroup { name, has }
 }
 
+/// Index of the cue that the key's word is punctuation.
 const PUNCTUATION: usize = FIRST_TAG_CUE + Upos::Punct as usize;
 
-/// Groups of cues; each cue is in exactly one group.
+/// Groups of cues. Each cue belongs to exactly one group.
 pub const GROUPS: [CueGroup; 7] = [
     group("position", |cue| cue <= FAR_LEFT),
     group("sinks", |cue| matches!(cue, FIRST_SPECIAL | FIRST_TOKEN | SEPARATOR | PUNCTUATION)),
@@ -82,11 +89,12 @@ pub const GROUPS: [CueGroup; 7] = [
 ];
 
 impl CueGroup {
+    /// Indices of the cues in this group.
     pub fn cues(self) -> impl Iterator<Item = usize> {
         (0..CUES).filter(move |&cue| (self.has)(cue))
     }
 
-    /// Cues of all other groups.
+    /// Indices of the cues in all other groups.
     pub fn other_cues(self) -> impl Iterator<Item = usize> {
         (0..CUES).filter(move |&cue| !(self.has)(cue))
     }

@@ -1,38 +1,40 @@
-//! Least squares from sums of products (docs/methodology/explained-variance.md).
+//! Least squares, computed from sums of products (docs/methodology/explained-variance.md).
 
 use nalgebra::{DMatrix, SymmetricEigen};
 
-/// Symmetric matrix of sums of products, `[size, size]`: its lower half, row by row.
+/// Symmetric matrix of sums of products of variables, `[variables, variables]`. Its lower half is stored row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GramMatrix(pub Vec<f64>);
 
-/// Index of cell (`a`, `b`) in the lower half of a symmetric matrix, stored row by row.
+/// Index of cell (`a`, `b`) in the stored lower half of a symmetric matrix.
 pub const fn lower_half_index(a: usize, b: usize) -> usize {
     let (row, column) = if a < b { (b, a) } else { (a, b) };
     row * (row + 1) / 2 + column
 }
 
 impl GramMatrix {
+    /// Sum of products of the variables `a` and `b`.
     pub fn cell(&self, a: usize, b: usize) -> f64 {
         self.0[lower_half_index(a, b)]
     }
 
-    /// Matrix of the sums of products of some variables, `[variables, variables]`.
+    /// Sums of products of a selection of variables, `[selected, selected]`.
     fn submatrix(&self, variables: &[usize]) -> DMatrix<f64> {
         let size = variables.len();
         DMatrix::from_fn(size, size, |row, column| self.cell(variables[row], variables[column]))
     }
 
-    /// Subtracts the sums in `others`.
+    /// Subtracts the sums in `others`, cell by cell.
     pub fn minus(&self, others: &Self) -> Self {
         Self(self.0.iter().zip(&others.0).map(|(sum, other)| sum - other).collect())
     }
 
-    /// Whether a variable varies: its sum of squares exceeds the rounding errors of the largest one.
+    /// Whether a variable's sum of squares is larger than the rounding error of the matrix's largest sum of squares.
     pub fn varies(&self, variable: usize) -> bool {
         self.cell(variable, variable) > ROUNDING_SHARE * self.largest()
     }
 
+    /// Largest sum of squares, on the diagonal.
     fn largest(&self) -> f64 {
         (0..)
             .map(|row| lower_half_index(row, row))
@@ -41,19 +43,23 @@ impl GramMatrix {
     }
 }
 
-/// Share of the largest sum of squares that may be rounding: sums of products of 10^6 cells are accurate to about 1e-12.
+/// Rounding error of a sum of squares, as a share of the matrix's largest sum of squares. Sums over 10^6 cells are accurate
+/// to about 1e-12.
 const ROUNDING_SHARE: f64 = 1e-10;
 
-/// Least-squares fit on some variables, for any response: the pseudo-inverse of their sums of products. It takes the smallest
-/// coefficients among equally good ones, so predictions do not depend on the order of variables.
+/// Least-squares fit of any response on a selection of variables. The pseudo-inverse selects the smallest among equally
+/// good coefficients, so predictions do not depend on the order of variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeastSquaresFit {
+    /// Indices of the selected variables.
     variables: Vec<usize>,
-    /// Pseudo-inverse, `[variables, variables]`, without eigenvalues below [`ROUNDING_SHARE`] times the largest.
+    /// Pseudo-inverse of the sums of products, `[selected, selected]`. Eigenvalues below [`ROUNDING_SHARE`] times the
+    /// largest count as 0.
     inverse: DMatrix<f64>,
 }
 
 impl LeastSquaresFit {
+    /// Computes the pseudo-inverse from the sums of products in `gram`.
     pub fn new(gram: &GramMatrix, variables: impl IntoIterator<Item = usize>) -> Self {
         let variables: Vec<usize> = variables.into_iter().collect();
         let SymmetricEigen { eigenvectors, eigenvalues } = gram.submatrix(&variables).symmetric_eigen();
@@ -63,9 +69,11 @@ impl LeastSquaresFit {
         Self { variables, inverse }
     }
 
-    /// Sum of squares of each response explained in test data, `2 β'b - β'G β`; below 0 if worse than no fit. Training data give
-    /// `β` through `fitted`, test data `G` (`gram`) and `b` (`products`). `fitted` and `products` are products with each
-    /// variable, `[all variables, responses]`.
+    /// Returns, for each response, the sum of squares explained in test data: `2 β'b - β'G β`. It is below 0 if the fit is
+    /// worse than none.
+    ///
+    /// The coefficients `β` follow from `training_products`. `G` is `gram` and `b` is `products`, both from test data. Both
+    /// products are of each variable with each response, `[all variables, responses]`.
     pub fn explained_squares(
         &self,
         training_products: &DMatrix<f64>,

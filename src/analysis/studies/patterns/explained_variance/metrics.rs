@@ -14,23 +14,26 @@ use crate::study::labels::{Detector, LabelStyle, Phrase, assess_all};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums and shares of one head, in one block or in all blocks.
+/// Sums and shares of one head from which its metrics are computed, in one block or in all blocks.
 pub(super) struct ExplainedInputs<'a> {
+    /// Shares of all heads, in each form.
     pub shares: &'a [FormShares; FORMS],
     pub sums: &'a [FormSums; FORMS],
-    /// Sums over pairs of sequences, `[all blocks, this block]`.
+    /// Sums over pairs of sequences: `[all blocks, this block]`.
     pub places: [&'a PlaceSums; 2],
-    /// Index of the head; `None` for chance.
+    /// Index of the head. `None` for the chance level.
     pub head: Option<usize>,
-    /// Index of the block; `None` for all blocks.
+    /// Index of the jackknife block. `None` for all blocks.
     pub block: Option<usize>,
 }
 
 impl ExplainedInputs<'_> {
+    /// Values of all metrics, one for each cell.
     pub fn values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
+    /// Share explained in one form, at an index in [`Shares`](super::shares::Shares).
     fn share(&self, form: usize, share: usize) -> Fraction {
         let FormSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
@@ -42,7 +45,7 @@ impl ExplainedInputs<'_> {
         fraction.with_evidence(rows, sentences)
     }
 
-    /// Sum over pairs of sequences, as a share of the squares of their rows.
+    /// Returns a sum over pairs of sequences as a share of the squares of their attention rows.
     fn place_share(&self, numerator: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
         let [total, block] = self.places;
         let rows = block.rows as f64;
@@ -71,7 +74,7 @@ const UNIQUE_CAVEATS: &str = "What several groups say alike is in none of their 
     coefficients of the group do not hold for other sentences.";
 
 const PLACE: &str = "explained_by_place";
-/// Name of the metric for the part of [`PLACE`] that offsets do not explain.
+/// Name of the metric for the part of metric [`PLACE`] that offsets do not explain.
 const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \

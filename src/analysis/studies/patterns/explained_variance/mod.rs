@@ -29,7 +29,7 @@ use sentence::{ALL_KEYS, FORMS, TEXT_KEYS};
 use shares::{ALL_CUES, FormShares, collect_layers, form_shares, unique_index};
 use sums::ExplainedSums;
 
-/// Study `explained-variance`: how much of each head's attention known cues explain.
+/// Study `explained-variance`: how much of the variance of each head's attention is explained by known cues.
 pub struct ExplainedVariance;
 
 impl Study for ExplainedVariance {
@@ -92,7 +92,8 @@ struct FormSummed {
     unique: BTreeMap<String, f64>,
 }
 
-/// Mean of a share over the heads that the model has. `None` if any of these heads has no value.
+/// Mean over heads of the share at index `share`. Only heads for which `has_head` holds count. `None` if one of them has no
+/// value.
 fn mean(shares: &FormShares, has_head: impl Fn(usize) -> bool, share: usize) -> Option<f64> {
     let present = shares.heads.iter().enumerate().filter(|(place, _)| has_head(*place));
     let values: Option<Vec<f64>> = present.map(|(_, head)| head[share][BLOCKS].value()).collect();
@@ -117,7 +118,8 @@ impl Summed {
 }
 
 impl FormSummed {
-    /// Writes the share with its three largest groups: `59 % over all keys (sinks 33, position 7, classes 2)`.
+    /// Returns a line with the explained share and its three largest groups, such as
+    /// `59 % over all keys (sinks 33, position 7, classes 2)`.
     fn summary_line(&self, denominator: &str) -> Option<String> {
         let mut shares: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
         shares.sort_by(|a, b| b.1.total_cmp(&a.1));

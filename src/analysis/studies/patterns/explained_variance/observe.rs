@@ -1,4 +1,4 @@
-//! Products of one head's attention with the cues of one sentence.
+//! Products of one head's attention with the cues (properties of queries and keys) of one sentence.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -13,14 +13,14 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
 use crate::sequences::fold::text::TextAttention;
 
-/// Buffers for column sums of attention in both forms (all keys, text), reused from head to head.
+/// Buffers for sums over the columns of attention, in each form (all keys, text keys), reused from head to head.
 pub type ColumnSums = [Vec<f64>; FORMS];
 
-/// Number of cues that depend on query and key, other than offsets.
+/// Number of cues that depend on query and key together, without the single offsets.
 const PAIR_CUES: usize = 1 + PAIR_CUE_COUNT + 1;
 
-/// Returns, in both forms (all keys, text), the products of a head's attention (centred within rows) with each cue of a sentence,
-/// and its squares.
+/// Returns the products of one head's attention with each cue of a sentence, and the squares of the attention. Both are in
+/// each form (all keys, text keys); attention is centred within rows.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn cue_products<'a>(
     cues: &'a SentenceCues,
@@ -90,7 +90,8 @@ pub fn cue_products<'a>(
     (products, squares)
 }
 
-/// Sums a row's weights on the cues of query and key other than offsets: `[far left, listed cues, cosine]`.
+/// Sums an attention row's weights on keys with each pair cue: `[far left, the five pair cues, cosine]`. `number` is the
+/// index of the row.
 #[inline(always)]
 fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_CUES] {
     let query = cues.text_tokens[number];
@@ -105,7 +106,7 @@ fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_
     pair_sums
 }
 
-/// Adds the weights on cues that depend on the key alone, from column sums.
+/// Adds the weights on keys with each cue of the key alone, given sums over the columns of attention.
 #[inline(always)]
 fn add_key_cues(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUES]) {
     for &(key, cue) in &cues.special_cues {

@@ -1,7 +1,8 @@
-//! Attention to fixed positions: how much of a head's attention recurs at the same positions of another sequence with other
-//! tokens. The other sequence precedes it in the pack; it is of another group and similar length. For centred attention rows `x`
-//! and `y` of both, the mean of `x y` is the squared mean row. It lacks the noise of a mean over few sequences
-//! (docs/methodology/explained-variance.md).
+//! Attention to fixed positions: how much of a head's attention recurs at the same positions of another sequence.
+//!
+//! Each sequence is compared with the sequence before it in the pack. The two must be similar in length and in different
+//! groups of related sentences. For centred attention rows `x` and `y` of both, the mean of `x y` is the squared mean row. It
+//! lacks the noise of a mean over few sequences (docs/methodology/explained-variance.md).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,28 +11,29 @@ use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// Sums of one head over pairs of adjacent sequences in a pack.
+/// Sums of one head over pairs of adjacent sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHeadSums {
-    /// Products of both sequences' attention rows.
+    /// Dot products of both sequences' centred attention rows at the same position.
     pub shared: ExactSum,
-    /// Part of `shared` that offsets from query to key explain.
+    /// Part of `shared` that is explained by the offset from query to key.
     pub offsets: ExactSum,
-    /// Squares of both sequences' attention rows, averaged over the two sequences.
+    /// Squared norms of the centred attention rows, averaged over the two sequences.
     pub squares: ExactSum,
 }
 
 merge_fields!(PlaceHeadSums { shared, offsets, squares });
 
+/// Counts of pairs of adjacent sequences, and sums over them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceSums {
-    /// Number of sequences that follow a sequence of another group in their pack.
+    /// Number of sequences preceded in their pack by a sequence of another group of related sentences.
     pub followers: u64,
-    /// Number of followers that are similar in length to the sequence before them.
+    /// Number of these sequences with a length similar to that of the sequence before.
     pub pairs: u64,
-    /// Number of attention rows that both sequences of a pair have.
+    /// Number of compared attention rows: positions that both sequences of a pair have.
     pub rows: u64,
-    /// Number of pairs; each group of dependent sentences counts once.
+    /// Number of pairs. Related sentences count once.
     pub sentences: u64,
     /// Sums of each head, `[layers * heads]`; empty until there is a pair.
     pub heads: Vec<PlaceHeadSums>,
@@ -40,12 +42,12 @@ pub struct PlaceSums {
 merge_fields!(PlaceSums { followers, pairs, rows, sentences, heads });
 
 impl PlaceSums {
-    /// Whether most followers are similar in length to the sequence before, so that their positions can be compared.
+    /// Whether at least half of the followers form a pair. If lengths differ more often, positions cannot be compared.
     pub fn are_aligned(&self) -> bool {
         self.pairs > 0 && 2 * self.pairs >= self.followers
     }
 
-    /// Whether no count exceeds the count that it is part of. Sums read from a file may be invalid.
+    /// Whether the counts are possible and there are sums for `heads` attention heads. Sums read from a file may fail this.
     pub fn fits(&self, heads: usize) -> bool {
         self.pairs <= self.followers
             && self.sentences <= self.pairs
@@ -53,24 +55,28 @@ impl PlaceSums {
     }
 }
 
-/// Attention of a head between the text tokens of a sequence, `[tokens, tokens]`; 0 from a token to itself.
+/// Attention of one head between the text tokens of a sequence, `[tokens, tokens]`. The diagonal is 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextAttentionRows {
     tokens: usize,
+    /// Attention weights, `[tokens, tokens]`.
     weights: Vec<f32>,
 }
 
 impl TextAttentionRows {
+    /// Copies the attention between the tokens at the positions `places`.
     pub fn new(places: &[usize], text: &TextAttention) -> Self {
         let row = |&query: &usize| places.iter().map(move |&key| text.row(query)[key]);
         Self { tokens: places.len(), weights: places.iter().flat_map(row).collect() }
     }
 
+    /// Attention of one text token to all text tokens.
     fn row(&self, token: usize) -> &[f32] {
         &self.weights[token * self.tokens..][..self.tokens]
     }
 
-    /// Sums over common positions: `[products of rows, their part that offsets explain, mean of both squares]`.
+    /// Sums over the positions that both sequences have:
+    /// `[dot products of rows, their part explained by offsets, mean of both squared norms]`.
     pub fn row_products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
         let common_tokens = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);

@@ -1,4 +1,4 @@
-//! Cues of a sentence (properties of queries and keys). They do not depend on a head.
+//! Cues of a sentence: properties of its queries and keys, equal for all heads.
 
 use std::sync::Arc;
 
@@ -16,63 +16,72 @@ use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, offset_slot};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
 
-/// Number of forms in which attention is explained: rows over all keys, and rows over other text tokens, normalised to 1.
+/// Number of forms in which attention is explained: rows over all keys, and rows over the other text tokens, normalised to
+/// sum to 1.
 pub const FORMS: usize = 2;
+/// Index of the form with rows over all keys.
 pub const ALL_KEYS: usize = 0;
+/// Index of the form with rows over the other text tokens.
 pub const TEXT_KEYS: usize = 1;
 
-/// Fewest text tokens of a sentence in the form [`TEXT`]: with two, each row has a single key with all weight.
+/// Minimum number of text tokens of a sentence in the form [`TEXT_KEYS`]. With two, each row has a single key with all
+/// weight.
 const MIN_TEXT_TOKENS: usize = 3;
 
-/// Number of cells in the lower half of the matrix of products of cues.
+/// Number of cells in the lower half of the symmetric matrix of products of cues.
 pub const CUE_PRODUCTS: usize = lower_half_index(CUES - 1, CUES - 1) + 1;
 
-/// Products of a sentence's cues, centred within rows.
+/// Products of a sentence's cues, centred within attention rows.
 #[derive(Clone, Debug)]
 pub struct CueProducts {
-    /// Lower half of the matrix of products, `[PAIRS]`.
+    /// Lower half of the symmetric matrix of products, `[CUE_PRODUCTS]`.
     pub cells: Vec<f64>,
+    /// Number of attention rows.
     pub rows: u64,
-    /// Number of pairs of a row and a key.
+    /// Number of keys, summed over rows.
     pub keys: u64,
 }
 
+/// Cues of the queries and keys of one sentence.
 #[derive(Clone, Debug)]
 pub struct SentenceCues {
-    /// Positions of the text tokens, one row each.
+    /// Positions of the text tokens. Each is the query of one row.
     pub text_tokens: Vec<usize>,
-    /// Positions of all other tokens, each with the index of its cue, if any.
+    /// Position of each special token, with the index of its cue. `None` if it has no cue.
     pub special_cues: Vec<(usize, Option<usize>)>,
-    /// Part of speech of each key, as its index in [`Upos::ALL`].
+    /// Index in [`Upos::ALL`] of the part of speech of each token's word.
     pub tags: Vec<Option<usize>>,
-    /// Commonness of each key; 0 for special tokens.
+    /// Commonness of each token: the share of corpus tokens that are rarer. 0 for special tokens.
     pub commonness: Vec<f64>,
-    /// Cosine of each row's token with each key, rows padded to whole SIMD vectors. 0 unless the key is text with another id.
+    /// Cosine between the embeddings of each row's query and each key, with rows padded to whole SIMD vectors. 0 unless the
+    /// key is a text token of another id.
     pub cosines: Vec<f32>,
-    /// Width of a row: number of tokens, rounded up to whole SIMD vectors.
+    /// Length of a padded row: the number of tokens, rounded up to whole SIMD vectors.
     pub row_width: usize,
-    /// Keys that have each of the [`LISTED`] cues, per row.
+    /// Keys with each of the [`PAIR_CUE_COUNT`] pair cues, per row.
     pub keys_by_pair_cue: Vec<[Vec<usize>; PAIR_CUE_COUNT]>,
+    /// Number of keys of each row, per form.
     key_counts: [Vec<usize>; FORMS],
-    /// Mean of each cue over the keys, per form and row.
+    /// Mean of each cue over the keys of a row, per form and row.
     pub cue_means: [Vec<[f64; CUES]>; FORMS],
-    /// Sums of `means` over rows, per form.
+    /// Sum of `cue_means` over rows, per form.
     pub cue_mean_sums: [[f64; CUES]; FORMS],
 }
 
-/// Embeddings and counts of tokens, if known, from which some cues are computed.
+/// Embeddings and corpus counts of tokens, as far as known, from which cues are computed.
 #[derive(Clone, Debug, Default)]
 pub struct TokenLexicon {
+    /// Input embeddings of the model. `None` if the model gives no access to them.
     pub embeddings: Option<WordEmbeddings>,
     /// Count of each token in the whole corpus.
     pub counts: Option<Arc<TokenCounts>>,
 }
 
-/// Cues of one key for one query: (cue index, value), ascending.
+/// Cues of one key for one query: pairs of a cue's index and its value, ascending by index.
 type CueWeights = Vec<(usize, f64)>;
 
 impl SentenceCues {
-    /// Computes the cues of a sentence and their products in each form. Products are `None` for a form without rows.
+    /// Computes the cues of a sentence, and their products in each form. The products are `None` for a form without rows.
     pub fn new(
         sequence: &Sequence,
         visibility: Visibility,
@@ -118,6 +127,7 @@ impl SentenceCues {
         (cues, products_by_form)
     }
 
+    /// Computes the cues that depend on one token alone.
     fn with_key_cues(sequence: &Sequence, lexicon: &TokenLexicon) -> Self {
         let n = sequence.ids.len();
         let is_text = |token: usize| !sequence.kinds[token].is_special();
@@ -154,7 +164,7 @@ impl SentenceCues {
         }
     }
 
-    /// Writes the cues of a key for a row's query to `key_cues`, and records those in `listed`.
+    /// Writes the cues of one key for one query to `key_cues`, and lists the key under its pair cues.
     fn collect_cues(
         &mut self,
         key_cues: &mut CueWeights,
@@ -205,13 +215,13 @@ impl SentenceCues {
         }
     }
 
-    /// Weight that uniform attention of a row gives to each key of a form.
+    /// Weight that uniform attention gives to each key of a row.
     pub fn uniform_weight(&self, form: usize, row: usize) -> f64 {
         1.0 / self.key_counts[form][row] as f64
     }
 }
 
-/// Cue of a special token; `None` if its kind is no cue.
+/// Index of a special token's cue. `None` for kinds without a cue.
 fn special_cue(kind: TokenKind) -> Option<usize> {
     match kind {
         TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
@@ -221,7 +231,8 @@ fn special_cue(kind: TokenKind) -> Option<usize> {
     }
 }
 
-/// Spreads cosines of text tokens to rows as wide as rows of attention; 0 for tokens with equal ids.
+/// Spreads the cosines between text tokens to rows over all tokens, `[text tokens, width]`. Cosines of tokens with equal
+/// ids become 0.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
 fn cosine_rows(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32> {
     let mut rows = vec![0.0; text.len() * width];
@@ -233,7 +244,7 @@ fn cosine_rows(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Ve
     rows
 }
 
-/// Adds the cues of one key to a row's sums, and their products to the lower half of the matrix.
+/// Adds the cues of one key to the row's sums, and the products of its cues to the lower half of the matrix.
 fn add_key(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUES]) {
     for (place, &(cue, value)) in key_cues.iter().enumerate() {
         row_sums[cue] += value;
@@ -243,7 +254,7 @@ fn add_key(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUE
     }
 }
 
-/// Centres products of cues within a row, by subtracting the products of the row's means.
+/// Centres the products of cues within a row: subtracts the products of the row's means, times the number of keys.
 fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     let present: Vec<usize> = (0..CUES).filter(|&cue| means[cue] != 0.0).collect();
     for (place, &cue) in present.iter().enumerate() {
@@ -252,8 +263,9 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     }
 }
 
-/// Words of the tokens of a sentence, and the dependency tree over words.
+/// Word of each token, and syntactic head of each word.
 struct SentenceWords {
+    /// Index of each token's word. `None` for tokens outside words.
     word_of_token: Vec<Option<usize>>,
     heads: Vec<Option<usize>>,
 }
@@ -270,18 +282,19 @@ impl SentenceWords {
         self.word_of_token[a] != self.word_of_token[b]
     }
 
-    /// Syntactic head of a token's word, as the index of a word.
+    /// Index of the word that is the syntactic head of a token's word. `None` for roots and where unknown.
     fn head_of(&self, token: usize) -> Option<usize> {
         *self.heads.get(self.word_of_token[token]?)?
     }
 
-    /// Whether the word of `token` is the syntactic head of another word, that of `dependent`.
+    /// Whether the word of `token` is the syntactic head of the word of `dependent`, and the words differ.
     fn is_head(&self, token: usize, dependent: usize) -> bool {
         self.word_of_token[token].is_some()
             && self.head_of(dependent) == self.word_of_token[token]
             && self.are_different_words(token, dependent)
     }
 
+    /// Whether two tokens' words differ and have one syntactic head in common.
     fn are_siblings(&self, a: usize, b: usize) -> bool {
         self.are_different_words(a, b) && self.head_of(a).is_some() && self.head_of(a) == self.head_of(b)
     }

@@ -1,4 +1,5 @@
-//! Shares of each head's attention that cues explain. For each block, coefficients are fitted to all other blocks.
+//! Shares of variance that cues explain in each head's attention. The coefficients for a block are fitted to all other
+//! blocks.
 
 use nalgebra::DMatrix;
 
@@ -13,46 +14,49 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
 use crate::system::parallel::parallel_map;
 
+/// Number of groups of cues.
 pub const GROUP_COUNT: usize = GROUPS.len();
 
-/// A value for all cues (at [`ALL`]), then one for each group of cues (at [`alone`]), then one for what each group adds to all
-/// other groups (at [`unique`]).
+/// One value for all cues, one for each group of cues alone, and one for each group's addition to all other groups. Their
+/// indices are [`ALL_CUES`], [`alone_index`] and [`unique_index`].
 pub type Shares<T> = [T; 1 + 2 * GROUP_COUNT];
 
-/// Index of the share that all cues explain together.
+/// Index in [`Shares`] of all cues together.
 pub const ALL_CUES: usize = 0;
 
-/// Index of the share that a group of cues explains alone.
+/// Index in [`Shares`] of a group of cues alone.
 pub const fn alone_index(group: usize) -> usize {
     1 + group
 }
 
-/// Index of a group's unique share: the share explained by all cues minus the share explained by all other groups. It is below 0
-/// if the group makes the fit worse.
+/// Index in [`Shares`] of a group's addition: the share explained by all cues minus that explained by all other groups. It
+/// is below 0 if the group makes the fit worse.
 pub const fn unique_index(group: usize) -> usize {
     1 + GROUP_COUNT + group
 }
 
-/// Smallest mean variance of an attention row for which shares are reported. Weights are f32: their squares are accurate to 1e-7.
+/// Minimum mean variance of an attention row for which shares are reported. Squares of f32 weights are accurate to 1e-7.
 pub const MIN_VARIANCE: f64 = 1e-6;
 
-/// Shares of one form (all keys, or text).
+/// Shares in one form of attention (all keys, or text keys).
 pub struct FormShares {
-    /// Shares of each head: a fraction for each block, followed by one for the whole corpus.
+    /// Shares of each head, `[heads]`: a fraction for each jackknife block, then one for all blocks.
     pub heads: Vec<Shares<Vec<Fraction>>>,
-    /// Whether the corpus has a cue of each share.
+    /// Whether the corpus has any cue of the share.
     pub has_cues: Shares<bool>,
-    /// Cues that vary in the corpus.
+    /// Indices of the cues that vary in the corpus.
     pub cues: Vec<usize>,
 }
 
-/// Sums of one form (all keys, or text), in one block or several.
+/// Sums in one form of attention (all keys, or text keys), in one block or in all blocks.
 struct FormTotals {
+    /// Products of cues with each other.
     gram: GramMatrix,
-    /// Products of each head's weights with each cue, `[cues, heads]`.
+    /// Products of each head's attention with each cue, `[cues, heads]`.
     products: DMatrix<f64>,
-    /// Sum of squared weights of each head, `[heads]`.
+    /// Squares of each head's attention, centred within rows, `[heads]`.
     squares: Vec<f64>,
+    /// Number of attention rows.
     rows: f64,
 }
 
@@ -67,7 +71,8 @@ impl FormTotals {
         }
     }
 
-    /// Sum of squares in `block` that cues explain, for each head, with coefficients fitted to all other blocks.
+    /// Returns the sums of squares in `block` that cues explain, for each head. Coefficients are fitted to all other
+    /// blocks.
     fn explained_in(&self, block: &Self) -> Vec<Shares<f64>> {
         const NOTHING: Shares<f64> = [0.0; 1 + 2 * GROUP_COUNT];
         if block.rows <= 0.0 {
@@ -97,7 +102,7 @@ impl FormTotals {
     }
 }
 
-/// Computes the shares of all heads, in both forms.
+/// Computes the shares of all heads in each form.
 pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
@@ -131,7 +136,7 @@ pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormSh
     })
 }
 
-/// Collects the shares of all heads, each from the class of its layer, and the cues that occur in any class.
+/// Collects the shares of all heads, each from the layers with its layer's mask. Cues are those of any layer.
 pub fn collect_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) -> [FormShares; FORMS] {
     std::array::from_fn(|form| {
         let of_head = |place: usize| classes.for_layer(grid.layer_and_head(place).0)[form].heads[place].clone();

@@ -1,4 +1,4 @@
-//! Sums of products of attention and cues, per jackknife block of sentences.
+//! Products of attention with cues, summed per jackknife block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,28 +16,35 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum};
 use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 
-/// Sums of one head in one form (attention over all keys, or over other text tokens).
+/// Sums of one head in one form of attention (all keys, or text keys).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedHeadSums {
-    /// Attention times each cue, `[CUES]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9 rows.
+    /// Products of attention with each cue, `[CUES]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9
+    /// rows.
     pub products: Vec<Component>,
+    /// Squares of attention, centred within rows.
     pub squares: ExactSum,
 }
 
 merge_fields!(ExplainedHeadSums { products, squares });
 
+/// Sums of one jackknife block in one form of attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormSums {
+    /// Number of attention rows.
     pub rows: u64,
+    /// Number of keys, summed over rows.
     pub keys: u64,
-    /// Number of sentences with attention rows; each group of dependent sentences counts once.
+    /// Number of sentences with attention rows. Related sentences count once.
     pub sentences: u64,
-    /// Products of cues with cues: the lower half of the symmetric matrix, `[PAIRS]`.
+    /// Products of cues with each other: the lower half of the symmetric matrix, `[CUE_PRODUCTS]`.
     pub cues: Vec<ExactSum>,
+    /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<ExplainedHeadSums>,
 }
 
 impl FormSums {
+    /// Adds the products of one sentence's cues. `is_first` is false for related sentences after the first.
     fn add(&mut self, products: &CueProducts, is_first: bool) {
         self.rows += products.rows;
         self.keys += products.keys;
@@ -45,6 +52,7 @@ impl FormSums {
         self.cues.iter_mut().zip(&products.cells).for_each(|(sum, &value)| *sum += value);
     }
 
+    /// Whether the lists have the lengths required for `heads` attention heads. Sums read from a file may fail this.
     fn fits(&self, heads: usize) -> bool {
         self.cues.len() == CUE_PRODUCTS
             && self.heads.len() == heads
@@ -54,11 +62,13 @@ impl FormSums {
 
 merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<[FormSums; FORMS]>,
+    /// Sums over pairs of adjacent sequences, for attention to fixed positions.
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
     lexicon: TokenLexicon,
@@ -85,12 +95,14 @@ impl ExplainedSums {
     }
 }
 
+/// The sequence being observed, with its cues.
 #[derive(Debug)]
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
-    /// Whether the sentence has rows in each form (all keys, text).
+    /// Whether the sentence has attention rows in each form (all keys, text keys).
     forms: [bool; FORMS],
+    /// The sequence before in the pack, for attention to fixed positions.
     neighbour: Neighbour,
 }
 

@@ -6,40 +6,42 @@ use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 
-/// Sums of one head, in one block or in all blocks, with their denominators.
+/// Sums of one head from which its metrics are computed, in one block or in all blocks.
 pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
-    /// Sums of the head over the whole corpus.
+    /// Sums of the head over all blocks.
     pub corpus_sums: &'a FrequencyHeadSums,
-    /// Rates at which offsets alone find the rarest tokens, `[by argmax, by mass]`.
+    /// Expected shares of the rarest tokens at each offset: `[for the most attended token, for attention mass]`.
     pub rates: &'a [Rates; 2],
 }
 
 pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize) -> Fraction>;
 
 impl FrequencyInputs<'_> {
-    /// Number of queries whose most attended token is among the sentence's rarest, as expected from offsets alone.
+    /// Expected number of queries whose most attended token is among the sentence's rarest, for a head with the same
+    /// offsets.
     fn expected_argmax(&self) -> f64 {
         self.rates[0].expected_part(&self.sums.argmax_profile, &self.corpus_sums.argmax_profile)
     }
 
-    /// Attention to the rarest tokens, as expected from offsets alone.
+    /// Expected attention to the sentence's rarest tokens, for a head with the same offsets.
     fn expected_mass(&self) -> f64 {
         self.rates[1].expected_part(&self.sums.mass_profile, &self.corpus_sums.mass_profile)
     }
 
-    /// Metric `rare_argmax` less a baseline, both as sums over queries.
+    /// Metric `rare_argmax` minus a baseline, which is given as a sum over queries.
     fn rare_argmax_lead(&self, baseline: f64) -> Fraction {
         self.mean_over_common_queries(self.sums.argmax as f64 - baseline)
     }
 
+    /// Divides a sum by the number of queries outside the rarest tokens.
     fn mean_over_common_queries(&self, sum: f64) -> Fraction {
         self.exposure.others.mean(sum)
     }
 }
 
-/// Mean over the `queries` with attention to other text tokens, out of all eligible ones. In the chance baseline, all have some.
+/// Mean of a shift over the `queries` that attend to other text tokens. The evidence is the count of all eligible queries.
 fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -> Fraction {
     Fraction::new(sum, queries as f64).with_evidence(count, sentences)
 }

@@ -24,6 +24,7 @@ use crate::study::{
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 
+/// Study `frequency`.
 pub struct Frequency;
 
 const RARE_ARGMAX: Threshold = Threshold::rule(
@@ -108,10 +109,11 @@ impl Study for Frequency {
     }
 }
 
-/// Sums of one class of layers (same mask), with the rates at which offsets alone find rare tokens.
+/// Sums of the layers with one mask, with the rates of rare tokens at each offset.
 struct ClassFrequencies<'a> {
     blocks: WithTotal<'a, FrequencyBlock>,
-    /// Rates `[by argmax, by mass]` without each block, then of the whole corpus.
+    /// Rates `[for the most attended token, for attention mass]` of rare tokens at each offset: without each block in turn,
+    /// then of all blocks.
     rates: Vec<[Rates; 2]>,
 }
 
@@ -123,7 +125,8 @@ impl<'a> ClassFrequencies<'a> {
         Self { blocks, rates }
     }
 
-    /// Computes the cells of the head `place`, or of chance for `None`, in one block, or in the whole corpus for `None`.
+    /// Computes the values of all metrics. `block` and `place` are indices of a block and a head; `None` stands for all
+    /// blocks and for chance.
     fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, uniform) = (self.blocks.sums(block), FrequencyHeadSums::default());
         let [head, corpus_head] =

@@ -1,4 +1,4 @@
-//! Sums of attention by token frequency, per jackknife block of sentences.
+//! Sums of attention to rare and to common tokens, per jackknife block of sentences.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,26 +23,28 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums, Rates};
 use crate::study::metrics::metric::Eligible;
 
-/// Frequency rank that a sentence's rarest tokens must exceed: they are not among the 500 most frequent (Voita et al. 2019, 5.3).
+/// Number of top frequency ranks that do not count as rare: a sentence's rarest tokens count only beyond rank 500 (Voita et
+/// al. 2019, 5.3).
 pub const COMMON_RANKS: u64 = 500;
 
+/// Sums of one head over queries. A sentence's rarest tokens are those with the smallest count in the corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyHeadSums {
-    /// Number of queries whose most attended text token is among the rarest of the sentence.
+    /// Number of queries whose most attended text token is among the sentence's rarest.
     pub argmax: u64,
-    /// Attention to the rarest tokens of the sentence.
+    /// Attention to the sentence's rarest tokens.
     pub mass: ExactSum,
-    /// Mean commonness of the attended tokens less that of all other visible text tokens, summed over queries.
+    /// Mean commonness of attended tokens minus that of all other visible text tokens, summed over queries.
     pub shift: ExactSum,
-    /// Number of queries with attention to other text tokens.
+    /// Number of queries with attention to other text tokens: the denominator of `shift`.
     pub shifted: u64,
-    /// As `shift`, for queries among the rarest tokens of the sentence.
+    /// As `shift`, for queries among the sentence's rarest tokens.
     pub shift_rare: ExactSum,
-    /// As `shifted`, for queries among the rarest tokens of the sentence.
+    /// As `shifted`, for queries among the sentence's rarest tokens.
     pub shifted_rare: u64,
-    /// Number of queries whose most attended token is at each offset.
+    /// Number of queries whose most attended token is at each offset from the query.
     pub argmax_profile: ProfileSums,
-    /// Attention at each offset.
+    /// Attention at each offset from the query.
     pub mass_profile: ProfileSums,
 }
 
@@ -58,6 +60,7 @@ merge_fields!(FrequencyHeadSums {
 });
 
 impl FrequencyHeadSums {
+    /// Adds the sums of one sentence.
     fn add(&mut self, sums: &SentenceSums) {
         self.argmax += sums.argmax;
         self.mass += sums.mass;
@@ -70,36 +73,41 @@ impl FrequencyHeadSums {
     }
 }
 
-/// Denominators of the frequency metrics, and sums under uniform attention.
+/// Denominators of the metrics, and sums under uniform attention; all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyExposure {
-    /// Number of queries outside the rarest tokens that see one, in sentences whose rarest are not among the 500 commonest.
+    /// Number of queries that see one of the sentence's rarest tokens and are not rarest themselves. Sentences whose rarest
+    /// tokens are among the 500 commonest are left out.
     pub others: Eligible,
     /// Number of queries that see another text token.
     pub queries: Eligible,
-    /// Number of queries among the rarest tokens, in sentences whose rarest are not among the 500 commonest.
+    /// Number of queries among the sentence's rarest tokens. Sentences whose rarest tokens are among the 500 commonest are
+    /// left out.
     pub rarest: Eligible,
-    /// Chance level of `argmax`: `|R|/|T|` summed over queries, with `R` the visible rarest tokens and `T` the visible text
-    /// tokens.
+    /// Sum of `|R|/|T|` over queries, with `R` the visible rarest tokens and `T` the visible text tokens: the chance level
+    /// of `argmax`.
     pub argmax: ExactSum,
-    /// Mass on the rarest tokens under uniform attention: `|R|/v(i)` summed over queries, with `R` the visible rarest tokens and
-    /// `v(i)` visible keys.
+    /// Sum of `|R|/v(i)` over queries `i`, with `R` the visible rarest tokens and `v(i)` the number of visible keys: the
+    /// chance level of `mass`.
     pub mass: ExactSum,
 }
 
 merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 
+/// Sums over the sentences of one jackknife block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     pub exposure: FrequencyExposure,
-    /// Pairs of a query outside the rarest tokens and a text token: weighted equally over text tokens, then by uniform attention.
+    /// Pairs of a query that is not among the rarest and another text token. In the first element each key has one weight
+    /// per row; in the second, its weight under uniform attention.
     pairs: [PositionPairs; 2],
     /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
 }
 
 impl FrequencyBlock {
-    /// Rates at which offsets alone find the rarest tokens, `[by argmax, by mass]`, in the corpus without `block`.
+    /// Rates of rarest tokens at each offset, `[for the most attended token, for attention mass]`, over all blocks but
+    /// `block`.
     pub fn rates(&self, block: Option<&Self>) -> [Rates; 2] {
         [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }
@@ -107,11 +115,13 @@ impl FrequencyBlock {
 
 merge_fields!(FrequencyBlock { exposure, pairs, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<FrequencyBlock>,
+    /// Count of each token in the whole corpus. `None` if tokens were not counted.
     #[serde(skip)]
     counts: Option<Arc<TokenCounts>>,
 }
@@ -124,26 +134,27 @@ impl FrequencySums {
     }
 }
 
-/// Corpus frequencies of the tokens of a sentence with at least two text tokens.
+/// Corpus frequencies of the tokens in a sentence with at least two text tokens.
 #[derive(Debug)]
 pub struct SentenceFrequencies {
     /// Positions of the text tokens.
     text_tokens: Vec<usize>,
-    /// Commonness of each token: share of corpus occurrences that belong to rarer tokens; 0 for special tokens.
+    /// Commonness of each token: the share of corpus tokens that are rarer. 0 for special tokens.
     commonness: Vec<f32>,
-    /// Mean commonness of the other text tokens that each text token sees; `None` if it sees none.
+    /// Mean commonness, for each text token, of the other text tokens that it sees. `None` if it sees none.
     mean_of_others: Vec<Option<f64>>,
-    /// Whether each token is among the sentence's rarest; all false if these are among the 500 commonest of the corpus.
+    /// Whether each token is among the sentence's rarest. All false if the rarest are among the 500 commonest tokens of the
+    /// corpus.
     is_rare: Vec<bool>,
     /// Positions at which `is_rare` is true.
     rarest_tokens: Vec<usize>,
-    /// Text tokens outside the rarest that see one of them; empty if the rarest are among the 500 commonest of the corpus.
+    /// Positions of text tokens that see a rarest token and are not rarest themselves. Empty if `is_rare` is all false.
     common_queries: Vec<usize>,
     visibility: Visibility,
 }
 
 impl SentenceFrequencies {
-    /// Looks up the frequencies of a sentence under `visibility`. `None` if it has fewer than two text tokens.
+    /// Looks up the corpus frequencies of a sentence's tokens. `None` if it has fewer than two text tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
     fn new(sequence: &Sequence, visibility: Visibility, counts: &TokenCounts) -> Option<Self> {
         let tokens = sequence.ids.len();
@@ -177,14 +188,14 @@ impl SentenceFrequencies {
         Some(Self { mean_of_others, ..frequencies })
     }
 
-    /// Text tokens that a query sees.
+    /// Positions of the text tokens that a query sees, itself included.
     fn visible_text(&self, query: usize) -> &[usize] {
         let Range { start, end } = self.visibility.visible_keys(query, self.is_rare.len());
         let place = |first: usize| self.text_tokens.partition_point(|&token| token < first);
         &self.text_tokens[place(start)..place(end)]
     }
 
-    /// Weight on the rarest tokens, summed over the queries in `others`, if each key has the weight `share(query)`.
+    /// Attention of `common_queries` to the rarest tokens, if query `i` gives each key the weight `weight(i)`.
     fn rare_mass(&self, weight: impl Fn(usize) -> f64) -> f64 {
         let count = |query: usize| self.rarest_tokens.iter().filter(|&&key| self.visibility.sees(query, key)).count();
         match self.common_queries.first() {
@@ -203,7 +214,8 @@ impl SentenceFrequencies {
         (text.len() > 1).then(|| (sum - f64::from(self.commonness[query])) / (text.len() - 1) as f64)
     }
 
-    /// Pairs of the queries in `others` with other text tokens, weighted by `share`.
+    /// Pairs of each of `common_queries` with each other visible text token, with weight `weight(query)`. The rarest tokens
+    /// are targets.
     fn pairs(&self, weight: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
         self.common_queries.iter().flat_map(move |&query| {
             let keys = self.visible_text(query).iter().filter(move |&&key| key != query);
@@ -215,7 +227,7 @@ impl SentenceFrequencies {
     }
 }
 
-/// Sums of one head over one sentence; fields as in [`FrequencyHeadSums`].
+/// Sums of one head over one sentence. Fields as in [`FrequencyHeadSums`].
 #[derive(Debug, Default)]
 struct SentenceSums {
     argmax: u64,
@@ -228,6 +240,7 @@ struct SentenceSums {
     mass_profile: Profile,
 }
 
+/// Sums one head's attention over one sentence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn frequency_sums<'a>(
     sentence: &'a SentenceFrequencies,
@@ -261,7 +274,8 @@ fn frequency_sums<'a>(
     sums
 }
 
-/// Text token with the largest weight (the first among equals). It may be the query, whose weight is `own_weight` and not in `row`.
+/// Position of the visible text token with the largest weight; the first among equals. It can be the query, whose weight is
+/// `own_weight`, since `row` has attention to other tokens only.
 #[inline]
 fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_weight: f32) -> usize {
     let largest_weight = largest(row);
@@ -275,9 +289,11 @@ fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_
     }
 }
 
+/// The sequence being observed, with the frequencies of its tokens.
 #[derive(Debug)]
 pub struct FrequencyState {
     block: usize,
+    /// Corpus frequencies of the tokens. `None` if the sequence has fewer than two text tokens.
     sentence: Option<SentenceFrequencies>,
 }
 

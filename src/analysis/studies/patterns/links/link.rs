@@ -167,7 +167,7 @@ pub struct ByEnd<T> {
 }
 
 impl<T> ByEnd<T> {
-    /// Computes a value for each of [`Direction::BOTH_OF_LINKS`].
+    /// Computes the value of each direction, in the order of [`Direction::BOTH_OF_LINKS`].
     pub fn new(value: impl FnMut(Direction) -> T) -> Self {
         let [from, to] = Direction::BOTH_OF_LINKS.map(value);
         Self { from, to }
@@ -251,6 +251,8 @@ impl RuleLead {
         Self { difference: difference.value(), standard_error: difference.standard_error() }
     }
 
+    /// Converts the lead to an estimate with the denominator `basis`. `None` without a standard error, or with too few
+    /// blocks for a test.
     fn over(self, basis: Denominator, scale: Scale) -> Option<Estimate> {
         basis.estimate(self.difference, self.standard_error?, scale)
     }
@@ -271,36 +273,37 @@ pub struct LeadTest {
     pub q: Option<f64>,
 }
 
-/// Steps that a label of links can reach, weakest first.
+/// Steps that a link label can reach, weakest first: beyond position rules, beyond same-class rules, beyond all rules.
 pub const REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
-    /// Returns the test of each of [`REACHES`].
+    /// The test of each step in [`REACHES`].
     pub fn tests_mut(&mut self) -> [&mut LeadTest; REACHES.len()] {
         [&mut self.over_place, &mut self.over_class, &mut self.over_all]
     }
 }
 
 impl LinkMetrics {
-    /// Returns the name of the type, with the side of the target if there is one.
+    /// Name of the type of links as printed, with the side of the target if it has one.
     pub fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (target on the {})", side.name()));
         self.name.clone() + &side.unwrap_or_default()
     }
 
+    /// Results of the best attention head.
     pub fn best(&self) -> Option<&HeadLinks> {
         self.by_head.iter().find(|head| head.place == self.place)
     }
 
-    /// Returns the estimate of a lead. `None` without a standard error, or with too few blocks for a test.
+    /// Converts a lead over a rule to an estimate. `None` without a standard error, or with too few blocks for a test.
     pub fn estimate(&self, lead: RuleLead) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let (value, scale) = (lead.difference, Scale::Difference);
         Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// Tests the leads of one step, `reach`. Returns the test, and whether all leads exceed their margins. Leads within the class
-    /// and over the same positions are required only from `min_count` sources on.
+    /// Tests the leads that one step, `reach`, requires. Returns the test, and whether all leads reach their margins. The
+    /// leads among one class and over the same positions are required only if they rest on `min_count` sources.
     pub fn test_leads(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
@@ -333,7 +336,8 @@ impl LinkMetrics {
         (LeadTest { difference, p, q: None }, is_above)
     }
 
-    /// Returns a line on the pairs with the largest weights of the most precise attention head. `None` for directed types.
+    /// Returns a sentence on the attention head whose largest weights are on linked pairs most often. `None` if the type
+    /// has a direction.
     pub fn pairs_line(&self) -> Option<String> {
         let pairs = self.pairs.as_ref()?;
         let precision = |head: &HeadLinks| head.precision_at_length.unwrap_or_default();
@@ -352,11 +356,12 @@ impl LinkMetrics {
         ))
     }
 
-    /// Returns the best attention head's accuracy less the accuracy of the best rule by positions.
+    /// Accuracy of the best attention head minus that of the best position rule.
     pub fn lead_over_place(&self) -> f64 {
         self.accuracy - self.by_place.accuracy
     }
 
+    /// Returns a sentence on the best attention head of the type.
     pub fn best_head_line(&self) -> String {
         let Self { count, direction, accuracy, by_place, by_class, by_class_rules, .. } = self;
         let rules = by_class_rules.as_ref().map(|rules| format!(", class rules {}", percent(Some(rules.accuracy))));

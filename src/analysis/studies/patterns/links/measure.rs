@@ -1,4 +1,4 @@
-//! Accuracies of heads and rules, and their differences, from the sums of one type of links.
+//! Accuracies of attention heads and rules on one type of links, and their differences, computed from counts.
 
 use super::link::{
     BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,
@@ -16,13 +16,14 @@ use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
 
+/// Accuracies of heads and rules on one type of links, on both folds.
 type LinkScores<'a> = FoldScores<'a, LinkBlock>;
 
-/// A rule's accuracy, and its right choices per block.
+/// A rule's accuracy, and its number of right choices per jackknife block.
 type Rule = (RuleAccuracy, PerBlock);
 
 impl LinkMetrics {
-    /// Computes the metrics of one type of links. `None` without a scored source.
+    /// Computes the metrics of one type of links. `None` if no source is scored.
     #[expect(clippy::too_many_lines, reason = "one field after the other")]
     pub(super) fn new(key: &LinkKey, sums: &LinkTypeSums, context: &EstimationContext) -> Option<Self> {
         let grid = context.grid;
@@ -139,7 +140,7 @@ impl LinkMetrics {
     }
 }
 
-/// Returns the denominator of a number that rests on `count` sources; `by_block` has them per block.
+/// Returns the denominator of a metric over `count` sources; `by_block` is their number per jackknife block.
 fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
     Denominator {
         count,
@@ -149,7 +150,7 @@ fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
     }
 }
 
-/// Returns all rules, followed by the best rule of each [`RuleGroup`] with its held-out accuracy.
+/// Returns all rules, and the best rule of each [`RuleGroup`] with its held-out accuracy.
 fn all_rules(scored: &LinkScores<'_>, sums: &LinkTypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
     let total = &scored.total;
     let rule = |group: RuleGroup, name: &str, hits: Hits| {
@@ -187,6 +188,7 @@ fn all_rules(scored: &LinkScores<'_>, sums: &LinkTypeSums) -> (Vec<Rule>, [Optio
     (rules, best)
 }
 
+/// Returns an attention head's accuracy minus that of a rule, given right choices per jackknife block.
 fn lead(scored: &LinkScores<'_>, head: &PerBlock, rule: &PerBlock) -> RuleLead {
     let ShareDifference { value, standard_error, .. } = scored.difference(head, rule);
     RuleLead { difference: value, standard_error }

@@ -1,4 +1,5 @@
-//! Study `links`: how often an attention head points to the words that the user linked (docs/methodology/links.md).
+//! Study `links`: how often an attention head points from a word to the words that the user linked to it
+//! (docs/methodology/links.md).
 
 mod link;
 mod measure;
@@ -62,7 +63,7 @@ impl Study for Links {
     }
 }
 
-/// Verdict on a label of links: which groups of rules does the attention head beat?
+/// Verdict on a link label: which groups of rules does the attention head beat?
 const BEYOND: VerdictRule = VerdictRule {
     verdict: "a label of links is beyond rules of the same class, or beyond every rule",
     statistic: "accuracy less that of each rule: of the rules of the same class, or of all; and where the source's class has targets, \
@@ -73,6 +74,7 @@ const BEYOND: VerdictRule = VerdictRule {
     printed: "the least lead, q",
 };
 
+/// Label `link:TYPE` of attention heads that point from sources to targets, or back.
 const LINK: Detector = Detector {
     thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEYOND_MARGIN],
     parameter: Parameter::Any("link", |_| false),

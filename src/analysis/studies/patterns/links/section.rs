@@ -42,6 +42,8 @@ pub(super) const CAVEATS: &[Caveat] = &[Caveat {
 }];
 
 impl LinksSection {
+    /// Returns a sentence on the best attention head of all types of links, beside the best rules. If no type has enough
+    /// sources for tests, returns how much text is missing.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let Some(links) =
             self.testable_links(policy).into_iter().max_by(|a, b| a.lead_over_place().total_cmp(&b.lead_over_place()))
@@ -65,15 +67,15 @@ impl LinksSection {
         ))
     }
 
-    /// Returns the types of links with enough sources for a test, the most frequent first.
+    /// Types of links with enough sources and sentences for tests, most frequent first.
     fn testable_links(&self, policy: &Policy) -> Vec<&LinkMetrics> {
         let mut testable: Vec<&LinkMetrics> = self.links.iter().filter(|links| is_tested(links, policy)).collect();
         testable.sort_by_key(|links| Reverse(links.count));
         testable
     }
 
-    /// Tests every attention head in every direction on every type of links, step by step ([`REACHES`]). Corrects the tests on
-    /// types with enough sources for their number.
+    /// Runs all tests of each step in [`REACHES`], and computes their q-values. The family of tests has every attention
+    /// head and direction on the types with enough sources.
     fn correct(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_QUERIES);
         for (step, reach) in REACHES.into_iter().enumerate() {
@@ -133,7 +135,8 @@ impl LinksSection {
         Ok(())
     }
 
-    /// Writes how many firm labels of links are beyond same-class rules, and beyond every rule. Writes nothing without labels.
+    /// Writes how many firm link labels hold beyond same-class rules, and how many beyond all rules. Writes nothing without
+    /// firm labels.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.links.iter().flat_map(|links| (0..links.by_head.len()).map(move |place| (links, place)));
         let mut assessed: Vec<Vec<Assessment>> =
@@ -187,8 +190,9 @@ impl LinksSection {
         }]
     }
 
-    /// Returns the tables of link types, of attention heads on each type, of rules, and of types in the form for a paper.
+    /// Returns the tables of the export: types of links, attention heads on each type, rules, and the table for a paper.
     fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
+        /// Row for one entry of a type of links.
         #[derive(Serialize)]
         struct TypedRow<'a, T> {
             #[serde(rename = "type")]
@@ -271,17 +275,18 @@ impl Section for LinksSection {
     }
 }
 
-/// Returns the name of an attention head's accuracy on a type of links, as used in label rules.
+/// Returns the name of the accuracy on a type of links in one direction, as printed in label rules.
 fn accuracy_of(links: &str, direction: Direction) -> String {
     format!("accuracy({links}, {})", direction.name())
 }
 
-/// Whether a type of links has enough sources for a test.
+/// Whether a type of links has enough sources and sentences for tests.
 fn is_tested(links: &LinkMetrics, policy: &Policy) -> bool {
     links.count >= policy.count(&MIN_QUERIES) && links.sentences >= policy.count(&MIN_SENTENCES)
 }
 
-/// Assesses one attention head on one type of links in each direction. Empty if the type has too few sources or sentences.
+/// Assesses the attention head with index `place` on one type of links, once per direction. Empty if the type has too few
+/// sources or sentences.
 pub(super) fn assess_on_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
     if !is_tested(links, policy) {
         return Vec::new();
@@ -336,10 +341,12 @@ const COLUMNS: [TableColumn<LinkMetrics>; 11] = [
 /// Indices of [`COLUMNS`] dropped when the table is too wide, first to last.
 const DROP_ORDER: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
 
+/// Formats the best rule of a group with its accuracy.
 fn rule(best: &BestRule) -> String {
     format!("{}: {}", best.rule, percent(Some(best.accuracy)))
 }
 
+/// Row of the table for a paper: a type of links with its best attention head.
 #[derive(Serialize)]
 struct PaperRow {
     links: String,
@@ -355,7 +362,7 @@ struct PaperRow {
     firm: bool,
 }
 
-/// Returns the table in the form for a paper; `tested` are the types of links with enough sources for a label.
+/// Returns the table for a paper, with a row for each tested type of links.
 fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static> {
     let row = |links: &LinkMetrics| PaperRow {
         links: links.title(),
@@ -370,7 +377,7 @@ fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static>
     TableRows::new("paper_links", tested.into_iter().map(row).collect::<Vec<_>>())
 }
 
-/// Whether the best attention head has a firm label of the type in its direction, by the section's corrected q-value.
+/// Whether the best attention head has a firm label for the type, by the corrected q-value.
 fn is_firm(links: &LinkMetrics, policy: &Policy) -> bool {
     let place = links.by_head.iter().position(|head| head.place == links.place);
     let assessed = place.map_or_else(Vec::new, |place| assess_on_links(links, place, policy));

@@ -1,4 +1,4 @@
-//! Sums of links named by the user, by type and block of sentences.
+//! Counts on user-defined links, by type of links and jackknife block of sentences.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,20 @@ use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileS
 use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 
+/// Counts on one type of links.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LinkTypeSums {
     /// Number of links not scored because their target is not a candidate.
     pub out_of_sight: u64,
-    /// Number of unscored sources: either no candidate is a target, or all are.
+    /// Number of sources not scored because no candidate is a target, or because all are.
     pub no_choice: u64,
     /// Number of words of each class in sentences with a scored source.
     pub words: BTreeMap<Box<str>, u64>,
-    /// Attention of each head from scored sources, summed by offset, `[layers * heads]`.
+    /// Attention of each head from scored sources by offset to the key, `[layers * heads]`.
     pub profiles: Vec<ProfileSums>,
-    /// Pairs of each scored source with all other words, counted by offset; targets are marked.
+    /// Number of pairs of a scored source and another word, by offset. Targets are counted separately.
     pub positions: PositionPairs,
-    /// Candidate pairs of each fold (even, odd blocks), counted by the distance between their words.
+    /// Number of candidate pairs by the distance between their words, in each fold (blocks of even, of odd index).
     pub separations: [PairsByLength; 2],
     pub blocks: Blocks<LinkBlock>,
 }
@@ -55,6 +56,7 @@ impl LinkTypeSums {
     }
 }
 
+/// Counts on all types of links.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinksSums {
     grid: HeadGrid,
@@ -63,8 +65,10 @@ pub struct LinksSums {
     pub types: BTreeMap<LinkKey, LinkTypeSums>,
     #[serde(skip)]
     predictions: Predictions,
+    /// Buffer for corrected weights of pairs.
     #[serde(skip)]
     corrected: Vec<f64>,
+    /// Attention in the sequence before, for the choice by position alone.
     #[serde(skip)]
     neighbours: Neighbours<WordAttention>,
 }
@@ -77,21 +81,27 @@ impl LinksSums {
 
 merge_fields!(LinksSums[grid, classes, from] { types });
 
+/// Scored links of one type in the observed sequence.
 #[derive(Debug)]
 struct ScoredLinks {
     key: LinkKey,
+    /// Scored sources of the links, each with its candidates.
     sources: Vec<LinkSource>,
+    /// Candidate pairs of words. `None` unless the type is undirected and the model an encoder.
     pairs: Option<LinkedPairs>,
 }
 
+/// The sequence being observed, with its scored links.
 #[derive(Debug)]
 pub struct LinksState {
     block: usize,
     links: Vec<ScoredLinks>,
+    /// The sequence before in the pack, for the choice by position alone.
     neighbour: Neighbour,
-    /// Special tokens of the sequence; `None` if no link is scored.
+    /// Special tokens of the sequence. `None` if no link is scored.
     special: Option<SpecialTokens>,
-    /// Candidates, and factors that make their weights comparable, for each class of layers with equal visibility.
+    /// Candidate partners of each word, with factors that make their weights comparable, for each class of layers with one
+    /// mask.
     partners: Vec<Partners>,
 }
 

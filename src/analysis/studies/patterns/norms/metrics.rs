@@ -7,70 +7,73 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums of one head, in one block or in the whole corpus, with their denominators.
+/// Sums of one head from which its metrics are computed, in one block or in all blocks.
 pub struct NormInputs<'a> {
     pub exposure: &'a NormExposure,
-    /// Denominators over the whole corpus: a kind of sink that occurs nowhere gives no fraction, instead of 0.
+    /// Denominators over all blocks. If the corpus lacks a kind of sink, its metrics have no value, instead of 0.
     pub corpus_exposure: &'a NormExposure,
     pub sums: &'a NormSums<ExactSum>,
-    /// Sums of all heads in the head's layer.
+    /// Sums of all heads in the layer of this head.
     pub layer_sums: &'a [NormSums<ExactSum>],
+    /// Shares of variance of the head's output vectors.
     pub shares: &'a OutputShares,
-    /// Index of the block in lists by block; the last index is the whole corpus.
+    /// Index of the jackknife block. The index after the last block stands for all blocks.
     pub block_index: usize,
 }
 
 type NormMetric = Metric<fn(&NormInputs<'_>, usize) -> Fraction>;
 
 impl NormInputs<'_> {
+    /// Values of all metrics of the head, one for each cell.
     pub fn values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Chance level of every metric cell for the head.
+    /// Chance levels of all metrics of the head, one for each cell.
     pub fn chance_levels(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| metric.chance.map_or(Fraction::NONE, |chance| chance(self, cell)))
     }
 
-    /// Ratio of two sums over all text queries.
+    /// Ratio of two sums over text queries.
     fn ratio(&self, numerator: ExactSum, denominator: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(numerator.value(), denominator.value()))
     }
 
+    /// Attaches the numbers of text queries and of sentences that a fraction rests on.
     fn over_queries(&self, fraction: Fraction) -> Fraction {
         fraction.with_evidence(self.exposure.queries, self.exposure.families)
     }
 
-    /// Mean over the text queries that have norm-weighted shares.
+    /// Mean over text queries, without those whose attended values are all 0.
     fn mean(&self, sum: ExactSum) -> Fraction {
         self.mean_without(self.sums.without_norm, sum)
     }
 
-    /// Mean over the text queries, with `without_norm` subtracted from their number.
+    /// Mean over text queries, of which `without_norm` are left out.
     fn mean_without(&self, without_norm: ExactSum, sum: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(sum.value(), self.exposure.queries as f64 - without_norm.value()))
     }
 
-    /// Mean over the text queries with a text token at an offset.
+    /// Mean over the text queries with a text token at one offset; `slot` is the index of the offset, -8 first.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_families[slot]);
         let counted = queries as f64 - self.sums.offset_silent[slot].value();
         Fraction::new(sum.value(), counted).with_evidence(queries, sentences)
     }
 
-    /// Mean over the queries that see a kind of sink. No fraction if the corpus lacks that kind.
+    /// Mean over the text queries that see one kind of sink. No value if the corpus lacks that kind.
     fn mean_to_sink(&self, sink: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.sink_queries[sink], self.exposure.sink_families[sink]);
         let counted = queries as f64 - self.sums.sink_silent[sink].value();
         self.if_present(sink, Fraction::new(sum.value(), counted).with_evidence(queries, sentences))
     }
 
-    /// Returns the fraction, or none if the corpus lacks this kind of sink.
+    /// Returns the fraction; none if the corpus lacks this kind of sink.
     fn if_present(&self, sink: usize, fraction: Fraction) -> Fraction {
         if self.corpus_exposure.sinks[sink] > 0 { fraction } else { Fraction::NONE }
     }
 
-    /// Jackknife pseudo-value of a share, for this block.
+    /// Jackknife pseudo-value of a share in this block, or the share over all blocks.
     fn block_share(&self, shares: &FractionsByBlock) -> Fraction {
         self.over_queries(shares[self.block_index])
     }
@@ -78,9 +81,13 @@ impl NormInputs<'_> {
 
 const BY_SINK: Keys = Keys::Several(SINK_KINDS, |sink| SINK_NAMES[sink].to_owned());
 
+/// Index in [`SINK_NAMES`] of first special tokens.
 const FIRST_SPECIAL: usize = 0;
+/// Index in [`SINK_NAMES`] of separators.
 const SEPARATOR: usize = 1;
+/// Index in [`SINK_NAMES`] of punctuation.
 const PUNCTUATION: usize = 2;
+/// Index in [`SINK_NAMES`] of a decoder's first token.
 const FIRST_TOKEN: usize = 3;
 
 const KOBAYASHI: &str = "Kobayashi et al. 2020, section 2.2 and 4, at the token level of Clark et al. 2019.";

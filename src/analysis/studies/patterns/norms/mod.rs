@@ -32,6 +32,7 @@ use metrics::{METRICS, NormInputs};
 use shares::OutputShares;
 use sums::{MixingSums, NormsSums};
 
+/// Study `norms`.
 pub struct Norms;
 
 impl Study for Norms {
@@ -146,6 +147,7 @@ impl LayerMixing {
 }
 
 impl NormsSection {
+    /// Whether any layer has a mixing ratio.
     pub fn has_ratio(&self) -> bool {
         self.mixing.iter().any(|layer| layer.mixing_ratio.is_some())
     }

@@ -13,24 +13,27 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_elementwise};
 
-/// Denominators of the metrics of study `norms`. They depend on the sentences alone, so all heads share them.
+/// Denominators of the metrics of study `norms`. All heads share them, since they depend on the sentences alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormExposure {
+    /// Number of text tokens, each of which is a query.
     pub queries: u64,
+    /// Number of sentences with text.
     pub sentences: u64,
-    /// Number of sentences that are the first of their group, so that dependent sentences count once.
+    /// Number of sentences with text, where related sentences count once.
     pub families: u64,
     /// Sum over sentences of the squared number of text queries.
     pub squared: u64,
     /// Number of text queries that see a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSET_COUNT],
-    /// As `families`, per offset: only sentences with a query counted in `offset_queries`.
+    /// Number of sentences with a query counted in `offset_queries`, per offset. Related sentences count once.
     pub offset_families: [u64; OFFSET_COUNT],
-    /// Number of tokens of each kind of sink, in the order of `SINKS`.
+    /// Number of tokens of each kind of sink, in the order of [`SINK_NAMES`](super::observe::SINK_NAMES).
     pub sinks: [u64; SINK_KINDS],
-    /// Number of text queries that see a sink, per kind. For punctuation, which many sentences lack, all text queries count.
+    /// Number of text queries that see a sink, for each kind. For punctuation, which many sentences lack, all text queries
+    /// count.
     pub sink_queries: [u64; SINK_KINDS],
-    /// As `families`, per kind of sink: only sentences with a query counted in `sink_queries`.
+    /// Number of sentences with a query counted in `sink_queries`, for each kind of sink. Related sentences count once.
     pub sink_families: [u64; SINK_KINDS],
 }
 
@@ -47,6 +50,7 @@ merge_fields!(NormExposure {
 });
 
 impl NormExposure {
+    /// Counts the tokens of one sentence.
     fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
         self.queries += queries;
@@ -68,17 +72,19 @@ impl NormExposure {
     }
 }
 
-/// Sums of one layer's mixing ratios over text queries (docs/methodology/norms.md).
+/// Mixing ratios of one layer, summed over text queries (docs/methodology/norms.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MixingSums {
-    /// Mixing ratio of the layer's attention, summed over queries; `even` has the ratio under uniform attention.
+    /// Mixing ratio of the layer's actual attention.
     pub ratio: ExactSum,
+    /// Mixing ratio if all heads of the layer attended uniformly.
     pub even: ExactSum,
 }
 
 merge_fields!(MixingSums { ratio, even });
 
 impl MixingSums {
+    /// Adds the mixing ratios of one sentence's text queries.
     fn add(&mut self, roles: &TokenRoles, Mixing { ratios, uniform_ratios: even }: Mixing<'_>) {
         let sum = |values: &[f32]| roles.queries().map(|query| f64::from(values[query])).sum::<f64>();
         self.ratio += sum(ratios);
@@ -86,24 +92,27 @@ impl MixingSums {
     }
 }
 
-/// Sums of study `norms` over one block of sentences, or over several blocks pooled.
+/// Sums of study `norms` over one jackknife block, or over all blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormBlock {
     pub exposure: NormExposure,
     pub heads: Vec<NormSums<ExactSum>>,
+    /// Mixing ratios of each layer, `[layers]`.
     pub layers: Vec<MixingSums>,
-    /// Outputs and sink parts of each head, summed over queries, `[layers * heads, VECTOR_COUNT, head_dim]`; empty until one is
-    /// observed.
+    /// Output of each head and its part from each kind of sink, summed over queries,
+    /// `[layers * heads, VECTOR_COUNT, head_dim]`. Empty until a head is observed.
     vectors: Vec<Component>,
 }
 
 impl NormBlock {
-    /// Summed vectors of the head with index `place`, `[VECTOR_COUNT * head_dim]`. Empty if no head was observed.
+    /// Components of the summed vectors of the head with index `place`, `[VECTOR_COUNT * head_dim]`. Empty if no head was
+    /// observed.
     pub fn vectors(&self, place: usize) -> impl Iterator<Item = f64> {
         let width = self.vectors.len() / self.heads.len();
         self.vectors[place * width..][..width].iter().map(|component| component.value())
     }
 
+    /// Adds the sums and vectors of one sequence to the head with index `place`.
     fn add(&mut self, place: usize, sums: &NormSums<f64>, vectors: &[f64]) {
         self.heads[place].add(sums);
         self.vectors.resize(self.heads.len() * vectors.len(), Component::default());
@@ -113,12 +122,13 @@ impl NormBlock {
 
 merge_fields!(NormBlock { exposure, heads, layers, vectors });
 
+/// Sums of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NormsSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<NormBlock>,
-    /// Matrix `W_O W_Oᵀ` of each head, `[layers * heads][head_dim, head_dim]`; empty until the head is observed.
+    /// Matrix `W_O W_Oᵀ` of each head, `[layers * heads][head_dim, head_dim]`. Empty until the head is observed.
     pub grams: Vec<Vec<f32>>,
     #[serde(skip)]
     buffers: NormsBuffers,
@@ -148,7 +158,7 @@ impl Merge for NormsSums {
 }
 
 impl Sums for NormsSums {
-    /// Block of the sequence, and the roles of its tokens.
+    /// Index of the sequence's jackknife block, and the roles of its tokens.
     type SequenceState = (usize, TokenRoles);
 
     fn demands(&self) -> Demands {

@@ -1,4 +1,4 @@
-//! Copying scores: whether a head's output resembles the token that it read, by the weights alone.
+//! Copying scores: whether a head's output resembles the token that it attends to, judged from the weights alone.
 
 use nalgebra::DMatrix;
 
@@ -8,11 +8,11 @@ use crate::model::forward::Encoder;
 use crate::model::grid::HeadGrid;
 use crate::system::parallel::{core_count, parallel_map};
 
-/// Number of embeddings whose products are summed in f32; these partial sums are added in f64.
+/// Number of embeddings whose outer products are summed in f32. These partial sums are added in f64.
 const ROWS_AT_ONCE: usize = 512;
 
-/// Copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|` over the eigenvalues of `W_O EᵀE W_V`, with `E` the
-/// mean-centred embeddings. `None` if the encoder gives no access to its weights.
+/// Copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|`. The `λ` are the eigenvalues of `W_O EᵀE W_V`,
+/// with `E` the mean-centred embeddings. `None` if the model gives no access to its weights.
 pub fn copying_scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>> {
     let embeddings = encoder.word_embeddings()?;
     let layers = (0..grid.layers).map(|layer| encoder.head_weights(layer)).collect::<Option<Vec<_>>>()?;

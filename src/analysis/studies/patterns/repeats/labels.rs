@@ -16,6 +16,7 @@ const SCORE: Threshold = Threshold::rule(
 
 const THRESHOLDS: &[&Threshold] = &[&SCORE, &LABEL_Q];
 
+/// Assesses a label by the score of one kind of target key.
 fn assess_score(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let measured = evidence.metric(metric, Some("score"));
     assess(label, &format!("{metric}.score"), measured, Bound::AtLeast, policy.rule(&SCORE)).into_iter().collect()

@@ -4,22 +4,24 @@ use super::sums::{DETECTOR_NAMES, KEY_KINDS, MASKED, NEXT, OFFSETS, PREVIOUS, Re
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums of one head, in one block or in all blocks, with their denominators.
+/// Sums of one head from which its metrics are computed, in one block or in all blocks.
 pub struct RepeatInputs<'a> {
     pub exposure: &'a RepeatExposure,
     pub sums: &'a RepeatHeadSums,
-    /// Copying score of the head's weights; `None` for single blocks.
+    /// Copying score of the head's weights. `None` for a single block, since the weights belong to no block.
     pub copying: Option<f64>,
 }
 
 type RepeatMetric = Metric<for<'a> fn(&RepeatInputs<'a>, usize) -> Fraction>;
 
 impl RepeatInputs<'_> {
+    /// Values of all metrics of the head, one for each cell.
     pub fn values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Values of every metric cell for a head with uniform attention. With `of_all`, also the copying score.
+    /// Chance levels of all metrics, one for each cell: their values under uniform attention. With `of_all`, also that of
+    /// the copying score.
     pub fn chance_levels(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
@@ -27,6 +29,7 @@ impl RepeatInputs<'_> {
         metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&inputs, cell))
     }
 
+    /// Value of one of [`PARTS`] for a kind of target key.
     fn part(&self, kind: usize, cell: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
         let sum = match PARTS[cell] {
@@ -38,7 +41,7 @@ impl RepeatInputs<'_> {
         self.mean_over_queries(kind, sum)
     }
 
-    /// Value of a cell for a head with uniform attention: each key is equally likely to be the most attended.
+    /// Value of one of [`PARTS`] under uniform attention, where each key is equally likely to be the most attended.
     fn part_chance(&self, kind: usize, cell: usize) -> Fraction {
         if PARTS[cell] == "argmax" {
             self.mean_over_queries(kind, self.exposure.uniform[kind].value())
@@ -47,17 +50,19 @@ impl RepeatInputs<'_> {
         }
     }
 
+    /// Divides a sum by the number of queries with this kind of target key.
     fn mean_over_queries(&self, kind: usize, sum: f64) -> Fraction {
         let sequences = self.exposure.sequences[usize::from(kind == MASKED)];
         Fraction::mean(sum, self.exposure.queries[kind], sequences)
     }
 }
 
+/// Names of the values computed for each kind of target key.
 const PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 
 const BY_PART: Keys = Keys::Several(PARTS.len(), |place| PARTS[place].to_owned());
 
-/// What the explanations of all metrics of target keys have in common.
+/// Texts that the explanations of all kinds of target keys have in common.
 const OF_KEY: Explanation = Explanation {
     name: "",
     measures: "",
@@ -70,7 +75,7 @@ const OF_KEY: Explanation = Explanation {
         otherwise.",
 };
 
-/// The metric of a kind of target key, in all its parts.
+/// Returns the metric of one kind of target key, with all of [`PARTS`].
 const fn key_metric<const KEY: usize>(explanation: Explanation) -> RepeatMetric {
     RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.part(KEY, cell))
         .with_chance(|inputs, cell| inputs.part_chance(KEY, cell))

@@ -22,7 +22,7 @@ use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
 
-/// Study `repeats`: heads that find another occurrence of a token.
+/// Study `repeats`: which heads find another occurrence of a token.
 pub struct RepeatedTokens;
 
 impl Study for RepeatedTokens {

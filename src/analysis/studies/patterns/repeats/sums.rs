@@ -1,4 +1,4 @@
-//! Sums per block of each head's attention to the other copy of repeated random tokens.
+//! Sums of each head's attention to the other copy in sequences of repeated random tokens, per jackknife block.
 
 use std::ops::Range;
 
@@ -17,45 +17,48 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{ExactSum, add_elementwise};
 
-/// Number of kinds of target keys. The constants `SAME` to `MASKED` index all lists by kind.
+/// Number of kinds of target keys: those indexed by [`SAME`] to [`MASKED`]. All lists by kind have this order.
 pub const KEY_KINDS: usize = 4;
-/// Kind of target key: the query's twin, which is the same token in the other copy.
+/// Index of a kind of target key: the query's twin, which is its occurrence in the other copy.
 pub const SAME: usize = 0;
-/// Kind of target key: the token after the query's twin in the other copy.
+/// Index of a kind of target key: the token after the query's twin.
 pub const NEXT: usize = 1;
-/// Kind of target key: the token before the query's twin in the other copy.
+/// Index of a kind of target key: the token before the query's twin.
 pub const PREVIOUS: usize = 2;
-/// Kind of target key: the twin of a masked token.
+/// Index of a kind of target key: the twin of a masked token.
 pub const MASKED: usize = 3;
 
-/// Offsets from query to key in the positional metric on random tokens.
+/// Offsets from query to key, in tokens, for the positional metric on random tokens.
 pub const OFFSETS: [isize; 2] = [-1, 1];
 
 /// Head types of the `TransformerLens` detector, by its names (`transformer_lens/head_detector.py`, 4.3.0).
 pub const DETECTOR_NAMES: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
 
-/// Smallest distance of null keys from the target key, so that targets of other kinds are no null keys.
+/// Minimum distance of a null key (a comparison key) from the target key, in tokens. Other kinds of targets are then no
+/// null keys.
 const MIN_KEY_DISTANCE: usize = 4;
 
-/// Smallest distance of null keys from the query, so that a local head's own targets are no null keys.
+/// Minimum distance of a null key (a comparison key) from the query, in tokens. Keys that a local head attends to are then
+/// no null keys.
 const MIN_QUERY_DISTANCE: usize = 8;
 
-/// Counts of queries and chance levels in a block; all heads share them.
+/// Counts of queries, and sums under uniform attention, in one jackknife block; all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatExposure {
-    /// Number of sequences, `[without a mask, with a mask]`.
+    /// Number of sequences: `[without a mask, with a mask]`.
     pub sequences: [u64; 2],
-    /// Number of queries that see the target key (the query's twin in the other copy, or a neighbour), per kind of target.
+    /// Number of queries that see their target key, for each kind of target.
     pub queries: [u64; KEY_KINDS],
-    /// Attention of a uniform head to one key, `1/v(i)` for `v(i)` visible keys, summed over `queries`.
+    /// Attention to the target key under uniform attention, summed over `queries`: `1/v(i)` for a query `i` that sees
+    /// `v(i)` keys.
     pub uniform: [ExactSum; KEY_KINDS],
     /// Number of queries that see a text token at each of [`OFFSETS`].
     pub offset_queries: [u64; OFFSETS.len()],
-    /// Attention of a uniform head to one key, `1/v(i)` for `v(i)` visible keys, summed over `offset_queries`.
+    /// Attention to the token at each of [`OFFSETS`] under uniform attention, summed over `offset_queries`.
     pub offset_uniform: [ExactSum; OFFSETS.len()],
-    /// Number of decoder sequences to which the detectors apply.
+    /// Number of sequences on which the head detectors are computed: decoder sequences without a mask.
     pub detected: u64,
-    /// Scores of the detectors under uniform attention, summed over the sequences in `detected`.
+    /// Score of each of [`DETECTOR_NAMES`] under uniform attention, summed over the sequences counted in `detected`.
     pub detected_uniform: [ExactSum; DETECTOR_NAMES.len()],
 }
 
@@ -72,20 +75,22 @@ merge_fields!(RepeatExposure {
 /// Sums of one head over the queries counted in [`RepeatExposure`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
-    /// Attention to the target key (the query's twin in the other copy, or a neighbour), per kind of target.
+    /// Attention to the target key, for each kind of target.
     pub mass: [ExactSum; KEY_KINDS],
-    /// Mean attention to null keys (comparison keys far from query and target), per kind of target.
+    /// Mean attention to null keys (comparison keys far from query and target), for each kind of target.
     pub null: [ExactSum; KEY_KINDS],
-    /// Number of queries whose most attended token is the target key, per kind of target.
+    /// Number of queries that attend to their target key most, for each kind of target.
     pub argmax: [u64; KEY_KINDS],
     /// Attention to the token at each of [`OFFSETS`].
     pub offset: [ExactSum; OFFSETS.len()],
-    /// Share of a sequence's attention on the key positions of each head type in [`DETECTOR_NAMES`].
+    /// Score of each of [`DETECTOR_NAMES`], summed over sequences: the share of a sequence's attention on the key positions
+    /// of that head type.
     pub detected: [ExactSum; DETECTOR_NAMES.len()],
 }
 
 merge_fields!(RepeatHeadSums { mass, null, argmax, offset, detected });
 
+/// Sums over the sequences of one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatBlock {
     pub exposure: RepeatExposure,
@@ -95,15 +100,15 @@ pub struct RepeatBlock {
 
 merge_fields!(RepeatBlock { exposure, heads });
 
-/// Sums of all blocks, over plain sequences or over sequences with a mask.
+/// Sums of all blocks, either over plain sequences or over sequences with a mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<RepeatBlock>,
-    /// Whether the copying scores are computed from the weights.
+    /// Whether the pass computes copying scores from the weights.
     pub weighs: bool,
-    /// Copying score of each head, `[layers * heads]`; empty unless computed.
+    /// Copying score of each head, `[layers * heads]`. Empty unless `weighs`.
     pub copying: Vec<Option<f64>>,
 }
 
@@ -114,7 +119,7 @@ impl RepeatSums {
     }
 }
 
-/// A query and its target key; `kind` is one of [`SAME`] to [`MASKED`].
+/// A query and its target key. `kind` is an index such as [`SAME`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKeyPair {
     pub kind: usize,
@@ -122,19 +127,21 @@ pub struct QueryKeyPair {
     pub key: usize,
 }
 
+/// The sequence being observed, with its pairs of query and target key.
 #[derive(Debug)]
 pub struct RepeatState {
     block: usize,
     text: Range<usize>,
     ids: Vec<u32>,
     pairs: Vec<QueryKeyPair>,
-    /// Queries with a text token at an offset, as (index in [`OFFSETS`], query, key).
+    /// Queries with a text token at one of [`OFFSETS`], as (index of the offset, query, key).
     at_offset: Vec<(usize, usize, usize)>,
     /// Key positions of the detected head types, as (index in [`DETECTOR_NAMES`], query, key).
     detected: Vec<(usize, usize, usize)>,
 }
 
-/// Lists the key positions of each of [`DETECTOR_NAMES`]: the previous token, earlier tokens of equal id, and the tokens after those.
+/// Returns the key positions of each of [`DETECTOR_NAMES`] as (index, query, key): the previous token, earlier tokens of
+/// equal id, and the tokens after those.
 fn detector_pairs(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     let previous = (1..ids.len()).map(|query| (0, query, query - 1));
     let twins = (0..ids.len())
@@ -143,7 +150,8 @@ fn detector_pairs(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     previous.chain(of_twins).collect()
 }
 
-/// Lists the pairs of query and target key in a sequence. A masked sequence has a single pair, that of the masked token.
+/// Returns the pairs of a query and its target key in a sequence. A masked sequence has one pair, from the mask to the
+/// masked token's twin.
 fn twin_pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked_token {
         return vec![QueryKeyPair { kind: MASKED, query, key: query - copies.shift }];
@@ -247,15 +255,15 @@ impl Sums for RepeatSums {
     }
 }
 
-/// Sums the attention of pairs by index, from triples (index, query, key).
+/// Sums attention over triples (index, query, key), separately for each index.
 fn attention_sums<const N: usize>(view: AttentionView<'_>, pairs: &[(usize, usize, usize)]) -> [f64; N] {
     let mut sums = [0.0; N];
     pairs.iter().for_each(|&(index, query, key)| sums[index] += f64::from(view.row(query)[key]));
     sums
 }
 
-/// Lists the null keys: visible text tokens far from the target key and from the query. A token that is a target by chance
-/// repetition is left out: a vocabulary of residues has fewer tokens than a copy is long.
+/// Returns the null keys of a pair: visible text tokens far from the target key and from the query. Tokens are left out if
+/// they repeat the target by chance, as in a small vocabulary of residues.
 fn null_keys<'a>(
     (text, ids): (&Range<usize>, &'a [u32]),
     visibility: Visibility,
@@ -274,13 +282,13 @@ fn null_keys<'a>(
     keys.filter(is_far).filter(move |&place| paired_token(place) != paired_token(key))
 }
 
-/// Mean attention to the null keys (comparison keys far from query and target); 0 if there are none.
+/// Mean attention weight on the null keys; 0 if there are none.
 fn mean_null_weight(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
     let (sum, count) = keys.fold((0.0, 0_u32), |(sum, count), key| (sum + f64::from(row[key]), count + 1));
     if count == 0 { 0.0 } else { sum / f64::from(count) }
 }
 
-/// Key with the largest weight; the first among equals.
+/// Index of the key with the largest weight; the first among equals.
 fn most_attended(row: &[f32]) -> usize {
     let largest =
         |best: (usize, f32), (key, &weight): (usize, &f32)| if weight > best.1 { (key, weight) } else { best };

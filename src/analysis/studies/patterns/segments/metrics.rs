@@ -6,25 +6,26 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 
+/// A metric of one attention head, computed from denominators and sums.
 type SegmentMetric = Metric<fn(&SegmentExposure, &SegmentHeadSums<ExactSum>) -> Fraction>;
 
-/// Every metric of one attention head, in one block or in the whole corpus, from its sums and their denominators.
+/// Values of all metrics of one attention head, in one block or in all blocks.
 pub fn values(exposure: &SegmentExposure, sums: &SegmentHeadSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, _| (metric.value)(exposure, sums))
 }
 
-/// Every metric's chance level, its value under uniform attention.
+/// Chance levels of all metrics: their values under uniform attention.
 pub fn chance_levels(exposure: &SegmentExposure) -> Vec<Fraction> {
     let uniform = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
     metric::cells(METRICS, |metric, _| metric.chance.unwrap_or(metric.value)(exposure, &uniform))
 }
 
-/// A part of the variation as a share of all variation.
+/// A part of the sum of squares as a share of the total sum of squares.
 fn variation_share(exposure: &SegmentExposure, part: ExactSum, total: ExactSum) -> Fraction {
     Fraction::new(part.value(), total.value()).with_evidence(exposure.rows, exposure.first)
 }
 
-/// The chance level 0 of shares of variation: they exclude what noise explains.
+/// Chance level 0. Shares of variation exclude what noise explains, so their chance level is 0.
 fn zero_chance(exposure: &SegmentExposure, _: &SegmentHeadSums<ExactSum>) -> Fraction {
     Fraction::mean(0.0, exposure.rows, exposure.first)
 }

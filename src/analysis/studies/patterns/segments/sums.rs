@@ -1,4 +1,4 @@
-//! Sums per block of each attention head's weights in pairs of sentences.
+//! Sums of each attention head's weights over pairs of sentences, per jackknife block.
 
 use std::ops::Range;
 
@@ -14,27 +14,28 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// Counts of pairs in a block, and sums of uniform attention as chance levels; all attention heads share them.
+/// Counts of pairs, and sums under uniform attention, in one jackknife block; all attention heads share them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentExposure {
-    /// Number of pairs in which every query sees every key.
+    /// Number of counted pairs: those in which every query sees every key.
     pub pairs: u64,
-    /// Number of pairs in which some query does not see every key; they are left out.
+    /// Number of pairs left out because some query does not see every key.
     pub unseen: u64,
-    /// Number of pairs whose first sentence is the first of its group of related sentences.
+    /// Number of counted pairs, where related sentences count once.
     pub first: u64,
-    /// Number of text tokens in the counted pairs.
+    /// Number of text queries: the text tokens of the counted pairs.
     pub queries: u64,
-    /// Number of tokens in pairs that are long enough for the analysis of variance.
+    /// Number of tokens in pairs that are long enough for the analysis of variance; each is a row of attention.
     pub rows: u64,
-    /// Sum of uniform attention between different text tokens of one sentence.
+    /// Uniform attention to other text tokens of the query's sentence, summed over text queries.
     pub same: ExactSum,
-    /// Sum of uniform attention between any two different text tokens of a pair.
+    /// Uniform attention to other text tokens of the pair, summed over text queries.
     pub any: ExactSum,
 }
 
 merge_fields!(SegmentExposure { pairs, unseen, first, queries, rows, same, any });
 
+/// Sums over the pairs of one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentBlock {
     pub exposure: SegmentExposure,
@@ -43,6 +44,7 @@ pub struct SegmentBlock {
 
 merge_fields!(SegmentBlock { exposure, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,
@@ -57,11 +59,13 @@ impl SegmentSums {
     }
 }
 
+/// The pair of sentences being observed.
 #[derive(Debug)]
 pub struct SegmentState {
     block: usize,
-    /// Token ranges of both texts. `None` for a sequence that is no pair or not fully visible; it does not count.
+    /// Token ranges of both sentences. `None` for a sequence that does not count: no pair, or not fully visible.
     texts: Option<[Range<usize>; 2]>,
+    /// Regressors of the pair. `None` if the pair is too short for the analysis of variance.
     design: Option<RegressionDesign>,
 }
 
@@ -112,7 +116,7 @@ impl Sums for SegmentSums {
     }
 }
 
-/// Sums the attention from `queries` to other tokens among `keys`.
+/// Sums the attention from `queries` to `keys`, without attention from a token to itself.
 fn attention_between(view: AttentionView<'_>, queries: &Range<usize>, keys: &Range<usize>) -> f64 {
     let row_sum = |query: usize| {
         let row = view.row(query);

@@ -1,4 +1,5 @@
-//! Study `trees`: the overlap of the gold tree with the maximum spanning tree of an attention head (docs/methodology/trees.md).
+//! Study `trees`: the number of gold tree edges that are also in the maximum spanning tree of an attention head
+//! (docs/methodology/trees.md).
 
 pub mod spanning;
 
@@ -17,6 +18,7 @@ use crate::study::section::NoSection;
 use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
 use spanning::{GoldEdges, TreeBuffers};
 
+/// Study `trees`.
 pub struct Trees;
 
 const METRICS: &[HeadMetric<TreeCounts>] = &[HeadMetric::<TreeCounts>::single(|counts, head| {
@@ -61,13 +63,14 @@ impl Study for Trees {
     }
 }
 
-/// Counts of gold tree edges in one block of sentences, or in several pooled.
+/// Counts of gold tree edges in one jackknife block, or in all blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeCounts {
+    /// Number of gold edges.
     pub edges: u64,
-    /// Number of sentences with gold edges, one per group of related sentences.
+    /// Number of sentences with gold edges. Related sentences count once.
     pub sentences: u64,
-    /// Number of gold edges in the chain of adjacent words (the baseline).
+    /// Number of gold edges between adjacent words: the hits of a baseline that joins adjacent words.
     pub chain_hits: u64,
     /// Number of gold edges in each attention head's maximum spanning tree, `[layers * heads]`.
     pub hits: Vec<u64>,
@@ -75,6 +78,7 @@ pub struct TreeCounts {
 
 merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 
+/// Counts of all blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TreeSums {
     grid: HeadGrid,
@@ -92,11 +96,13 @@ impl TreeSums {
     }
 }
 
+/// The sequence being observed, with its gold edges.
 #[derive(Debug)]
 pub struct TreeState {
     block: usize,
+    /// Gold edges of each sentence in the sequence.
     gold: Vec<GoldEdges>,
-    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with equal visibility.
+    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with one mask.
     lifts: Vec<LiftFactors>,
 }
 

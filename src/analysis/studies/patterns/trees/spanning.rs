@@ -1,4 +1,4 @@
-//! Gold edges in the maximum spanning tree of an attention head (docs/methodology/trees.md).
+//! Gold tree edges that are also in the maximum spanning tree of an attention head (docs/methodology/trees.md).
 
 use std::ops::Range;
 
@@ -11,17 +11,18 @@ use crate::sequences::fold::lifts::LiftFactors;
 use crate::sequences::fold::words::WordAttention;
 use crate::sequences::sequence::GoldArc;
 
-/// Undirected edges of a gold dependency tree, punctuation removed.
+/// Undirected edges of the gold dependency tree of one sentence, without punctuation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoldEdges {
-    /// Word indices of the words that are not punctuation, ascending.
+    /// Indices of the words that are not punctuation, ascending.
     words: Vec<usize>,
-    /// Gold syntactic head of each of `words`, as an index into `words`. `None` for the root and for heads that are punctuation.
+    /// Index in `words` of each word's gold syntactic head. `None` for roots, and if the head is punctuation.
     heads: Vec<Option<usize>>,
 }
 
 impl GoldEdges {
-    /// Reads the edges of one sentence, the words `sentence` of `tree`. Punctuation, roots and unannotated words have none.
+    /// Reads the edges of one sentence, given by its range of words. Punctuation, roots and words without annotation have
+    /// no edge to a head.
     pub fn new(tree: &[GoldArc], sentence: Range<usize>) -> Self {
         let words: Vec<usize> =
             sentence.filter(|&word| base_relation(&tree[word].relation) != PUNCTUATION_RELATION).collect();
@@ -30,22 +31,26 @@ impl GoldEdges {
         Self { words, heads }
     }
 
+    /// Number of gold edges.
     pub fn edge_count(&self) -> u64 {
         self.heads.iter().flatten().count() as u64
     }
 
+    /// Whether there is an edge between the words with indices `a` and `b` in `words`.
     fn contains(&self, a: usize, b: usize) -> bool {
         self.heads[a] == Some(b) || self.heads[b] == Some(a)
     }
 
-    /// Returns the baseline's hits: gold edges between words that are adjacent in the full sentence.
+    /// Number of gold edges between words that are adjacent in the sentence, punctuation included: the baseline's hits.
     pub fn count_in_chain(&self) -> u64 {
         let adjacent = |word: usize| self.words[word] - self.words[word - 1] == 1 && self.contains(word - 1, word);
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
-    /// Returns the number of gold edges in the maximum spanning tree over `max(W, W^T)`, `W` the attention times `lifts`. Prim's
-    /// algorithm from the first word: among equal weights, the lowest index joins first, to the word that joined earliest.
+    /// Number of gold edges in the maximum spanning tree over `max(W, Wᵀ)`, where `W` is the attention times `lifts`.
+    ///
+    /// Prim's algorithm from the first word. Among equal weights, the word of lowest index joins first, to the word that
+    /// joined earliest.
     pub fn count_in_spanning_tree(
         &self,
         attention: &WordAttention,
@@ -63,20 +68,24 @@ impl GoldEdges {
     }
 }
 
-/// Buffers of Prim's algorithm, reused from sentence to sentence. Rows are padded to whole SIMD vectors.
+/// Buffers of Prim's algorithm, reused from sentence to sentence. Rows have a length of `width`: the number of words,
+/// padded to whole SIMD vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
-    /// `[words, width]`: edge weights `max(W, W^T)` between words that are not punctuation, `W` the attention times the lifts.
+    /// Edge weights `max(W, Wᵀ)` between words that are not punctuation, `[words, width]`. `W` is the attention times the
+    /// lift factors.
     weights: Vec<f64>,
-    /// `[width]`: the largest weight of an edge into the tree, for each word outside the tree.
+    /// Largest weight of an edge into the tree, for each word outside the tree, `[width]`.
     best: Vec<f64>,
-    /// `[width]`: the end inside the tree of the edge with that weight, for each word outside the tree.
+    /// Index of the tree word at the other end of that edge, for each word outside the tree, `[width]`.
     inside: Vec<u64>,
-    /// `[width]`: added to edge weights; 0 for words outside the tree, and minus infinity for others, to exclude them.
+    /// Number added to a word's edge weights, `[width]`: 0 for words outside the tree, minus infinity for words in it and
+    /// for padding.
     closed: Vec<f64>,
 }
 
 impl TreeBuffers {
+    /// Computes the edge weights between `words`, and resets the other buffers.
     fn fill(&mut self, words: &[usize], attention: &WordAttention, lifts: &LiftFactors) {
         let width = words.len().next_multiple_of(LANES);
         // The padding at the end of a row needs no value: it is closed.
@@ -103,12 +112,13 @@ impl TreeBuffers {
     }
 }
 
-/// Splits `0..count` into consecutive ranges of [`LANES`]. A block of this many rows and columns fits the first-level cache.
+/// Splits `0..count` into consecutive ranges of [`LANES`]. A block with this many rows and columns fits the first-level
+/// cache.
 fn blocks(count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).step_by(LANES).map(move |start| start..count.min(start + LANES))
 }
 
-/// Runs Prim's algorithm from the first word. Afterwards, `inside` has the word that each other word joined.
+/// Runs Prim's algorithm from the first word. Afterwards, `inside` has the word that each other word is joined to.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], closed: &mut [f64]) {
     let width = best.len();

@@ -15,7 +15,7 @@ const SIMILARITY_GAIN: Threshold = Threshold::rule(
 
 const MASS_THRESHOLDS: &[&Threshold] = &thresholds(&CONTENT_MASS);
 
-/// Returns the UPOS tags that can be labels. Punctuation has another label.
+/// Returns the UPOS tags with a label `tag:<UPOS>`. Punctuation is left out, since label `punctuation` covers it.
 fn label_tags() -> impl Iterator<Item = &'static str> {
     Upos::ALL.into_iter().filter(|tag| *tag != Upos::Punct).map(Upos::tag)
 }

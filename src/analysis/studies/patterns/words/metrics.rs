@@ -1,4 +1,4 @@
-//! Metric table of the study `words`, and its cells from the sums of the layers of equal visibility.
+//! Metric table of the study `words`, and the values of all metrics for the layers with one mask.
 
 use super::observe::{LIKENESS, QuerySet, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, query_set};
 use super::sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
@@ -12,30 +12,35 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 const BY_TAG: Keys = Keys::Several(TAGS, |tag| Upos::ALL[tag].tag().to_owned());
 
 impl WordInputs<'_> {
+    /// Mean of one of a head's masses (attention summed over a kind of keys) over its queries.
     fn mean(&self, mass: usize) -> Fraction {
         self.over_queries(mass, self.sums.masses[mass].value())
     }
 
-    /// Returns the mean of a mass expected from the head's preference for offsets alone.
+    /// Mean of a mass as expected for a head with the same offsets: attention by offset times the rate of target keys at
+    /// that offset.
     fn expected(&self, mass: usize) -> Fraction {
         let [block, corpus] = [self.sums, self.corpus_sums].map(|sums| &sums.profiles[query_set(mass) as usize]);
         self.over_queries(mass, self.rates[mass].expected_part(block, corpus))
     }
 
+    /// Mean of a mass minus its chance level under uniform attention.
     fn over_chance(&self, mass: usize) -> Fraction {
         self.over_queries(mass, self.sums.masses[mass].value() - self.uniform[mass].value())
     }
 
+    /// Mean of a mass minus [`POSITION_FACTOR`] times the value expected from the head's offsets.
     fn over_position(&self, mass: usize) -> Fraction {
         let expected = self.expected(mass).numerator();
         self.over_queries(mass, self.sums.masses[mass].value() - POSITION_FACTOR * expected)
     }
 
-    /// Returns `over_position` of uniform attention, whose expected mass is its actual mass.
+    /// As `over_position`, for uniform attention, whose expected mass is its actual mass.
     fn uniform_over_position(&self, mass: usize) -> Fraction {
         self.over_queries(mass, (1.0 - POSITION_FACTOR) * self.sums.masses[mass].value())
     }
 
+    /// Divides a sum by the number of queries of a mass. No value for a tag that the corpus lacks.
     fn over_queries(&self, mass: usize, sum: f64) -> Fraction {
         if mass < TAGS && self.corpus_exposure.tags[mass] == 0 {
             return Fraction::NONE;
@@ -131,10 +136,10 @@ pub(super) const METRICS: &[WordMetric] = &[
         .explained(expected!("same_word_token_mass")),
 ];
 
-/// Sums of the layers of equal visibility, with the rates at which offsets alone find the targets.
+/// Sums of the layers with one mask, with the rates of target keys at each offset.
 pub(super) struct VisibilityClassWords<'a> {
     blocks: WithTotal<'a, WordsBlock>,
-    /// Rates without one block, for each block, followed by the rates in the whole corpus; one per mass.
+    /// Rate of target keys at each offset, for each mass: without each block in turn, then over all blocks.
     rates: Vec<Vec<Rates>>,
 }
 
@@ -146,11 +151,13 @@ impl<'a> VisibilityClassWords<'a> {
         Self { blocks, rates }
     }
 
+    /// Number of queries in a set, over all blocks.
     pub fn query_count(&self, queries: QuerySet) -> u64 {
         self.blocks.total().exposure.queries[queries as usize]
     }
 
-    /// Computes the cells of the head `place`, or of chance for `None`, in one block, or in the whole corpus for `None`.
+    /// Computes the values of all metrics. `block` and `place` are indices of a block and a head; `None` stands for all
+    /// blocks and for chance.
     pub fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, total, rates) = (self.blocks.sums(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
         let queries_with_likeness = sums.exposure.queries[QuerySet::WithLikeness as usize];

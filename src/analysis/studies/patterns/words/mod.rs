@@ -88,6 +88,7 @@ impl Study for Words {
     }
 }
 
+/// Returns what a label says that the head attends to, and the key of the metric that measures it. `None` for other labels.
 fn aim(label: &Label) -> Option<(Aim, Option<String>)> {
     let (aim, metric) = match label.label.as_str() {
         "same-tag" => (Aim::SameTag, "same_tag_mass".to_owned()),

@@ -1,5 +1,5 @@
-//! One head's attention in one sentence: to each word class, to tokens similar to the query, and to the query's other occurrences
-//! (docs/methodology/words.md).
+//! Attention of one head in one sentence, summed over kinds of keys. The kinds are word classes, tokens similar to the query,
+//! and other occurrences of the query's token (docs/methodology/words.md).
 
 use multiversion::multiversion;
 
@@ -10,39 +10,41 @@ use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::instruments::position::Profile;
 
+/// Number of parts of speech (UPOS tags).
 pub const TAGS: usize = Upos::ALL.len();
 
-/// Sets of queries over which the metrics of the study `words` are averaged.
+/// Sets of queries over which masses are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuerySet {
     /// All words of sentences in which some word has a UPOS.
     Words,
-    /// Words that see another word of their UPOS.
+    /// Words that see another word with their UPOS tag.
     Tagged,
-    /// Text tokens whose visible keys differ in embedding similarity to the query.
+    /// Text tokens whose visible keys differ in embedding similarity to them.
     WithLikeness,
-    /// Text tokens that see another occurrence of their token id.
+    /// Text tokens that see another occurrence of their own token id.
     Repeated,
-    /// As [`Self::Repeated`], without punctuation.
+    /// Text tokens other than punctuation that see another occurrence of their own token id.
     RepeatedWords,
 }
 
-/// Number of sets of queries.
+/// Number of sets of queries: the variants of [`QuerySet`].
 pub const QUERY_SETS: usize = 5;
 
-/// Number of masses per attention head: one for each UPOS tag, then [`SAME_TAG`] and the following.
+/// Number of masses (attention summed over a kind of keys) per head: one for each UPOS tag, then those from [`SAME_TAG`] to
+/// [`SAME_WORD`].
 pub const MASS_COUNT: usize = TAGS + 4;
 
-/// Index of the mass on words with the query's UPOS tag.
+/// Index of the mass on other words with the query's UPOS tag.
 pub const SAME_TAG: usize = TAGS;
-/// Index of the mean embedding similarity of the attended keys to the query.
+/// Index of the mean embedding similarity of attended keys to the query, which is averaged like a mass.
 pub const LIKENESS: usize = TAGS + 1;
 /// Index of the mass on other occurrences of the query's token id.
 pub const SAME_TOKEN: usize = TAGS + 2;
-/// As [`SAME_TOKEN`], for tokens other than punctuation.
+/// Index of the mass on other occurrences of the query's token id, for queries that are not punctuation.
 pub const SAME_WORD: usize = TAGS + 3;
 
-/// Set of queries over which a mass is averaged.
+/// Returns the set of queries over which a mass is averaged, given the index of the mass.
 pub fn query_set(mass: usize) -> QuerySet {
     match mass {
         SAME_TAG => QuerySet::Tagged,
@@ -53,21 +55,27 @@ pub fn query_set(mass: usize) -> QuerySet {
     }
 }
 
-/// Masses of one head over one sentence, with its attention by offset for each set of queries.
+/// Masses of one head in one sentence: attention summed over kinds of keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SentenceMasses {
+    /// Each mass, summed over its queries.
     pub masses: [f64; MASS_COUNT],
+    /// Number of queries with attention to keys that have an embedding similarity.
     pub queries_with_likeness: u64,
+    /// Attention by offset from query to key, for each set of queries.
     pub profiles: [Profile; QUERY_SETS],
 }
 
-/// Buffers for one row of attention and for column sums, reused from head to head.
+/// Buffers for one attention row and for column sums, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct WordRowBuffers {
+    /// One attention row.
     row: Vec<f32>,
+    /// Sum of each column over attention rows.
     columns: Vec<f64>,
 }
 
+/// Adds the masses on words: on each UPOS tag, and on the query's own tag.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn add_word_masses(
     words: &TaggedWords,
@@ -96,6 +104,7 @@ pub(super) fn add_word_masses(
     seen.profiles[QuerySet::Words as usize] = others.sum_with(&seen.profiles[QuerySet::Tagged as usize]);
 }
 
+/// Adds the masses on tokens: on other occurrences of the query, and the mean similarity to the query.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn add_token_masses<'a>(
     tokens: &'a TextTokens,

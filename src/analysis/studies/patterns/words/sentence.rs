@@ -1,4 +1,4 @@
-//! Sentences as prepared for the metrics of the study `words`: everything that does not depend on an attention head.
+//! Sentences prepared for the study `words`: all that the metrics need apart from attention.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,19 +12,20 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::cosines::cosines;
 
-/// Words of a sentence in which some word has a UPOS, each with its tag if it has one.
+/// Words of a sentence in which some word has a UPOS tag.
 #[derive(Clone, Debug)]
 pub(super) struct TaggedWords {
-    /// Words with their UPOS tags, each tag as its index in [`Upos::ALL`].
+    /// Words with their classes: each tag is its index in [`Upos::ALL`].
     pub words: ClassedWords,
-    /// For each word, the index of its tag in `masks`; `None` if the word sees no other word of its tag.
+    /// Index in `masks` of each word's tag. `None` if the word sees no other word with its tag.
     pub mask_of_word: Vec<Option<usize>>,
-    /// For each tag with several words, 1 for its words and 0 for others, `[words]`.
+    /// Mask for each tag that several words have, `[words]`: 1 for words with the tag and 0 for others.
     pub masks: Vec<Vec<f64>>,
 }
 
 impl TaggedWords {
-    /// Reads the tagged words of a sentence under `visibility`. `None` if no word has a UPOS.
+    /// Reads the tagged words of a sentence, where `visibility` says which keys a query sees. `None` if no word has a UPOS
+    /// tag.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Self> {
         let tag = |annotation: &Annotation| annotation.upos.map(|upos| upos as usize);
         let words = ClassedWords::new(sequence, visibility, from, tag)?;
@@ -51,36 +52,42 @@ impl TaggedWords {
         Some(found)
     }
 
+    /// Whether two words have the same UPOS tag.
     pub fn same_tag(&self, query: usize, key: usize) -> bool {
         let tags = &self.words.classes;
         tags[query].is_some() && tags[query] == tags[key]
     }
 }
 
-/// Text tokens of a sentence as queries and keys.
+/// Text tokens of a sentence, with their similarity to each other.
 #[derive(Clone, Debug)]
 pub(super) struct TextTokens {
     pub text: Vec<TextToken>,
-    /// Standardised embedding similarity of each query's keys to the query, row by row, padded to whole SIMD vectors.
+    /// Embedding similarity of keys to each query, standardised per query, `[queries with likeness, width]`. Rows are
+    /// padded to whole SIMD vectors.
     pub likeness: Vec<f32>,
 }
 
+/// A text token as a query.
 #[derive(Clone, Debug)]
 pub(super) struct TextToken {
+    /// Position of the token in the sequence.
     pub place: usize,
-    /// Token range of the visible keys, extended to whole SIMD vectors.
+    /// Range of the keys that the token sees, extended to whole SIMD vectors.
     pub visible_range: Range<usize>,
-    /// Positions of the visible text tokens with the query's id, including the query.
+    /// Positions of the visible text tokens with this token's id, itself included.
     pub occurrences: Vec<usize>,
     pub is_punctuation: bool,
-    /// Start of the query's row in [`Tokens::likeness`]; `None` if its keys are too few or do not differ in similarity.
+    /// Index in [`TextTokens::likeness`] at which this query's row starts. `None` if its keys are too few or do not differ
+    /// in similarity.
     pub likeness_start: Option<usize>,
 }
 
-/// Minimum number of keys over which embedding similarity is standardised; with two it is always 1 and -1.
+/// Minimum number of keys over which similarity is standardised. With two keys, the standardised values are always 1 and
+/// -1.
 const MIN_KEYS: usize = 3;
 
-/// Smallest standard deviation of a query's cosines that is more than rounding.
+/// Minimum standard deviation of a query's cosines; smaller ones may be rounding errors.
 const MIN_DEVIATION: f64 = 1e-9;
 
 impl TextTokens {
@@ -109,8 +116,8 @@ impl TextTokens {
     }
 }
 
-/// Computes the cosine of word embeddings between each text token and the visible text tokens of other ids, standardised per
-/// token. Rows have `width` entries, 0 for other keys.
+/// Computes the cosine between the embeddings of each text token and of the visible text tokens with other ids,
+/// standardised per query. Rows have `width` entries, 0 for all other keys.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
 fn fill_likeness(
     sequence: &Sequence,

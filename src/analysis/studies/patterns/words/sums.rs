@@ -1,4 +1,4 @@
-//! Sums of the study `words`, per block of sentences.
+//! Sums of attention to kinds of words and tokens, per jackknife block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,20 +19,21 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::{ExactSum, add_elementwise};
 use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rates};
 
-/// Sums of one attention head in one block of sentences.
+/// Sums of one attention head over the sentences of one block. A mass is attention summed over one kind of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordHeadSums {
-    /// Attention summed over the queries of each mass (`query_set`).
+    /// Each mass, summed over the queries of [`query_set`].
     pub masses: [ExactSum; MASS_COUNT],
-    /// Number of queries with attention to keys for which embedding similarity is defined.
+    /// Number of queries with attention to keys that have an embedding similarity.
     pub queries_with_likeness: u64,
-    /// Attention summed by offset, for each set of queries.
+    /// Attention by offset from query to key, for each set of queries.
     pub profiles: [ProfileSums; QUERY_SETS],
 }
 
 merge_fields!(WordHeadSums { masses, queries_with_likeness, profiles });
 
 impl WordHeadSums {
+    /// Adds the masses of one sentence. `met` says for each set of queries whether the sentence has one.
     fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERY_SETS]) {
         add_elementwise(&mut self.masses, &seen.masses);
         self.queries_with_likeness += seen.queries_with_likeness;
@@ -41,39 +42,41 @@ impl WordHeadSums {
     }
 }
 
-/// Denominators of the metrics. They depend on the sentences alone, so all attention heads share them.
+/// Denominators of the metrics. All attention heads share them, since they depend on the sentences alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordExposure {
+    /// Number of queries in each set.
     pub queries: [u64; QUERY_SETS],
-    /// Number of sentences with a query of each set, one per group of related sentences.
+    /// Number of sentences with a query of each set. Related sentences count once.
     pub sentences: [u64; QUERY_SETS],
+    /// Number of words with each UPOS tag.
     pub tags: [u64; TAGS],
 }
 
 merge_fields!(WordExposure { queries, sentences, tags });
 
 impl WordExposure {
-    /// Adds `count` queries of one sentence; `is_first` says whether it is the first of its group of related sentences.
+    /// Counts `count` queries of one sentence. `is_first` is false for related sentences after the first.
     fn add(&mut self, queries: QuerySet, count: usize, is_first: bool) {
         self.queries[queries as usize] += count as u64;
         self.sentences[queries as usize] += u64::from(count > 0 && is_first);
     }
 }
 
-/// Sums of one block of sentences, or of the whole corpus.
+/// Sums over one jackknife block, or over all blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
     pub exposure: WordExposure,
-    /// Masses under uniform attention to visible keys.
+    /// Each mass under uniform attention to visible keys.
     pub uniform: [ExactSum; MASS_COUNT],
-    /// Query-key pairs of each set of queries, counted by offset, with [`targets`] masses each.
+    /// Query-key pairs by offset, for each set of queries, with the [`target_count`] masses of that set.
     pairs: [PositionPairs; QUERY_SETS],
     /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<WordHeadSums>,
 }
 
 impl WordsBlock {
-    /// Returns the mean of each mass over the pairs of each offset bin, in the corpus and without `block`.
+    /// Rate of target keys at each offset, for each mass, over all blocks but `block`.
     pub fn rates(&self, block: Option<&Self>) -> Vec<Rates> {
         let rates = |mass: usize| {
             let queries = query_set(mass) as usize;
@@ -86,19 +89,21 @@ impl WordsBlock {
 
 merge_fields!(WordsBlock { exposure, uniform, pairs, heads });
 
+/// Sums of all blocks, for attention under one mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WordsSums {
     grid: HeadGrid,
     visibility: Visibility,
     from: FromToken,
     pub blocks: Blocks<WordsBlock>,
+    /// Input embeddings of the model. `None` if the model gives no access to them.
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
     #[serde(skip)]
     room: WordRowBuffers,
 }
 
-/// Returns the number of masses that a set of queries has.
+/// Number of masses that are averaged over a set of queries, given the index of the set.
 fn target_count(queries: usize) -> usize {
     if queries == QuerySet::Words as usize { TAGS } else { 1 }
 }
@@ -114,6 +119,7 @@ impl WordsSums {
         Self { grid, visibility, from, blocks: Blocks::new(empty), embeddings: None, room: WordRowBuffers::default() }
     }
 
+    /// Counts the words of one sentence as queries and keys, without attention.
     fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
         let TaggedWords { words: tagged, mask_of_word: fellows, .. } = words;
         let tags = &tagged.classes;
@@ -138,6 +144,7 @@ impl WordsSums {
         self.blocks[block].pairs[QuerySet::Tagged as usize].add(tagged);
     }
 
+    /// Counts the text tokens of one sentence of `n` tokens as queries and keys, without attention.
     fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &TextTokens) {
         let TextTokens { text, likeness, .. } = tokens;
         let (visibility, even) = (self.visibility, UniformAttention::new(self.visibility, n));
@@ -182,6 +189,7 @@ impl WordsSums {
     }
 }
 
+/// The sentence being observed, with its words and tokens.
 #[derive(Debug)]
 pub struct WordState {
     block: usize,
@@ -240,13 +248,13 @@ impl Sums for WordsSums {
     }
 }
 
-/// Input of the metrics of one attention head: its sums with their denominators, in one block or in the whole corpus.
+/// Sums of one attention head from which its metrics are computed, in one block or in all blocks.
 pub(super) struct WordInputs<'a> {
     pub exposure: &'a WordExposure,
-    /// Denominators in the whole corpus: a class that occurs nowhere gives no fraction, instead of 0.
+    /// Denominators over all blocks. If the corpus lacks a tag, its metrics have no value, instead of 0.
     pub corpus_exposure: &'a WordExposure,
     pub sums: &'a WordHeadSums,
-    /// Sums of the head over the whole corpus.
+    /// Sums of the head over all blocks.
     pub corpus_sums: &'a WordHeadSums,
     pub uniform: &'a [ExactSum; MASS_COUNT],
     pub rates: &'a [Rates],

@@ -20,18 +20,18 @@ use crate::study::metrics::metric::Eligible;
 mod tests;
 
 sums_of_a_head! {
-    /// Numerators of one head's token-level metrics.
+    /// Sums over queries of one head's attention: the numerators of the token-level metrics.
     pub struct TokenSums;
     several {
-        /// Attention to the text token at each offset, -8 first.
+        /// Attention to the text token at each offset from the query, -8 first.
         offset_mass: OFFSET_COUNT,
-        /// Number of queries whose most attended key is at each offset, -8 first.
+        /// Number of queries whose most attended key is the text token at each offset, -8 first.
         offset_argmax: OFFSET_COUNT,
     }
     single {
         /// Attention to text tokens one or two positions away.
         window_mass,
-        /// Mean distance of the attention that stays on text, in tokens, summed over queries.
+        /// Mean distance from query to key of the attention that stays on text, in tokens, summed over queries.
         distance,
         /// Number of queries with attention to text: the denominator of `distance`.
         distance_queries,
@@ -41,22 +41,23 @@ sums_of_a_head! {
         separator_mass,
         separator_self_mass,
         punctuation_mass,
-        /// Entropy of the attention rows of text queries, in nats.
+        /// Entropy of the attention row, in nats, summed over text queries.
         entropy,
         /// Entropy of the first special token's attention row, in nats.
         first_special_entropy,
-        /// Largest weight of each text query's row, separators excluded.
+        /// Largest attention weight on a key other than a separator, summed over text queries.
         confidence,
     }
 }
 
-/// Denominators of the token-level metrics. They depend on the sentences alone, so all heads share them.
+/// Denominators of the token-level metrics. All heads share them, since they depend on the sentences alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
+    /// Text tokens, each of which is a query.
     pub queries: Eligible,
     /// Number of queries that see a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSET_COUNT],
-    /// Number of sentences with a query counted in `offset_queries`, per offset; each group of dependent sentences counts once.
+    /// Number of sentences with a query counted in `offset_queries`, per offset. Related sentences count once.
     pub offset_sentences: [u64; OFFSET_COUNT],
     /// Text queries that see the first special token.
     pub first_special_queries: Eligible,
@@ -64,13 +65,15 @@ pub struct TokenExposure {
     pub first_token_queries: Eligible,
     /// Text queries that see a separator.
     pub separator_queries: Eligible,
+    /// First special tokens of sentences.
     pub first_specials: Eligible,
+    /// Separator tokens.
     pub separators: Eligible,
-    /// Entropy of uniform attention over the `v(i)` visible keys, `ln v(i)` in nats, summed over text queries.
+    /// Entropy of uniform attention, `ln v(i)` in nats for a query that sees `v(i)` keys, summed over text queries.
     ///
-    /// A sentence of one token adds 0 here and to the entropies, so it drops out of their ratio.
+    /// A sentence of one token adds 0 to this sum and to `entropy`, so it does not change their ratio.
     pub max_entropy: ExactSum,
-    /// Entropy of uniform attention, `ln v(i)` in nats, summed over the rows of first special tokens.
+    /// Entropy of uniform attention, `ln v(i)` in nats, summed over the first special tokens as queries.
     pub first_special_max_entropy: ExactSum,
 }
 
@@ -88,6 +91,7 @@ merge_fields!(TokenExposure {
 });
 
 impl TokenExposure {
+    /// Counts the tokens of one sentence.
     pub fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let even = UniformAttention::new(visibility, roles.tokens);
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
@@ -114,13 +118,15 @@ impl TokenExposure {
     }
 }
 
+/// Buffers for one attention row, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuffers {
     /// Attention row, padded with zeros to whole SIMD vectors.
     row: Vec<f32>,
-    /// Weights of the row on text tokens and 0 on other tokens, with [`MAX_OFFSET_TOKENS`] zeros before and after.
+    /// Attention row with weights on non-text tokens set to 0, and with [`MAX_OFFSET_TOKENS`] zeros before and after.
     text: Vec<f32>,
-    /// `|i - m|` at index `i`, with `m` half of the length. The slice from `m - query` on has the distances to `query`.
+    /// `|i - m|` at index `i`, where `m` is half of the length. The distances from a query to the keys start at index
+    /// `m - query`.
     distances: Vec<f64>,
 }
 
@@ -137,6 +143,7 @@ impl RowBuffers {
     }
 }
 
+/// Sums the attention of one head over the text queries of one sentence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn token_sums<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a mut RowBuffers) -> TokenSums<f64> {
     let mut sums = TokenSums::default();
@@ -157,6 +164,7 @@ pub fn token_sums<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &
     sums
 }
 
+/// Adds one query's attention row, `weights`, to the sums.
 #[inline(always)]
 fn observe_query(
     sums: &mut TokenSums<f64>,
@@ -184,7 +192,7 @@ fn observe_query(
         &text[MAX_OFFSET_TOKENS..MAX_OFFSET_TOKENS + width],
         &distances[distances.len() / 2 - query..][..width],
     );
-    // The text begins at REACH, so index `query` is the token REACH before the query.
+    // The text begins at index MAX_OFFSET_TOKENS, so index `query` is the token MAX_OFFSET_TOKENS before the query.
     for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSET_COUNT]) {
         *sum += f64::from(weight);
     }
@@ -202,7 +210,8 @@ fn observe_query(
     sums.punctuation_mass += mass(row, &roles.punctuation);
 }
 
-/// Returns the sum of the weights, and the sum of weights times distances. Lengths are multiples of [`LANES`].
+/// Returns the sum of the weights, and the sum of weights times distances. Both lists have a multiple of [`LANES`]
+/// elements.
 #[inline(always)]
 fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
     let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
@@ -216,6 +225,7 @@ fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
     (reduce_lanes(mass, |a, b| a + b), reduce_lanes(moment, |a, b| a + b))
 }
 
+/// Returns the sum of an attention row's weights on `keys`.
 #[inline(always)]
 fn mass(row: &[f32], keys: &[usize]) -> f64 {
     keys.iter().map(|&key| f64::from(row[key])).sum()

@@ -1,4 +1,4 @@
-//! Accuracies, baselines and comparisons from the sums of one dependency relation.
+//! Accuracies of attention heads and baselines on one dependency relation, and their differences, computed from counts.
 
 use super::arcs::{
     AgreementCounts, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, OFFSET_CLASSES, RelationSums,
@@ -22,7 +22,8 @@ use crate::study::metrics::metric::Denominator;
 mod tests;
 
 impl RelationMetrics {
-    /// Computes a relation's metrics from its sums per block (`None` without its words). `later` has arcs that tests leave out.
+    /// Computes a relation's metrics from its sums per block (`None` for a block without its words). `later` counts arcs of
+    /// duplicate sentences, which tests leave out.
     pub(super) fn new(
         key: &RelationKey,
         blocks: &[Option<&RelationSums>],
@@ -110,20 +111,23 @@ impl RelationMetrics {
     }
 }
 
-/// Right predictions of the simplest parsers on one relation, per block; each is chosen on one fold and scored on the other.
+/// Right predictions, per block, of simple parsers on one relation. Each is chosen on one fold and scored on the other.
 pub struct BaselineParsers {
+    /// Number of scored words of the relation.
     pub words: PerBlock,
-    /// Right predictions of the best attention head and direction; `None`, as for `offset`, if a fold has no word of the
-    /// relation.
+    /// Right predictions of the best attention head in its best direction. `None` if a fold has no word of the relation.
     pub best_head: Option<PerBlock>,
+    /// Right predictions of the best fixed offset. `None` if a fold has no word of the relation.
     pub best_offset: Option<PerBlock>,
-    /// Right predictions of the best tag rules; `None` if a fold has no word of the relation, or no word has a UPOS.
+    /// Right predictions of the best tag rules. `None` if a fold has no word of the relation, or if no word has a UPOS.
     pub best_tags: Option<PerBlock>,
+    /// Right predictions of the parser that chooses the next word.
     pub next_word: PerBlock,
 }
 
 impl BaselineParsers {
-    /// Scores the parsers on one relation, for `heads` attention heads. In a decoder, a direction is right on one side only.
+    /// Scores the parsers on one relation; `heads` is the model's number of attention heads. A decoder's two sides of a
+    /// relation are summed.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
         let of_block = |block: &Vec<RelationSums>| {
@@ -149,10 +153,12 @@ impl BaselineParsers {
     }
 }
 
+/// Accuracies of one relation's predictors on both folds.
 type ArcScores<'a> = FoldScores<'a, RelationSums>;
 
 impl ArcScores<'_> {
-    /// Compares an attention head's accuracy on the relation with that on other arcs of these sentences; `None` without them.
+    /// Returns how much more accurate an attention head is on the relation than on other arcs of these sentences. `None`
+    /// without such arcs.
     fn specific(&self, place: usize, direction: usize) -> Option<Specificity> {
         let of_head = |sums: &RelationSums| {
             sums.over_others.get(place).map_or(0.0, |differences| fixed_point_to_arcs(differences[direction]))
@@ -167,10 +173,12 @@ impl ArcScores<'_> {
         })
     }
 
+    /// Number of the relation's words, per block, in sentences that also have other arcs.
     fn words_beside_others(&self) -> PerBlock {
         self.per_block(|sums| sums.with_others as f64)
     }
 
+    /// Denominator of `specific`: words of the relation in sentences that also have other arcs.
     fn basis_of_specific(&self) -> Denominator {
         let words = self.words_beside_others();
         Denominator {
@@ -181,8 +189,8 @@ impl ArcScores<'_> {
         }
     }
 
-    /// Compares an attention head with an offset. `later` is `[head only, offset only]`, the words that one of them alone gets
-    /// right in sentences that the test leaves out.
+    /// Compares an attention head with an offset; `both` words are right by both. `later` has the duplicate sentences'
+    /// words that only one gets right, `[head only, offset only]`; `McNemar`'s test leaves them out.
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &offset.by_block);
@@ -192,6 +200,7 @@ impl ArcScores<'_> {
         Comparison { difference, ci95, standard_error, head_only, offset_only, mcnemar_p, p: None, q: None }
     }
 
+    /// Compares an attention head with the tag rules; `both` words are right by both.
     fn versus_tags(&self, head: &Hits, tags: &Hits, both: u64) -> TagComparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &tags.by_block);
@@ -201,7 +210,7 @@ impl ArcScores<'_> {
     }
 }
 
-/// Returns the best tag rules, their right predictions, and the baseline that they are, with its intervals.
+/// Returns the best tag rules, their right predictions, and the report's entry on them with its intervals.
 fn tag_baseline(scored: &ArcScores<'_>) -> (TagRules, Hits, (TagBaseline, BaselineIntervals)) {
     let best = |sums: &RelationSums| TagRules::best(&sums.cues);
     let rules = best(&scored.total);
@@ -218,6 +227,7 @@ fn tag_baseline(scored: &ArcScores<'_>) -> (TagRules, Hits, (TagBaseline, Baseli
     (rules, hits, (baseline, ci95))
 }
 
+/// Returns `part / total`. `None` if `total` is 0.
 fn ratio(part: u64, total: u64) -> Option<f64> {
     (total > 0).then(|| part as f64 / total as f64)
 }
@@ -225,7 +235,8 @@ fn ratio(part: u64, total: u64) -> Option<f64> {
 /// Names of the distance classes, each with its largest distance in words.
 const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
 
-/// Returns the accuracy by distance and side, near before far and left before right, from counts by offset class, `[OFFSET_CLASSES]`.
+/// Returns the accuracy at each distance on each side, near before far, left before right. `words` and `right` are counts
+/// by offset class.
 fn by_distance(words: &[u64; OFFSET_CLASSES], right: &[u64; OFFSET_CLASSES]) -> Vec<AtDistance> {
     let offsets: Vec<i32> = baseline_offsets().chain([i32::MIN + 1, i32::MAX]).collect();
     let (mut nearer, mut accuracies) = (0, Vec::new());
@@ -247,12 +258,14 @@ fn by_distance(words: &[u64; OFFSET_CLASSES], right: &[u64; OFFSET_CLASSES]) -> 
 }
 
 impl RelationSums {
+    /// Number of right predictions of an attention head in one direction.
     fn hits_of(&self, (place, direction): (usize, usize)) -> u64 {
         self.hits.get(place).map_or(0, |hits| hits[direction])
     }
 }
 
-/// Returns the index and direction of the attention head with most hits. Ties go to the lowest index, then the first direction.
+/// Returns the index and direction of the attention head with most right predictions. Among equals, the lowest index, then
+/// the first direction. `has` says whether the model has a head.
 fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> bool) -> (usize, usize) {
     let scored = scored_directions(side);
     let present = (0..sums.hits.len()).filter(|&place| has(place));
@@ -262,7 +275,8 @@ fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> boo
     best.unwrap_or((0, scored[0] as usize))
 }
 
-/// Returns the index in [`baseline_offsets`] of the offset with most hits. Ties go to the smaller distance, then to the right.
+/// Returns the index in [`baseline_offsets`] of the offset with most right predictions. Among equals, the shorter distance,
+/// then the right.
 fn best_offset(sums: &RelationSums) -> usize {
     let rank = |&slot: &usize| {
         let offset = offset_at(slot);
@@ -271,6 +285,7 @@ fn best_offset(sums: &RelationSums) -> usize {
     (0..BASELINE_OFFSETS).max_by_key(rank).expect("there are offsets")
 }
 
+/// Returns the offset in words at an index in [`baseline_offsets`].
 fn offset_at(slot: usize) -> i32 {
     baseline_offsets().nth(slot).expect("a slot of the baseline")
 }

@@ -1,4 +1,4 @@
-//! Accuracies of parsers, and the lead of one parser over another, with intervals.
+//! Accuracies of parsers, and differences between two parsers, with intervals.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Formats the accuracy in per cent with half of its interval.
+    /// Formats the accuracy in per cent with the half-width of its interval.
     pub fn in_percent(&self) -> String {
         percent(self.accuracy) + &plus_minus_percent(self.ci95)
     }
@@ -52,7 +52,7 @@ pub struct ParserAccuracy {
     pub ahead: Difference,
 }
 
-/// Computes the accuracy and its interval, from counts per block. Both are `None` without words.
+/// Computes an accuracy and its interval from counts per jackknife block. Both are `None` if there are no words.
 pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
     if words.iter().all(|&words| words == 0.0) {
         return Share::default();
@@ -61,14 +61,16 @@ pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
     Share { accuracy: Some(share.value()), ci95: share.interval() }
 }
 
-/// Computes the accuracy of one parser less that of another on equal words, from their right predictions per block.
+/// Computes the accuracy of one parser minus that of another on these words. `more` and `less` are their right predictions
+/// per jackknife block.
 pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
     let difference = Jackknife::new(&difference, words).with_scale(Scale::Difference);
     Difference { difference: Some(difference.value()), ci95: difference.interval() }
 }
 
-/// Computes the accuracy of each parser, and the first parser's lead over it. All have equal `words`; counts are per block.
+/// Computes the accuracy of each parser, and the first parser's lead over it. All counts are per jackknife block, and all
+/// parsers have the same words.
 pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
     let has_words = words.iter().any(|&words| words > 0.0);
     let first = right[0];
@@ -83,10 +85,12 @@ pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) 
     names.iter().zip(right).map(accuracy).collect()
 }
 
-/// A parser's scored words, and right predictions among them, per block.
+/// Number of words that a parser was scored on, and of words that it predicted right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParserHits {
+    /// Number of scored words (or roots, or sentences) per jackknife block.
     pub words: PerBlock,
+    /// Number of right predictions per jackknife block.
     pub correct: PerBlock,
 }
 
@@ -97,26 +101,30 @@ impl Default for ParserHits {
 }
 
 impl ParserHits {
+    /// Counts one prediction.
     fn count(&mut self, block: usize, is_right: bool) {
         self.words[block] += 1.0;
         self.correct[block] += f64::from(u8::from(is_right));
     }
 }
 
+/// Counts of one parser's predictions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParserTally {
-    /// Dependents by relation; an arc counts for `all`, its relation and its subtype.
+    /// Predictions of syntactic heads, by relation. A word counts for `all`, for its relation and for its subtype.
     pub relations: BTreeMap<String, ParserHits>,
-    /// Roots of sentences. A prediction is right if the root node scores higher than any word.
+    /// Predictions on words that are roots. Right if the root node scores higher than any word.
     pub roots: ParserHits,
-    /// Sentences of several words. A prediction is right if the predicted syntactic heads form a tree.
+    /// Predictions on sentences of several words. Right if the predicted syntactic heads form a tree.
     pub trees: ParserHits,
 }
 
-/// A sentence with the predictions for each word: its likeliest syntactic head, and whether the root is likelier.
+/// A sentence with the prediction for each word: its likeliest syntactic head among the words, and whether the root is
+/// likelier still.
 pub type SentencePrediction<'a> = (&'a KeptSentence, Vec<(Option<usize>, bool)>);
 
 impl Parser {
+    /// Predicts the syntactic head of each word in each sentence.
     pub fn predictions<'a>(&self, sentences: &[&'a KeptSentence]) -> Vec<SentencePrediction<'a>> {
         let mut scores = NodeScores::default();
         sentences.iter().map(|&sentence| (sentence, self.predict_heads(sentence, &mut scores))).collect()
@@ -124,7 +132,7 @@ impl Parser {
 }
 
 impl ParserTally {
-    /// Counts the right predictions. One-word sentences do not count.
+    /// Counts the predictions. Sentences of one word are left out.
     pub fn new<'a>(predictions: impl IntoIterator<Item = SentencePrediction<'a>>) -> Self {
         let mut tally = Self::default();
         for (sentence, heads) in predictions.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
@@ -146,7 +154,7 @@ impl ParserTally {
     }
 }
 
-/// Whether predicted syntactic heads form a tree: exactly one word has the root as head, and every word leads to it.
+/// Whether predicted syntactic heads form a tree: exactly one word has the root as head, and every word leads to the root.
 fn is_tree(heads: &[(Option<usize>, bool)]) -> bool {
     let up = |&word: &usize| heads[word].0.filter(|_| !heads[word].1);
     let leads_to_root = |word: usize| std::iter::successors(Some(word), up).nth(heads.len() + 1).is_none();

@@ -8,17 +8,19 @@ use super::sentence::{Gold, KeptSentence};
 use crate::studies::patterns::dependency::arcs::OFFSET_CLASSES;
 use crate::system::parallel::parallel_map;
 
-/// Factor of the ridge penalty, on the square of each parameter.
+/// Factor of the ridge penalty, which multiplies the square of each parameter.
 pub const RIDGE_PENALTY: f64 = 1e-4;
 
-/// Gradient norm at which a fit of the parser ends.
+/// Gradient norm at or below which a fit ends.
 pub const GRADIENT_TOLERANCE: f64 = 1e-6;
 
+/// Returns the ridge penalty of the parameters `at`.
 pub fn ridge_penalty(at: &[f64]) -> f64 {
     RIDGE_PENALTY * at.iter().map(|at| at * at).sum::<f64>()
 }
 
-/// Computes `result(item, fold)` for `count` items and both folds, in parallel. Returns `[fold 0, fold 1]` per item.
+/// Computes `result(item, fold)` for items 0 to `count - 1` on both folds, in parallel. Returns `[fold 0, fold 1]` for each
+/// item.
 pub fn map_folds<T: Send>(
     threads: NonZeroUsize,
     count: usize,
@@ -30,16 +32,20 @@ pub fn map_folds<T: Send>(
     (0..count).map(|_| [next(), next()]).collect()
 }
 
+/// A parser fitted on one fold, with the course of the fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FittedParser {
+    /// The parser with its fitted coefficients.
     pub parser: Parser,
-    /// Coefficients of each head's standardised attention, from the dependent and to it, `[heads]`. 0 if it does not vary.
+    /// Coefficients of each attention head's standardised attention: from the dependent, and to it, `[heads]`. 0 for
+    /// attention that does not vary.
     pub standardised_weights: Vec<[f64; 2]>,
     pub course: FitCourse,
 }
 
 impl FittedParser {
-    /// Fits a parser on the attention of `heads` (indices, ascending) and, if `has_distances`, on distances.
+    /// Fits a parser on the attention of `heads` (ascending indices). With `has_distances`, the parser also uses the
+    /// distances between words.
     pub fn new(sentences: &[&KeptSentence], heads: &[usize], has_distances: bool) -> Self {
         let scales = scales(sentences, heads);
         let words: u64 = sentences.iter().map(|sentence| dependents(sentence).count() as u64).sum();
@@ -86,14 +92,14 @@ impl FittedParser {
     }
 }
 
-/// Returns the indices of the words whose gold syntactic head is known.
+/// Indices of the words whose gold syntactic head is known.
 fn dependents(sentence: &KeptSentence) -> impl Iterator<Item = usize> {
     let words = sentence.words.iter().enumerate();
     words.filter(|(_, word)| word.gold != Gold::Unknown).map(|(place, _)| place)
 }
 
-/// Returns factors that scale each attention head's weights, from a word and to it, to a standard deviation of 1 within a word's
-/// candidates, `[heads]`. 0 for attention that does not vary.
+/// Returns factors that standardise each attention head's weights, from a word and to it, `[heads]`. Scaled weights have a
+/// standard deviation of 1 among a word's candidates. 0 for attention that does not vary.
 fn scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
     let candidates: usize = sentences.iter().map(|sentence| dependents(sentence).count() * sentence.words.len()).sum();
     let mut weights = Vec::new();

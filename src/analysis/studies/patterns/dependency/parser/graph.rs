@@ -1,4 +1,4 @@
-//! A graph-based parser: scores each word's candidate syntactic heads and the root, from the weights of attention heads.
+//! A graph-based parser. It scores each word's candidate syntactic heads, and the root, from attention weights.
 
 use std::iter::zip;
 
@@ -9,29 +9,34 @@ use super::sentence::{Gold, KeptSentence};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::studies::patterns::dependency::arcs::offset_class;
 
-/// A graph-based parser: a candidate's score as syntactic head is linear in attention both ways, plus a score of the distance.
+/// A graph-based parser. A candidate's score is linear in the attention from the dependent to the candidate and back, plus
+/// a score of their distance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parser {
-    /// Indices of the attention heads used, ascending.
+    /// Indices of the attention heads whose weights are used, ascending.
     pub heads: Vec<usize>,
-    /// Coefficients of each attention head's weights, from the dependent and to it, `[heads]`.
+    /// Coefficients of each attention head's weights: from the dependent, and to it, `[heads]`.
     pub weights: Vec<[f64; 2]>,
+    /// Score of the root as syntactic head, apart from attention.
     pub root_score: f64,
-    /// Score of each offset class ([`place_of`]), `[OFFSET_CLASSES]`; empty if the parser uses no distances.
+    /// Score of each offset class ([`offset_class`]), `[OFFSET_CLASSES]`. Empty if the parser uses no distances.
     pub distance_scores: Vec<f64>,
 }
 
-/// Buffers for scores, reused from sentence to sentence.
+/// Buffers for the scores of one sentence, reused from sentence to sentence. Nodes are the words, followed by the root.
 #[derive(Debug, Default)]
 pub struct NodeScores {
+    /// Weights of one attention head between nodes.
     weights: Vec<f32>,
-    /// `[nodes, nodes]`, dependent by candidate: scores from the dependent's attention to the candidate; later from all evidence.
+    /// Scores `[nodes, nodes]`, dependent by candidate, from the dependent's attention. [`Parser::score`] leaves the full
+    /// scores here.
     by_dependent: Vec<f64>,
-    /// `[nodes, nodes]`, candidate by dependent: scores from the candidate's attention to the dependent.
+    /// Scores `[nodes, nodes]`, candidate by dependent, from the candidate's attention to the dependent.
     by_candidate: Vec<f64>,
 }
 
 impl Parser {
+    /// Returns the score of each candidate as syntactic head of each dependent, `[nodes, nodes]`.
     pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut NodeScores) -> &'a [f64] {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let NodeScores { weights, by_dependent, by_candidate } = scores;
@@ -56,8 +61,8 @@ impl Parser {
         by_dependent
     }
 
-    /// Writes probabilities into `scores.by_dependent`, for each word with a known gold head: the softmax over the other words and the
-    /// root. Other entries are 0. Returns the sum of `-ln p` of the gold heads.
+    /// Replaces the scores in `by_dependent` by probabilities, for words with a known gold head: softmax over the other
+    /// words and the root. Other entries are 0. Returns the sum of `-ln p` over gold heads.
     fn shares(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         self.score(sentence, scores);
@@ -80,7 +85,8 @@ impl Parser {
         loss
     }
 
-    /// Returns the sum of `-ln p` of the gold heads. Adds its derivatives to `slopes`: by weights, then root, then distances.
+    /// Returns the sum of `-ln p` over gold heads. Adds its derivatives to `slopes`: by the weights, then by the root
+    /// score, then by the distance scores.
     pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let loss = self.shares(sentence, scores);
@@ -110,8 +116,8 @@ impl Parser {
         loss
     }
 
-    /// Appends rows whose outer products sum to the second derivatives of [`Self::loss`]. Each word's candidates are centred by
-    /// their probabilities ([`centre`]), and attention is multiplied by `scales`.
+    /// Appends rows whose outer products sum to the second derivatives of [`Self::loss`]. Rows are candidates, centred per
+    /// word by [`centre_rows`]; attention is multiplied by `scales`.
     #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
     pub fn curvature(
         &self,
@@ -152,7 +158,7 @@ impl Parser {
         }
     }
 
-    /// Returns each word's likeliest syntactic head, and whether the root is likelier ([`likeliest`]), `[words]`.
+    /// Predicts each word's syntactic head as [`likeliest_head`] does, `[words]`.
     pub fn predict_heads(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
@@ -160,8 +166,8 @@ impl Parser {
     }
 }
 
-/// Returns the word with the highest score as syntactic head of `dependent`, and whether the root scores higher. The root's score
-/// is the last of the row. Ties go to the first word; `None` in a one-word sentence.
+/// Returns the word with the highest score as syntactic head of `dependent`, and whether the root scores higher. The last
+/// score of `row` is the root's. Ties go to the first word. `None` in a sentence of one word.
 pub fn likeliest_head(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
     let root = row.len() - 1;
     let others = (0..root).filter(|&head| head != dependent);
@@ -170,7 +176,7 @@ pub fn likeliest_head(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
 }
 
 impl Gold {
-    /// Returns the node index of the gold syntactic head, where `root` is the root's. `None` if unknown.
+    /// Returns the node index of the gold syntactic head; `root` is the root's node. `None` if the gold head is unknown.
     pub fn node(self, root: usize) -> Option<usize> {
         match self {
             Self::Root => Some(root),
@@ -180,6 +186,7 @@ impl Gold {
     }
 }
 
+/// Adds `out_weight` times the attention weights to `by_dependent`, and `back_weight` times the weights to `by_candidate`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], by_dependent: &mut [f64], by_candidate: &mut [f64]) {
     for ((&weight, by_dependent), by_candidate) in weights.iter().zip(by_dependent).zip(by_candidate) {
@@ -188,6 +195,7 @@ fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], by_dependent: 
     }
 }
 
+/// Returns the dot products of the attention weights with `by_dependent` and with `by_candidate`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn dot_both(weights: &[f32], by_dependent: &[f64], by_candidate: &[f64]) -> [f64; 2] {
     let mut sums = [[0.0; LANES]; 2];

@@ -1,5 +1,5 @@
-//! The baseline parser without attention: it uses the distances between words and the words' embeddings. Attention reflects both,
-//! so a lead over distances alone says little about what attention heads compute (docs/methodology/parser.md).
+//! The baseline parser without attention. It uses the distance between two words and their embeddings. Attention reflects
+//! both. A lead over distances alone thus says little about what attention heads compute (docs/methodology/parser.md).
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,20 @@ use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::parallel_map;
 
-/// Word embeddings of the tokens that occur, if embeddings are to be kept.
+/// Word embeddings of the tokens that occur in the kept sentences. Empty unless `are_kept`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct KeptEmbeddings {
+    /// Whether embeddings are collected during a pass.
     are_kept: bool,
-    /// Embedding by token id; empty if embeddings are not kept.
+    /// Embedding of each token that occurs, by token id.
     of_tokens: BTreeMap<u32, Vec<f32>>,
+    /// Embeddings of the whole vocabulary during a pass. `None` if the model gives no access to them.
     #[serde(skip)]
     table: Option<WordEmbeddings>,
 }
 
 impl KeptEmbeddings {
-    /// Creates an empty set that keeps embeddings.
+    /// Creates an empty collection that will keep embeddings.
     pub fn recording() -> Self {
         Self { are_kept: true, ..Self::default() }
     }
@@ -34,6 +36,7 @@ impl KeptEmbeddings {
         self.table.clone_from(&known.embeddings);
     }
 
+    /// Copies the embeddings of `tokens` from the model, if embeddings are kept.
     pub fn keep<'a>(&mut self, tokens: impl Iterator<Item = &'a u32>) {
         let Some(table) = self.table.as_ref().filter(|_| self.are_kept) else { return };
         for &token in tokens {
@@ -41,12 +44,12 @@ impl KeptEmbeddings {
         }
     }
 
-    /// Returns the length of an embedding. `None` if no embedding is kept.
+    /// Number of values per embedding. `None` if no embedding is kept.
     pub fn width(&self) -> Option<usize> {
         self.of_tokens.values().next().map(Vec::len)
     }
 
-    /// Returns the mean embedding of a word's tokens. `None` if the embedding of a token is not kept.
+    /// Returns the mean embedding of a word, given its token ids. `None` if a token's embedding is missing.
     pub fn mean(&self, tokens: &[u32]) -> Option<Vec<f64>> {
         let mut mean = vec![0.0; self.width()?];
         for token in tokens {
@@ -57,7 +60,7 @@ impl KeptEmbeddings {
         Some(mean)
     }
 
-    /// Whether all embeddings are finite and of one length. Embeddings read from a file may fail this.
+    /// Whether all embeddings are finite and equally long. Embeddings read from a file may fail this.
     pub fn are_valid(&self) -> bool {
         let width = self.width();
         let is_embedding =
@@ -77,21 +80,24 @@ impl Merge for KeptEmbeddings {
 /// Number of principal components of word embeddings that the baseline uses.
 pub const COMPONENTS: usize = 40;
 
-/// Ridge penalties tried. Each fold selects one by fitting on one of its halves and scoring on the other.
+/// Candidate ridge penalties. Each fold selects one by fitting on one half of the fold and scoring on the other half.
 pub const RIDGES: [f64; 5] = [1e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 
-/// Gradient norm at which a fit with a tried ridge penalty ends.
+/// Gradient norm at or below which the fit of a candidate ridge penalty ends.
 const TRIAL_TOLERANCE: f64 = 1e-4;
 
-/// Number of distance buckets: each distance from 1 to 10, 11 to 20, and farther, on either side.
+/// Number of distance buckets. On each side there are 12: distances 1 to 10 in words, 11 to 20, and farther.
 const BUCKETS: usize = 24;
 
-/// Number of parameters per distance bucket: a score, and weights of the components of the word and of its candidate.
+/// Number of parameters per distance bucket: a score, then weights of the word's components, then weights of the
+/// candidate's components.
 const BUCKET_PARAMETERS: usize = 1 + 2 * COMPONENTS;
 
-/// Number of parameters of the baseline: all buckets, then the root's score and its weights of the word's components.
+/// Number of parameters of the baseline: those of all buckets, then the root's score, then the root's weights of the word's
+/// components.
 const PARAMETERS: usize = BUCKETS * BUCKET_PARAMETERS + 1 + COMPONENTS;
 
+/// Returns the distance bucket of a word and its candidate, left side first.
 fn bucket(word: usize, candidate: usize) -> usize {
     let side = if candidate > word { BUCKETS / 2 } else { 0 };
     side + match candidate.abs_diff(word) {
@@ -101,58 +107,69 @@ fn bucket(word: usize, candidate: usize) -> usize {
     }
 }
 
-/// A word with the candidates for its syntactic head, or for the target of its link.
+/// A word whose syntactic head, or link target, is to be chosen among candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LexicalChoice {
+    /// Index of the word in its sentence.
     pub word: usize,
-    /// Word indices of the candidates, ascending. The index after the last word is the root.
+    /// Word indices of the candidates, ascending. The index after the last word stands for the root.
     pub candidates: Vec<usize>,
-    /// Right candidates, as indices into `candidates`; empty if unknown.
+    /// Indices in `candidates` of the right candidates. Empty if these are unknown.
     pub targets: Vec<usize>,
 }
 
+/// A sentence with the choices to be predicted in it.
 #[derive(Clone, Debug)]
 pub struct LexicalSentence<'a> {
+    /// Index of the sentence's jackknife block.
     pub block: usize,
+    /// Token ids of each word.
     pub words: Vec<&'a [u32]>,
+    /// Words with candidates, each a choice to be predicted.
     pub choices: Vec<LexicalChoice>,
 }
 
-/// A sentence with the principal components of its words' embeddings, `[words, COMPONENTS]`.
+/// A sentence with its words' embeddings projected on principal components.
 struct Projected<'a> {
     sentence: &'a LexicalSentence<'a>,
+    /// Principal components of each word's embedding, `[words, COMPONENTS]`.
     components: Vec<f64>,
 }
 
 impl Projected<'_> {
+    /// Principal components of one word's embedding, `[COMPONENTS]`.
     fn components_of(&self, word: usize) -> &[f64] {
         &self.components[word * COMPONENTS..][..COMPONENTS]
     }
 
+    /// Index that stands for the root among candidates: the number of words.
     fn root(&self) -> usize {
         self.sentence.words.len()
     }
 
-    /// Returns the choices whose right candidates are known.
+    /// Choices whose right candidates are known.
     fn choices_with_targets(&self) -> impl Iterator<Item = &LexicalChoice> {
         self.sentence.choices.iter().filter(|choice| !choice.targets.is_empty())
     }
 }
 
-/// A fit of the baseline on one fold, with the ridge penalty chosen there.
+/// Fit of the baseline on one fold.
 pub struct LexicalFit {
     pub course: FitCourse,
+    /// Ridge penalty that the fold selected.
     pub ridge: f64,
 }
 
-/// The baseline of distances and embeddings fitted on each fold, and the scores of all candidates by the other fold's fit.
+/// The baseline of distances and embeddings, fitted on each fold. Each sentence is scored by the fit on the other fold.
 pub struct LexicalBaseline {
+    /// Fit on each fold.
     pub fits: [LexicalFit; 2],
-    /// Scores of candidates, `[sentences][choices][candidates]`.
+    /// Score of each candidate, `[sentences][choices][candidates]`.
     pub scores: Vec<Vec<Vec<f64>>>,
 }
 
 impl LexicalBaseline {
+    /// Fits the baseline on each fold, with the principal components of that fold, and scores all candidates.
     pub fn new(
         (embeddings, spaces): (&KeptEmbeddings, &[EmbeddingSpace; 2]),
         sentences: &[LexicalSentence<'_>],
@@ -196,19 +213,23 @@ impl LexicalBaseline {
     }
 }
 
+/// Returns the sentences in the jackknife blocks for which `has(block)` holds.
 fn in_blocks<'a>(sentences: &'a [Projected<'a>], has: impl Fn(usize) -> bool) -> Vec<&'a Projected<'a>> {
     sentences.iter().filter(|one| has(one.sentence.block)).collect()
 }
 
-/// Leading principal components of the word embeddings of one fold.
+/// Principal components of the word embeddings in one fold.
 pub struct EmbeddingSpace {
+    /// Mean embedding over words, `[width]`.
     mean: Vec<f64>,
-    /// Component directions, `[COMPONENTS, width]`, scaled so that each component has variance 1. Rows beyond the rank are 0.
+    /// Directions of the components, `[COMPONENTS, width]`, scaled so that each component has variance 1. Rows beyond the
+    /// rank of the embeddings are 0.
     directions: Vec<f64>,
 }
 
 impl EmbeddingSpace {
-    /// Computes the principal components of each fold's words (token ids). `None` if no embedding is kept, for want of access.
+    /// Computes the principal components of each fold, given the token ids of its words. `None` if no embedding is kept,
+    /// because the model gives no access to embeddings.
     pub fn for_folds(
         embeddings: &KeptEmbeddings,
         words: &[Vec<&[u32]>; 2],
@@ -219,6 +240,7 @@ impl EmbeddingSpace {
         spaces.try_into().ok()
     }
 
+    /// Computes the principal components of `words`, each given by its token ids.
     fn new(embeddings: &KeptEmbeddings, width: usize, words: &[&[u32]]) -> Self {
         let words = || words.iter().filter_map(|tokens| embeddings.mean(tokens));
         let count = words().count().max(1) as f64;
@@ -243,6 +265,7 @@ impl EmbeddingSpace {
         Self { mean, directions }
     }
 
+    /// Projects the words of each sentence on the components. A word without an embedding gets zeros.
     fn project<'a>(&self, embeddings: &KeptEmbeddings, sentences: &'a [LexicalSentence<'a>]) -> Vec<Projected<'a>> {
         let width = self.mean.len();
         let of_word = |tokens: &&[u32]| -> Vec<f64> {
@@ -261,10 +284,12 @@ impl EmbeddingSpace {
     }
 }
 
+/// Number of words whose right candidates are known.
 fn words_of(sentences: &[&Projected<'_>]) -> u64 {
     sentences.iter().map(|sentence| sentence.choices_with_targets().count() as u64).sum()
 }
 
+/// Writes the score of each candidate to `scores`, under the parameters `at`.
 fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {
     let (word, root) = (choice.word, sentence.root());
     let score_of = |&candidate: &usize| {
@@ -280,7 +305,8 @@ fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &
     scores.extend(choice.candidates.iter().map(score_of));
 }
 
-/// Returns the sum over choices of the mean `-ln p` of the right candidates, without penalty. Adds its derivatives to `slopes`.
+/// Returns the loss without penalty: the mean of `-ln p` over a choice's right candidates, summed over choices. Adds its
+/// derivatives to `slopes`.
 fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
     let (mut total, mut scores) = (0.0, Vec::new());
     for sentence in sentences {
@@ -308,10 +334,12 @@ fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>
     total
 }
 
+/// Adds `factor` times `values` to `slopes`.
 fn add(slopes: &mut [f64], factor: f64, values: &[f64]) {
     slopes.iter_mut().zip(values).for_each(|(slope, value)| *slope += factor * value);
 }
 
+/// Fits the parameters by minimising the mean loss plus the ridge penalty.
 fn fit(sentences: &[&Projected<'_>], ridge: f64, tolerance: f64) -> Minimum {
     let words = words_of(sentences).max(1) as f64;
     minimise(PARAMETERS, tolerance, |at, gradient| {

@@ -1,4 +1,4 @@
-//! Fits parsers on each fold, scores them on the other, and compares them with simpler parsers.
+//! Fits each parser on one fold, scores it on the other fold, and compares it with simpler parsers.
 
 use super::accuracies::{ParserAccuracy, ParserHits, ParserTally, SentencePrediction, accuracies, difference, share};
 use super::fit::{FittedParser, GRADIENT_TOLERANCE, RIDGE_PENALTY, map_folds};
@@ -15,21 +15,27 @@ use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::study::labels::evidence::ByDirection;
 use crate::study::metrics::estimates::EstimationContext;
 
-/// A parser to fit: its name, and the evidence that it uses.
+/// A parser to be fitted: its name and the evidence that it uses.
 struct Plan<'a> {
     name: String,
+    /// Sentences with the attention of the trained or of the untrained model.
     sums: &'a ParserSums,
+    /// Indices of the attention heads that the parser uses, ascending.
     heads: Vec<usize>,
+    /// Whether the parser uses the distances between words.
     has_distances: bool,
 }
 
-/// A parser fitted on each fold, with the count of its right predictions in the other fold.
+/// A parser fitted on each fold, with counts of its predictions in the other fold.
 struct Parsed {
+    /// The parser fitted on each fold.
     fits: [FittedParser; 2],
+    /// Counts of the predictions on both folds.
     tally: ParserTally,
 }
 
-/// Returns the parsers to fit: those on attention or distances, followed by one without each layer.
+/// Returns the parsers to be fitted: on attention, on distances, on both, on an untrained model's attention. Then, for each
+/// layer, one without that layer's heads.
 fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>> {
     let HeadGrid { layers, heads } = trained.grid;
     let all = || (0..layers * heads).collect::<Vec<_>>();
@@ -48,6 +54,7 @@ fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>
     with_all_layers.into_iter().chain((0..layers).map(without)).collect()
 }
 
+/// Fits the planned parsers, and scores them.
 fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     let folds = map_folds(context.threads, plans.len(), |plan, fold| {
         let Plan { sums, heads, has_distances, .. } = &plans[plan];
@@ -62,7 +69,7 @@ fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     folds.into_iter().map(parsed).collect()
 }
 
-/// Returns why no parser can be fitted and scored. `None` if one can.
+/// Returns the reason why no parser can be fitted and scored. `None` if one can.
 fn hindrance(sums: &ParserSums) -> Option<String> {
     if sums.sentences.is_empty() {
         return Some("no sentence of the sample has a dependency tree".to_owned());
@@ -81,7 +88,7 @@ fn hindrance(sums: &ParserSums) -> Option<String> {
 }
 
 impl ParserReport {
-    /// Measures parsers from the sums of the trained and the untrained model, and of single heads (`arcs`) on these sentences.
+    /// Fits and scores all parsers. `arcs` has the counts of single attention heads on these sentences.
     pub fn new(
         trained: &ParserSums,
         untrained: &ParserSums,
@@ -131,7 +138,7 @@ impl ParserReport {
     }
 }
 
-/// Converts a sentence for the baseline. The candidates for each word's syntactic head are all other words and the root.
+/// Converts a sentence for the lexical baseline. A word's candidates are all other words and the root.
 fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     let root = sentence.words.len();
     let choice = |(word, kept): (usize, &KeptWord)| {
@@ -146,7 +153,7 @@ fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     }
 }
 
-/// Fits the baseline of distances and embeddings on each fold and scores it on the other. `None` without embeddings.
+/// Fits the lexical baseline on each fold, and scores it on the other fold. `None` if there are no embeddings.
 fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], ParserTally)> {
     let sentences: Vec<LexicalSentence<'_>> = sums.sentences.values().map(lexical_sentence).collect();
     let words = [0, 1].map(|fold| {
@@ -166,16 +173,19 @@ fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFi
     Some((fits, ParserTally::new(sums.sentences.values().zip(scores.into_iter().map(heads_of)))))
 }
 
+/// Number of scored words over all blocks.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
 fn total(hits: &ParserHits) -> u64 {
     hits.words.iter().sum::<f64>() as u64
 }
 
-/// Returns the counts of a relation, 0 if it is missing: `all` is missing if every word is punctuation.
+/// Returns a parser's counts on one relation; 0 if the relation is missing. Even `all` can be missing: in text of
+/// punctuation only.
 fn hits_of(tally: &ParserTally, relation: &str) -> ParserHits {
     tally.relations.get(relation).cloned().unwrap_or_default()
 }
 
+/// Computes the accuracies of all parsers on the relation `all`, in the order of [`PARSERS`].
 fn accuracies_on_all(
     parsed: &[Parsed],
     lexical: Option<&ParserTally>,
@@ -188,6 +198,8 @@ fn accuracies_on_all(
     accuracies(&PARSERS, &right, &hits_of(&parsed[0].tally, POOLED_RELATION).words)
 }
 
+/// Computes the accuracies for each relation, most frequent first. `simple` returns the simple parsers of a relation by its
+/// name.
 fn relations(tally: &ParserTally, simple: impl Fn(&str) -> BaselineParsers) -> Vec<RelationAccuracy> {
     let accuracy = |(name, hits): (&String, &ParserHits)| {
         let simple = simple(name);
@@ -205,6 +217,7 @@ fn relations(tally: &ParserTally, simple: impl Fn(&str) -> BaselineParsers) -> V
     relations
 }
 
+/// Computes the accuracy lost without each layer, given the parser on all layers and the parsers without one layer.
 fn layers(attention: &Parsed, without: &[Parsed]) -> Vec<LayerPart> {
     let with_all = hits_of(&attention.tally, POOLED_RELATION);
     let part = |(layer, parsed): (usize, &Parsed)| {
@@ -216,6 +229,7 @@ fn layers(attention: &Parsed, without: &[Parsed]) -> Vec<LayerPart> {
     without.iter().enumerate().filter(|_| has_words).map(part).collect()
 }
 
+/// Averages each attention head's standardised weights over the fits on both folds.
 fn weights(attention: &Parsed, grid: HeadGrid) -> Vec<HeadWeights> {
     let [even, odd] = &attention.fits;
     let head = |place: usize| HeadWeights {

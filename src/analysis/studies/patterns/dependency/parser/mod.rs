@@ -24,9 +24,10 @@ use links::sums::LinkParserSums;
 use section::ParserReport;
 use sums::ParserSums;
 
-/// Study `parser`: the dependency tree that can be read out of all attention heads together.
+/// Study `parser`: how well a parser recovers dependency trees from the attention of all heads together.
 pub struct AttentionParser;
 
+/// Seed of the untrained model's random weights.
 const SEED: u64 = 0;
 
 impl Study for AttentionParser {
@@ -73,7 +74,7 @@ impl Study for AttentionParser {
     }
 }
 
-/// Returns the sums of one type: `[trained model, untrained model]`.
+/// Returns the sums of type `S` of both models: `[trained, untrained]`.
 fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
     let sums: Vec<&S> = observed.all_sums().collect();
     sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))

@@ -9,50 +9,60 @@ use lbfgs::Lbfgs;
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
-/// Steps that L-BFGS remembers. 30 cost as little as 10 beside one evaluation, and save evaluations (Liu & Nocedal 1989, table
-/// 2).
+/// Number of past steps from which L-BFGS estimates curvature. 30 cost hardly more than 10, beside an evaluation, and save
+/// evaluations (Liu & Nocedal 1989, table 2).
 const MEMORY: usize = 30;
 
-/// Maximum number of L-BFGS steps. A small encoder's 72 heads need some hundred; a fit that needs more does not converge.
+/// Maximum number of L-BFGS steps. A fit of 72 heads needs some hundred; a fit that needs more than the maximum does not
+/// converge.
 const MOST_STEPS_OF_MANY: u64 = 5000;
 
-/// Minimum decrease by a step, as a share of the decrease that the slope predicts (Armijo; Nocedal & Wright 2006, section 3.1).
+/// Minimum decrease of the function by a step, as a share of the decrease predicted by the slope (Armijo; Nocedal & Wright
+/// 2006, section 3.1).
 const ARMIJO: f64 = 1e-4;
 
-/// Relative difference of function values that may be rounding: sums of a million terms err by less.
+/// Maximum relative difference of function values that may be due to rounding. Sums of a million terms have smaller errors.
 const ROUNDING: f64 = 1e-10;
 
-/// Maximum number of halvings of a step; a smaller step changes nothing in double precision.
+/// Maximum number of halvings of a step. Shorter steps change nothing in double precision.
 const MOST_HALVINGS: u32 = 60;
 
-/// Result of a minimisation: the point where it ended, with value, gradient norm and number of steps.
+/// Result of a minimisation: the last point, with its value and gradient norm, and the number of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Minimum {
+    /// Values of the variables at the end.
     pub point: Vec<f64>,
+    /// Value of the function at `point`.
     pub value: f64,
+    /// Norm of the gradient at `point`. With an L1 penalty, norm of the shortest subgradient.
     pub gradient_norm: f64,
+    /// Number of steps taken.
     pub steps: u64,
 }
 
 impl Minimum {
+    /// Reports the minimisation as the course of a fit to `count` items with the mean loss `loss`.
     pub fn course(&self, count: u64, loss: f64) -> FitCourse {
         FitCourse { count, loss, steps: self.steps, gradient_norm: self.gradient_norm }
     }
 }
 
+/// Size of a fit, its final loss, and how its minimisation ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitCourse {
-    /// Number of words, sources or pairs that were fitted to.
+    /// Number of fitted words, sources or pairs.
     pub count: u64,
-    /// Mean of `-ln p` over these words, sources or pairs, in nats, without the penalty.
+    /// Mean of `-ln p` over the fitted words, sources or pairs, in nats, without the penalty.
     pub loss: f64,
+    /// Number of steps that the minimisation took.
     pub steps: u64,
-    /// Norm of the final gradient; with an L1 penalty, of the shortest subgradient.
+    /// Norm of the gradient at the end. With an L1 penalty, norm of the shortest subgradient.
     pub gradient_norm: f64,
 }
 
-/// Minimises a smooth convex function by L-BFGS from 0, until the gradient norm is at most `tolerance`. The function writes its
-/// gradient and returns its value. Convexity makes [`ARMIJO`] sufficient: the curvature along a step is never negative.
+/// Minimises a smooth convex function by L-BFGS, from 0 until the gradient norm is at most `tolerance`. `function` writes
+/// its gradient and returns its value. [`ARMIJO`] alone suffices for step lengths, since the curvature of a convex function
+/// is never negative.
 pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &mut [f64]) -> f64) -> Minimum {
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient);
@@ -73,7 +83,8 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
     Minimum { gradient_norm: norm(&gradient), point: at, value, steps }
 }
 
-/// Steps against `direction`, halving `step` until [`is_lower`] holds. Returns the new value; `None` if no step is low enough.
+/// Moves from `at` against `direction`, halving `step` until [`is_lower`] holds. Returns the new value. `None` if no step
+/// is low enough.
 fn descend(
     (at, gradient, value): (&mut [f64], &mut [f64], f64),
     direction: &[f64],
@@ -95,29 +106,31 @@ fn descend(
     None
 }
 
-/// Whether a step decreases the function by [`ARMIJO`] times the predicted change. If both values differ only by rounding, a
-/// shorter gradient suffices (as in the approximate Wolfe conditions of Hager & Zhang 2005).
+/// Whether a step decreases the function enough: by [`ARMIJO`] times the predicted change. If both values differ only by
+/// rounding, a shorter gradient suffices (approximate Wolfe conditions, Hager & Zhang 2005).
 fn is_lower((from, to): (f64, f64), predicted: f64, shortens: impl FnOnce() -> bool) -> bool {
     to <= from + ARMIJO * predicted || (to <= from + from.abs() * ROUNDING && shortens())
 }
 
+/// Dot product of two vectors.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+/// Euclidean norm.
 fn norm(vector: &[f64]) -> f64 {
     dot(vector, vector).sqrt()
 }
 
-/// Maximum number of Newton steps; a fit takes ten to twenty.
+/// Maximum number of Newton steps; fits take 10 to 20.
 const MOST_STEPS: u64 = 200;
 
-/// Gradient norm after a step, relative to before it, below which the next step reuses the second derivatives (Shamanskii 1967).
-/// Computing these costs as much as ten evaluations.
+/// Ratio of gradient norms, after and before a step, below which the next step reuses the second derivatives (Shamanskii
+/// 1967). Computing second derivatives costs as much as ten evaluations.
 const GOOD_STEP: f64 = 0.5;
 
-/// As [`minimise`], by Newton's method for a strictly convex function of few variables. `curvature` returns the second
-/// derivatives, `[size, size]`, which must be positive definite but may be inexact.
+/// Minimises a strictly convex function of few variables by Newton's method; otherwise as [`minimise`]. `curvature` returns
+/// the second derivatives, `[size, size]`, which must be positive definite but may be inexact.
 pub fn minimise_by_newton(
     size: usize,
     tolerance: f64,
@@ -141,15 +154,16 @@ pub fn minimise_by_newton(
     Minimum { gradient_norm: norm(&gradient), point: at, value, steps }
 }
 
-/// Tolerance of coordinate descent on a quadratic model, as a share of the subgradient norm; more precision would soon be lost.
+/// Tolerance of coordinate descent on a quadratic model, as a share of the function's subgradient norm. The next quadratic
+/// model would undo more precision.
 const INNER: f64 = 0.1;
 
-/// Maximum number of rounds of coordinate descent per quadratic model; nearly collinear terms need some hundred.
+/// Maximum number of rounds of coordinate descent per quadratic model. Nearly collinear variables need some hundred.
 const MOST_ROUNDS: usize = 10_000;
 
-/// Minimises a function plus the absolute values of its first `penalised` variables, from `start` until the norm of the shortest
-/// subgradient is at most `tolerance`. The function writes its gradient and returns its value. `curvature` returns the second
-/// derivatives, `[size, size]`, which may be indefinite and inexact.
+/// Minimises a function plus an L1 penalty: the absolute values of its first `penalised` variables. Runs from `start` until
+/// the norm of the shortest subgradient is at most `tolerance`. `function` writes its gradient and returns its value.
+/// `curvature` returns the second derivatives, `[size, size]`, which may be indefinite and inexact.
 pub fn proximal_newton(
     (start, penalised): (Vec<f64>, usize),
     tolerance: f64,
@@ -191,11 +205,13 @@ pub fn proximal_newton(
     Minimum { point: at, value, gradient_norm: violation, steps }
 }
 
+/// Returns the shortest subgradient of the function plus the L1 penalty.
 fn subgradient(at: &[f64], gradient: &[f64], penalised: usize) -> Vec<f64> {
     (0..at.len()).map(|place| shortest(at[place], gradient[place], place < penalised)).collect()
 }
 
-/// Returns the element of a coordinate's subdifferential that is nearest to 0.
+/// Returns the element of one variable's subdifferential that is nearest to 0. `at` is the variable, and `slope` the
+/// derivative without penalty.
 fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
     match is_penalised {
         false => slope,
@@ -204,7 +220,8 @@ fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
     }
 }
 
-/// Returns the step to the minimum of the penalised quadratic model, by coordinate descent up to `tolerance`.
+/// Returns the step to the minimum of the penalised quadratic model. Coordinate descent ends when the subgradient norm is
+/// at most `tolerance`.
 fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f64], tolerance: f64) -> Vec<f64> {
     let size = at.len();
     let (mut step, mut slopes) = (vec![0.0; size], gradient.to_vec());
@@ -235,24 +252,28 @@ fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f
     step
 }
 
-/// Number of rows whose outer products are summed in one matrix product.
+/// Number of rows per matrix product, when outer products of rows are summed.
 pub const BATCH_ROWS: usize = 4096;
 
-/// Sum of outer products `x xᵀ` of rows, `[size, size]`. Batches are multiplied in single and added in double precision.
+/// Sum of the outer products `x xᵀ` of rows, `[size, size]`. Rows are multiplied in single precision in batches; the
+/// batches are added in double precision.
 pub struct Curvature {
+    /// Sum of the outer products, `[size, size]`.
     pub matrix: Vec<f64>,
+    /// Sum over the current batch.
     part: Vec<f32>,
+    /// Number of values per row.
     size: usize,
 }
 
 impl Curvature {
-    /// Starts the sum from a matrix with the number `diagonal` on its diagonal and 0 elsewhere.
+    /// Starts the sum with `diagonal` times the identity matrix.
     pub fn new(size: usize, diagonal: f64) -> Self {
         let cell = |place: usize| if place.is_multiple_of(size + 1) { diagonal } else { 0.0 };
         Self { matrix: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
     }
 
-    /// Adds the outer products of `rows`, divided by `count`, to the sum.
+    /// Adds the outer products of one batch of rows, divided by `count`.
     pub fn add(&mut self, rows: &[f32], count: f64) {
         let row_matrix = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
         multiply(MatrixMut::new(&mut self.part, self.size, self.size), row_matrix.transposed(), row_matrix);
@@ -260,7 +281,8 @@ impl Curvature {
     }
 }
 
-/// Turns each row `x` into `sqrt p (x - m)`: `p` its probability, `m = sum p x` the mean row. `mean` is a buffer for one row.
+/// Replaces each row `x` by `sqrt p (x - m)`. `shares` has the row's probability `p`, and `m = sum p x` is the mean row.
+/// `mean` is a buffer for one row.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 pub fn centre_rows(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
     mean.fill(0.0);
@@ -398,7 +420,8 @@ mod tests {
         assert!((found.point[1] - 2.0).abs() < 1e-9);
     }
 
-    /// Near the minimum the values of a step differ by rounding alone: of these minima some took all steps when the values decided.
+    /// Near the minimum the values of a step differ by rounding alone: of these minima some took all steps when the values
+    /// decided.
     #[test]
     fn a_step_that_is_lost_in_rounding_is_taken() {
         for case in 0..2000_u32 {

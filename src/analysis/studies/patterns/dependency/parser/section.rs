@@ -18,7 +18,7 @@ use crate::study::show::wording::{aligned_table, decimal, percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
-/// Names of the parsers in report order: five that are fitted, and four that are not.
+/// Names of the parsers in report order. The first five are fitted; the last four are a single head and simple rules.
 pub const PARSERS: [&str; 9] = [
     "attention",
     "distances and embeddings",
@@ -149,6 +149,7 @@ pub struct FitReport {
 }
 
 impl FitReport {
+    /// Converts the courses of a parser's fits on both folds to report entries.
     pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
         [("even", courses[0]), ("odd", courses[1])].map(
             |(fold, FitCourse { count: words, loss, steps, gradient_norm: gradient })| Self {
@@ -164,6 +165,7 @@ impl FitReport {
 }
 
 impl ParserReport {
+    /// Summary table of all parsers.
     fn table(&self) -> comfy_table::Table {
         let row = |ParserAccuracy { parser, share, ahead }: &ParserAccuracy| {
             let ahead = ahead.difference.map(|difference| signed_points(difference, ahead.ci95));
@@ -172,7 +174,8 @@ impl ParserReport {
         aligned_table(["parser", "right, in %", "attention ahead by"], self.accuracies.iter().map(row), 1..)
     }
 
-    /// Returns the six relations that attention finds best, of at least `least` words, without subtypes, `all` and `punct`.
+    /// Returns the six relations on which the attention parser is most accurate, among those with at least `least` words.
+    /// Subtypes, `all` and `punct` are left out.
     fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
         let is_listed = |one: &&RelationAccuracy| {
             let is_base = !one.relation.contains(':')
@@ -225,6 +228,7 @@ impl ParserReport {
     }
 }
 
+/// Table of these relations: the attention parser beside simpler parsers.
 fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
     let row = |RelationAccuracy { relation, words, share, beside }: &&RelationAccuracy| {
         let [best_head, offset, tags] = [beside.best_head, beside.offset, beside.tags].map(percent);

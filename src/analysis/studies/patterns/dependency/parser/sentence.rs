@@ -1,4 +1,4 @@
-//! Sampled sentences as kept for the parser: gold arcs, and the attention between words in every head.
+//! Sampled sentences, kept until the parser is fitted: gold arcs, and every head's attention between words.
 
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -15,52 +15,61 @@ use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::patterns::dependency::sums::ArcStatus;
 
-/// Gold syntactic head of a word: the root, or a candidate word of its sentence.
+/// Gold syntactic head of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gold {
     Root,
+    /// Index of the syntactic head among the kept words.
     Word(usize),
-    /// The syntactic head is not annotated, or is not among the candidates.
+    /// No annotated syntactic head, or one that is no candidate, such as a decoder's first word.
     Unknown,
 }
 
-/// A word of a sampled sentence, with its gold syntactic head and relation.
+/// A word of a sampled sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptWord {
+    /// Gold syntactic head of the word.
     pub gold: Gold,
+    /// Relation of the word to its gold syntactic head.
     pub relation: String,
-    /// Whether the word's arc is scored: its syntactic head is another word, and the two words see each other.
+    /// Whether predictions for the word are scored: its gold head is another word, and the two words see each other.
     pub scored: bool,
+    /// Token ids of the word.
     pub tokens: Vec<u32>,
 }
 
 /// A sampled sentence with its attention. Its nodes are its words, followed by the root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
+    /// Index of the sentence's jackknife block.
     pub block: usize,
+    /// Whether the sentence is the first of its group of related sentences.
     pub is_first: bool,
-    /// Words of the sentence; in a decoder, without the first token's word.
+    /// Words of the sentence. In a decoder, the word that contains the first token is left out.
     pub words: Vec<KeptWord>,
-    /// Attention in each attention head between nodes, `[heads, nodes, nodes]`, as bits of half-precision numbers.
+    /// Attention between nodes in each attention head, `[heads, nodes, nodes]`, as half-precision bits.
     attention: Vec<u16>,
 }
 
 impl KeptSentence {
+    /// Number of nodes: the words and the root.
     pub fn nodes(&self) -> usize {
         self.words.len() + 1
     }
 
+    /// Writes one attention head's weights between nodes to `weights`, `[nodes, nodes]`.
     pub fn attention(&self, head: usize, weights: &mut Vec<f32>) {
         let size = self.nodes() * self.nodes();
         weights.resize(size, 0.0);
         self.attention[head * size..][..size].reinterpret_cast::<f16>().convert_to_f32_slice(weights);
     }
 
+    /// Memory of the attention weights, in bytes.
     pub fn bytes(&self) -> u64 {
         (self.attention.len() * size_of::<u16>()) as u64
     }
 
-    /// Whether the sentence is valid for a model with this many attention heads. A sentence read from a file may fail this.
+    /// Whether the sentence is valid for a model with `heads` attention heads. A sentence read from a file may fail this.
     pub fn fits(&self, heads: usize) -> bool {
         let nodes = self.nodes();
         let size = nodes.checked_mul(nodes).and_then(|size| size.checked_mul(heads));
@@ -75,20 +84,21 @@ impl KeptSentence {
     }
 }
 
-/// A sentence whose attention is being observed.
+/// A sentence during a pass, while its attention is being stored.
 #[derive(Debug)]
 pub struct ObservedSentence {
+    /// The sentence as it will be kept.
     pub kept: KeptSentence,
-    /// Token ranges of each word, and of the token that stands for the root, `[nodes]`.
+    /// Token range of each node: of each word, then of the token that stands for the root, `[nodes]`.
     spans: Vec<WordSpan>,
-    /// Whether a token of the sequence stands for the root.
+    /// Whether some token of the sequence stands for the root.
     has_root: bool,
-    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with equal visibility.
+    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with one mask.
     lifts: Vec<LiftFactors>,
 }
 
 impl ObservedSentence {
-    /// Prepares a sequence; `heads` is the number of attention heads of the model. `None` if no word has a known gold head.
+    /// Prepares a sequence for a model with `heads` attention heads. `None` if no word has a known gold head.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         let tree = sequence.tree.as_deref()?;
         let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());
@@ -126,7 +136,8 @@ impl ObservedSentence {
         Some(Self { kept, spans, has_root: root.is_some(), lifts })
     }
 
-    /// Keeps the weights of an attention head, given its index and its layer's visibility class; `folded` is a buffer.
+    /// Stores the weights of one attention head, given its index and the index of its layer's mask class. `folded` is a
+    /// buffer.
     pub fn keep_head(
         &mut self,
         (head, class): (usize, usize),
@@ -147,7 +158,8 @@ impl ObservedSentence {
     }
 }
 
-/// Returns the token that stands for the root: the first special token or a decoder's first token, otherwise the first separator.
+/// Returns the index of the token that stands for the root: the first special token, a decoder's first token, or else the
+/// first separator.
 fn root_token(kinds: &[TokenKind]) -> Option<usize> {
     let first = |wanted: &[TokenKind]| kinds.iter().position(|kind| wanted.contains(kind));
     first(&[TokenKind::FirstSpecial, TokenKind::First]).or_else(|| first(&[TokenKind::Separator]))

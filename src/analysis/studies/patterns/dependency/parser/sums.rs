@@ -1,4 +1,4 @@
-//! Sampled sentences with their attention, kept until the parser is fitted.
+//! Sampled sentences with every attention head's weights, kept until the parser is fitted.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,16 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// Sampled sentences with a tree, by index. The parser is fitted to sentences, not to sums.
+/// Sampled sentences with a tree, by sentence index. They are kept whole, since the parser is fitted to sentences.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ParserSums {
     pub grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
     pub sentences: BTreeMap<u64, KeptSentence>,
+    /// Word embeddings of the sentences' tokens.
     pub embeddings: KeptEmbeddings,
+    /// Buffer for attention between words.
     #[serde(skip)]
     folded: WordAttention,
 }
@@ -31,11 +33,12 @@ impl ParserSums {
         Self { grid, classes, from, ..Self::default() }
     }
 
-    /// Returns the sentences of one fold: blocks of even number (`fold` is 0) or of odd number (1).
+    /// Returns the sentences of one fold: in blocks of even index (`fold` is 0) or of odd index (1).
     pub fn in_fold(&self, fold: usize) -> Vec<&KeptSentence> {
         self.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
     }
 
+    /// Also keeps the word embeddings of the sentences' tokens.
     pub fn with_embeddings(self) -> Self {
         Self { embeddings: KeptEmbeddings::recording(), ..self }
     }
@@ -53,7 +56,7 @@ impl Merge for ParserSums {
 }
 
 impl Sums for ParserSums {
-    /// The index of a sentence with a tree, and its attention so far.
+    /// Index of a sentence with a tree, and the sentence.
     type SequenceState = (u64, ObservedSentence);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {

@@ -59,7 +59,7 @@ pub struct Tests {
 }
 
 impl Relations {
-    /// Returns why there is no syntactic label. Empty if there is one: labels are told with their attention heads.
+    /// Returns why the report has no syntactic label. Empty if it has one.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
         let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
@@ -105,7 +105,7 @@ impl Relations {
         ))
     }
 
-    /// Counts the tests, and the significant ones by the policy's bound on q-values: `None` if the policy has no such bound.
+    /// Counts the tests, and the significant ones. The latter count is `None` if the policy has no bound on q-values.
     fn tests(&self, policy: &Policy) -> Tests {
         let tested = testable_relations(&self.relations, policy);
         let comparisons: Vec<&Comparison> = tested.into_iter().flat_map(RelationMetrics::comparisons).collect();
@@ -114,7 +114,7 @@ impl Relations {
         Tests { count: comparisons.len(), above: above.len(), significant, ..self.tests }
     }
 
-    /// Returns the arcs that attention heads follow according to the syntactic labels of `verdicts`.
+    /// Returns the arcs that attention heads follow, as claimed by the syntactic labels of `verdicts`.
     pub(super) fn arc_claims(&self, verdicts: &[Verdict]) -> Vec<ArcClaim> {
         let claim = |place: usize, label: &Label| {
             let direction = label.direction?;
@@ -196,7 +196,8 @@ impl Relations {
         Ok(())
     }
 
-    /// Writes how many firm syntactic labels are beyond other arcs, and beyond word classes. Writes nothing without such labels.
+    /// Writes how many firm syntactic labels hold beyond other arcs, and how many beyond the tag baseline. Writes nothing
+    /// without firm labels.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.relations.iter().flat_map(|one| (0..one.by_head.len()).map(move |place| (one, place)));
         let mut assessed: Vec<Vec<Assessment>> =
@@ -219,7 +220,7 @@ impl Relations {
         )
     }
 
-    /// Corrects all tests for their number, over the relations with at least as many words as the policy requires.
+    /// Computes the q-values of all tests, over the relations with at least as many words as the policy requires.
     fn correct(&mut self, policy: &Policy) {
         let [margin, specific, beyond] = [&MARGIN, &SPECIFIC_MARGIN, &BEYOND_MARGIN].map(|margin| policy.share(margin));
         self.correct_for_multiple_tests(
@@ -248,10 +249,10 @@ impl Relations {
         self.tests = self.tests(policy);
     }
 
-    /// Sets the result of each test with its q-value. The q-value is `None` for relations with too few words to be in the family
-    /// of tests.
+    /// Stores the result of each test with its q-value. Relations with too few words have no q-value, since they are
+    /// outside the family of tests.
     ///
-    /// `tests` and `tested` must go through attention heads and directions in one order.
+    /// `tests` and `tested` must list attention heads and directions in the same order.
     fn correct_for_multiple_tests<T>(
         &mut self,
         policy: &Policy,
@@ -271,8 +272,8 @@ impl Relations {
         }
     }
 
-    /// Returns the accuracy of each attention head, not that of chosen heads. The interval of a chosen head ignores the choice,
-    /// so a test of it would not hold its level.
+    /// Returns the accuracy of each attention head. The accuracy of the selected best head is left out: its interval
+    /// ignores the selection, so a test would exceed its level.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let min_count = policy.count(&MIN_COUNT);
         let mut numbers = Vec::new();
@@ -323,6 +324,7 @@ pub(super) const CAVEATS: &[Caveat] = &[
     },
 ];
 
+/// Whether the corpus has any dependency relation.
 fn has_trees(labels: &Labelling<'_>) -> bool {
     !section::<Relations>(labels.section).relations.is_empty()
 }

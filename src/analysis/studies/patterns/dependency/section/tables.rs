@@ -1,4 +1,4 @@
-//! Tables of dependency relations: in the summary, in the export, and in the form for a paper.
+//! Tables of dependency relations for the summary, the export, and a paper.
 
 use serde::Serialize;
 
@@ -9,6 +9,7 @@ use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, sign
 use crate::study::{Policy, TableRows, labels};
 use crate::system::printable::one_line;
 
+/// Columns of the summary table: title, whether the column is left-aligned text, and cell.
 pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
     ("relation", true, |relation| one_line(&relation.relation)),
     ("words", false, |relation| relation.count.to_string()),
@@ -29,12 +30,13 @@ pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
     }),
 ];
 
-/// Indices of [`COLUMNS`] dropped when the table is too wide, first to last. Held-out accuracy and the q-value go last: without
-/// them, the accuracy of the best of many heads means little.
+/// Indices of [`COLUMNS`] dropped when the table is too wide, first to last. Held-out accuracy and the q-value go last: the
+/// accuracy of the best of many heads means little without them.
 pub(super) const DROP_ORDER: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
-/// Returns the tables of the export; the last has the form for a paper.
+/// Returns the tables of the export. The last one has the form for a paper.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
+    /// Row for one entry of a relation.
     #[derive(Serialize)]
     struct RelationEntry<'a, T> {
         relation: &'a str,
@@ -44,7 +46,7 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     fn rows<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
         entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
     }
-    /// Row for a rule of a relation's tag baseline, for dependents of one UPOS.
+    /// Row for one rule of a relation's tag baseline, which applies to dependents of one UPOS.
     #[derive(Serialize)]
     struct RuleRow<'a> {
         relation: &'a str,
@@ -84,14 +86,14 @@ struct PaperRow {
     accuracy: String,
     /// Accuracy of the best fixed offset.
     offset: f64,
-    /// Accuracy of the best rules by word classes; `None` if no word has a UPOS.
+    /// Accuracy of the best tag rules. `None` if no word has a UPOS.
     word_classes: Option<f64>,
     held_out: Option<f64>,
     /// Whether the best attention head has a firm label of the relation in this direction.
     firm: bool,
 }
 
-/// Returns the table in the form for a paper: the best attention head of each tested relation, beside both baselines.
+/// Returns the table for a paper: the best attention head of each tested relation, beside both baselines.
 fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     let row = |relation: &RelationMetrics| PaperRow {
         relation: relation.title(),
@@ -106,7 +108,7 @@ fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     TableRows::new("paper", testable_relations(relations, policy).into_iter().map(row).collect::<Vec<_>>())
 }
 
-/// Whether the best attention head has a firm label for the relation in its direction, by the section's corrected q-value.
+/// Whether the best attention head has a firm label for the relation, by the corrected q-value.
 fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
     let assessed = place.map_or_else(Vec::new, |place| assess_on_relation(relation, place, policy));

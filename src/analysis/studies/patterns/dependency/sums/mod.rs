@@ -1,4 +1,4 @@
-//! Sums of right predictions of each attention head on dependency relations, per block of sentences.
+//! Number of dependency arcs that each attention head predicts right, per relation and jackknife block of sentences.
 
 #[cfg(test)]
 mod tests;
@@ -24,16 +24,17 @@ use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 use crate::study::labels::evidence::Direction;
 
-/// A dependency relation as scored. In a decoder, arcs are split by the side of the syntactic head, since only the later word
-/// sees the earlier one. Partials store the key as a string: a sign for the side, then the name.
+/// A dependency relation as scored. In a decoder, only the later word sees the earlier one, so arcs are split by the side
+/// of the syntactic head. Partials store the key as a string: a sign for the side, then the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RelationKey {
     pub name: String,
-    /// Side of the dependent on which the syntactic head stands; `None` if queries see both sides.
+    /// Side of the dependent on which the syntactic head stands. `None` in encoders, where both words see each other.
     pub side: Option<Side>,
 }
 
+/// Signs for the side in the stored form of a key.
 const SIGNS: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
 
 impl From<RelationKey> for String {
@@ -52,17 +53,18 @@ impl TryFrom<String> for RelationKey {
     }
 }
 
+/// Whether an arc is scored, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArcStatus {
     Scored,
-    /// One of the arc's words contains the first token of a decoder's input.
+    /// Not scored: one of the arc's words contains the first token of a decoder's input.
     WithFirstToken,
-    /// The arc's two words do not see each other; in a decoder, the later does not see the earlier.
+    /// Not scored: the arc's two words do not see each other. In a decoder: the later word does not see the earlier one.
     OutOfSight,
 }
 
 impl ArcStatus {
-    /// Determines whether an arc is scored; `visibility` is the keys that queries see in every layer.
+    /// Determines whether an arc is scored. `visibility` says which keys a query sees in all layers.
     pub fn new(
         sequence: &Sequence,
         visibility: Visibility,
@@ -83,6 +85,7 @@ impl ArcStatus {
     }
 }
 
+/// Counts of all relations, per jackknife block of sentences.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct DependencySums {
@@ -93,13 +96,13 @@ pub struct DependencySums {
     pub out_of_sight: u64,
     /// Number of words not scored because their arc is [`ArcStatus::WithFirstToken`].
     pub with_first: u64,
-    /// Index of each relation in `agreements`, in `later` and in each block.
+    /// Index of each relation in `agreements`, in `later`, and in each element of `blocks`.
     pub relations: BTreeMap<RelationKey, usize>,
-    /// Counts of the arcs that attention heads and baselines both predict, per relation.
+    /// Counts, per relation, of the arcs that an attention head and a baseline both predict.
     pub agreements: Vec<AgreementCounts>,
-    /// Counts of the arcs in sentences that are not the first of their group of related sentences, per relation.
+    /// Counts, per relation, of the arcs in duplicate sentences: all but the first of a group of related sentences.
     pub later: Vec<DuplicateArcs>,
-    /// Sums of each relation by index, per block, `[BLOCKS]`; shorter if a block lacks the last relations.
+    /// Counts of each relation, `[BLOCKS][relations]`. A block without the last relations has a shorter list.
     pub blocks: Vec<Vec<RelationSums>>,
     #[serde(skip)]
     predictions: Predictions,
@@ -110,7 +113,8 @@ impl DependencySums {
         Self { classes, ..Self::from_blocks(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
     }
 
-    /// Creates sums from given blocks and agreements. Every sentence is its own group, and every query sees every key.
+    /// Creates sums from the counts per block. Assumes that no sentences are duplicates, and that every query sees every
+    /// key.
     pub fn from_blocks(
         grid: HeadGrid,
         from: FromToken,
@@ -122,13 +126,14 @@ impl DependencySums {
         Self { grid, from, relations, agreements, later, blocks, ..Self::default() }
     }
 
-    /// Extends `later` and `agreements` to every relation that has an index.
+    /// Extends `later` and `agreements` to all relations.
     fn resize(&mut self) {
         self.later.resize(self.relations.len(), DuplicateArcs::default());
         self.agreements.resize(self.relations.len(), AgreementCounts::default());
         self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
     }
 
+    /// Adds the counts of `other`, whose relations may have other indices.
     fn add(&mut self, other: &Self) {
         self.out_of_sight += other.out_of_sight;
         self.with_first += other.with_first;
@@ -149,7 +154,7 @@ impl DependencySums {
         }
     }
 
-    /// Returns the sums with relations numbered by name, instead of by first occurrence.
+    /// Returns the sums with relations indexed in the order of their names.
     fn in_order(&self) -> Self {
         let mut ordered = Self::new(self.grid, self.classes.clone(), self.from);
         ordered.relations = self.relations.keys().cloned().zip(0..).collect();
@@ -158,12 +163,13 @@ impl DependencySums {
     }
 }
 
-/// Returns the index of a relation; a new relation gets the next index.
+/// Returns the index of a relation. A new relation gets the next index.
 fn index_of(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
     let next = relations.len();
     *relations.entry(key).or_insert(next)
 }
 
+/// Returns the counts of the relation with index `place`, and extends the list if it is too short.
 fn sums_at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     if block.len() <= place {
         block.resize(place + 1, RelationSums::default());
@@ -171,18 +177,23 @@ fn sums_at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     &mut block[place]
 }
 
+/// The sequence being observed, with its arcs.
 #[derive(Debug)]
 pub struct DependencyState {
     block: usize,
+    /// Whether the sequence is the first of its group of related sentences.
     is_first: bool,
+    /// Scored arcs of the sequence.
     arcs: Vec<ScoredArc>,
+    /// The scored arcs, grouped by sentence and relation.
     by_sentence: ArcsBySentence,
-    /// Candidates for the other end of an arc in a decoder, for each class of layers with equal visibility. Empty in an encoder.
+    /// Candidates for the other end of an arc in a decoder, for each class of layers with one mask. Empty in an encoder.
     partners: Vec<Partners>,
+    /// Special tokens of the sequence.
     special: SpecialTokens,
 }
 
-/// Writes relations in the order of their names, so that equal sums have equal bytes.
+/// Writes relations in the order of their names, so that equal sums are written as equal bytes.
 impl Serialize for DependencySums {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Sums from a file may be invalid; only valid sums can be reordered.

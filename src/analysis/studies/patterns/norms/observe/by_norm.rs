@@ -1,5 +1,5 @@
-//! Attention weighted by the norm of each key's projected value `f_j = v_j W_O`: `A[i,j] |f_j|`, and each key's share of the
-//! row's sum.
+//! Attention weighted by value norms: `A[i,j] |f_j|`, where `f_j = v_j W_O` is key `j`'s value after the output projection.
+//! A key's norm-weighted share is its part of this row's sum.
 
 use super::vectors::{products_by_lane, resized};
 use super::{HeadData, NormSums, query_count, sees_sink, sink_places};
@@ -7,26 +7,27 @@ use crate::linalg::lanes::{LANES, reduce_lanes, sum_any_length};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, NEIGHBOUR_DISTANCE, OFFSET_COUNT, TokenRoles, offset_slot};
 
-/// Number of queries processed together: the rows of all are written before the first is read back.
+/// Number of queries processed together. The rows of all are written before the first is read back.
 const ROWS_AT_ONCE: usize = 8;
 
-/// Number of offsets ([`OFFSETS`]), rounded up to whole SIMD vectors of f64.
+/// Number of offsets ([`OFFSET_COUNT`]), rounded up to whole SIMD vectors of f64.
 const SLOTS: usize = OFFSET_COUNT.next_multiple_of(LANES / 2);
 
 /// Buffers for value norms and attention rows, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct NormBuffers {
-    /// Attention rows, padded before and after, `[TOGETHER, MAX_OFFSET_TOKENS + width + SLOTS]`.
+    /// Attention rows, padded before and after, `[ROWS_AT_ONCE, MAX_OFFSET_TOKENS + width + SLOTS]`.
     rows: Vec<f32>,
     /// Norm `|f_j|` of each key's projected value, padded with zeros to whole SIMD vectors, `[width]`.
     norms: Vec<f32>,
-    /// Norm `|f_j|` of each text key's projected value and 0 of other keys, padded before and after as `rows`.
+    /// Norm `|f_j|` of each text key's projected value. 0 for other keys; padded before and after as `rows`.
     text_norms: Vec<f32>,
-    /// Prefix sums of the norms of text tokens, `[n + 1]`.
+    /// Prefix sums of `text_norms`, `[n + 1]`.
     norms_before: Vec<f64>,
 }
 
-/// Adds the norm-weighted shares of the head's actual attention. Leaves the norms in the buffers for [`add_uniform`].
+/// Adds the norm-weighted shares under the head's actual attention. Leaves the norms in the buffers, for
+/// [`add_uniform_shares`].
 #[inline(always)]
 pub fn add_norm_shares(
     sums: &mut NormSums<f64>,
@@ -72,7 +73,7 @@ pub fn add_norm_shares(
                 }
             }
             for ((query, row), share) in block.zip(rows.chunks_exact(stride)).zip(shares) {
-                // Rows are stored from REACH on, so index `query` is the key REACH before the query.
+                // Rows start at index MAX_OFFSET_TOKENS, so index `query` is the key MAX_OFFSET_TOKENS before the query.
                 let (row, norms) = (&row[query..][..SLOTS], &text_norms[query..][..SLOTS]);
                 for slot in 0..SLOTS {
                     by_offset[slot] = f64::from(row[slot] * norms[slot]).mul_add(share, by_offset[slot]);
@@ -84,6 +85,7 @@ pub fn add_norm_shares(
     sums.window_mass = window_sum(&sums.offset_mass);
 }
 
+/// Sum of attention times norm over the keys `places`.
 #[inline(always)]
 fn norm_weighted_sum(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
     let mut mass = 0.0;
@@ -93,7 +95,7 @@ fn norm_weighted_sum(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
     mass
 }
 
-/// Counts a query without norm-weighted shares (all attended values are 0), for each offset and each kind of sink that it sees.
+/// Counts a query whose attended values are all 0, for each offset and each kind of sink that it sees.
 fn count_without_shares(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
     let seen = roles.neighbours(query, MAX_OFFSET_TOKENS).flatten().filter(|&key| visibility.sees(query, key));
     seen.for_each(|key| sums.offset_silent[offset_slot(query, key)] += 1.0);
@@ -102,14 +104,15 @@ fn count_without_shares(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRo
     }
 }
 
-/// Sums over the two tokens on either side of the query, from sums by offset.
+/// Sums over the two tokens on either side of the query, given the sums by offset.
 #[inline(always)]
 pub fn window_sum(by_offset: &[f64; OFFSET_COUNT]) -> f64 {
     by_offset[offset_slot(NEIGHBOUR_DISTANCE, 0)..=offset_slot(0, NEIGHBOUR_DISTANCE)].iter().sum::<f64>()
         - by_offset[offset_slot(0, 0)]
 }
 
-/// Adds the norm-weighted shares of uniform attention over the head's values: each key's share is proportional to its norm.
+/// Adds the norm-weighted shares under uniform attention: each key's share is proportional to its norm. For masks under
+/// which each query sees all keys.
 #[inline(always)]
 pub fn add_uniform_shares(
     sums: &mut NormSums<f64>,

@@ -1,4 +1,4 @@
-//! Norms and projections of one attention head's output over one sequence (docs/methodology/norms.md).
+//! Norms of one attention head's output over one sequence, and the output's parts from sinks (docs/methodology/norms.md).
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -16,63 +16,68 @@ use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{OFFSET_COUNT, TokenRoles};
 use crate::study::instruments::head_sums::sums_of_a_head;
 
-/// Kinds of sink tokens, by the names of their labels. All lists by sink have this order.
+/// Names of the kinds of sinks (tokens to which many heads attend). They are also the names of their labels. All lists by
+/// sink have this order.
 pub const SINK_NAMES: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
 
+/// Number of kinds of sinks.
 pub const SINK_KINDS: usize = SINK_NAMES.len();
 
-/// Number of vectors summed for each head: its output, and the output's part from each kind of sink.
+/// Number of vectors summed for each head: its output, then the part of the output from each kind of sink.
 pub const VECTOR_COUNT: usize = 1 + SINK_KINDS;
 
 sums_of_a_head! {
-    /// Sums of one head over text queries. Fields with `uniform` are sums under uniform attention.
+    /// Sums of one head over text queries. Fields that begin with `uniform` are sums under uniform attention. The
+    /// norm-weighted share of a key is its part of `spent`.
     pub struct NormSums;
     several {
-        /// Norm-weighted share of attention on the text token at each offset, -8 first.
+        /// Norm-weighted share of the text token at each offset from the query, -8 first.
         offset_mass: OFFSET_COUNT,
         uniform_offset_mass: OFFSET_COUNT,
-        /// Number of queries with a text token at each offset but without norm-weighted shares.
+        /// Number of queries with a text token at each offset whose attended values are all 0, so that they have no shares.
         offset_silent: OFFSET_COUNT,
-        /// Number of queries that see each kind of sink but have no norm-weighted shares; for punctuation, all such queries.
+        /// Number of queries that see each kind of sink and whose attended values are all 0. For punctuation, all queries
+        /// whose attended values are 0.
         sink_silent: SINK_KINDS,
-        /// Norm-weighted share of attention on each kind of sink.
+        /// Norm-weighted share of the sinks of each kind.
         sink_mass: SINK_KINDS,
         uniform_sink_mass: SINK_KINDS,
-        /// Inner product `<s_i, o°_i>` of the output's part from each kind of sink with the output.
+        /// Inner product `<s_i, o°_i>` of the output without value bias with its part `s_i` from each kind of sink.
         sink_product: SINK_KINDS,
         uniform_sink_product: SINK_KINDS,
         /// Squared norm `|s_i|²` of the output's part from each kind of sink.
         sink_square: SINK_KINDS,
-        /// Squared norm of the sentence's mean `s_i` (output's part from a kind of sink), times its number of queries.
+        /// Squared norm of the sentence's mean of `s_i`, the output's part from each kind of sink, times the number of
+        /// queries.
         sink_mean_square: SINK_KINDS,
     }
     single {
-        /// Number of queries without norm-weighted shares, since all values that they attend to are 0.
+        /// Number of queries whose attended values are all 0, so that they have no norm-weighted shares.
         without_norm,
-        /// Norm-weighted share of attention on text tokens one or two positions away.
+        /// Norm-weighted share of text tokens one or two positions from the query.
         window_mass,
         uniform_window_mass,
-        /// Attention times norms of projected values, summed over keys: `sum_j A[i,j] |f_j|`.
+        /// Attention times the norm of projected values, summed over keys: `sum_j A[i,j] |f_j|`.
         spent,
         uniform_spent,
         /// Norm `|o_i|` of the output with value bias.
         output,
         uniform_output,
-        /// Output norm over input norm, `|o_i| / |x_i|`.
+        /// Output norm divided by input norm, `|o_i| / |x_i|`.
         output_ratio,
-        /// Number of queries whose input `x_i` is 0.
+        /// Number of queries whose input `x_i` is 0, so that they have no `output_ratio`.
         output_ratio_silent,
         /// Norm `|o°_i|` of the output without value bias.
         bare_output,
         /// Squared norm `|o°_i|²` of the output without value bias.
         square,
         uniform_square,
-        /// Squared norm of the sentence's mean `o°_i` (output without value bias), times its number of queries.
+        /// Squared norm of the sentence's mean output without value bias, times the number of queries.
         mean_square,
     }
 }
 
-/// Attention, values, norms and output of one head over one sequence.
+/// Attention, values, value norms and output of one head over one sequence.
 #[derive(Clone, Copy)]
 pub struct HeadData<'a> {
     attention: AttentionView<'a>,
@@ -82,7 +87,7 @@ pub struct HeadData<'a> {
 }
 
 impl<'a> HeadData<'a> {
-    /// Unpacks the view of a head. Panics if its values, norms or output are missing.
+    /// Reads the head's data from a view. Panics if the view lacks values, norms or output.
     pub fn new(view: &HeadView<'a>) -> Self {
         let message = "what was asked for is lent";
         Self {
@@ -93,6 +98,7 @@ impl<'a> HeadData<'a> {
         }
     }
 
+    /// Number of values per vector of the head.
     fn head_dim(&self) -> usize {
         self.values.bias.len()
     }
@@ -104,14 +110,14 @@ pub struct NormsBuffers {
     by_norm: by_norm::NormBuffers,
     outputs: outputs::OutputBuffers,
     seen: seen::PrefixBuffers,
-    /// Context without value bias and its part from each kind of sink, summed over queries, for the head observed last.
-    /// `[VECTOR_COUNT, head_dim]`
+    /// Head's output without value bias, then its part from each kind of sink, summed over queries,
+    /// `[VECTOR_COUNT, head_dim]`. Before the output projection; of the head observed last.
     pub vectors: Vec<f64>,
     /// Products of `vectors` with `W_O W_Oᵀ`.
     products: Vec<f64>,
 }
 
-/// Sums the norms and projections of one head over one sequence; the summed vectors stay in `buffers`.
+/// Sums norms and inner products of one head's output over one sequence. The summed vectors stay in `buffers`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm_sums<'a>(
     roles: &'a TokenRoles,
@@ -141,17 +147,20 @@ pub fn norm_sums<'a>(
     sums
 }
 
+/// Positions of the tokens of each kind of sink, in the order of [`SINK_NAMES`].
 #[inline(always)]
 pub fn sink_places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
 }
 
-/// Whether a query sees a sink of this kind. Always true for punctuation: a sentence may lack it, so every query counts.
+/// Whether a query sees a sink of this kind, an index in [`SINK_NAMES`]. Always true for punctuation, which many sentences
+/// lack.
 pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind: usize) -> bool {
     const PUNCTUATION: usize = 2;
     kind == PUNCTUATION || sink_places(roles)[kind].iter().any(|&key| visibility.sees(query, key))
 }
 
+/// Number of text queries.
 #[inline(always)]
 fn query_count(roles: &TokenRoles) -> f64 {
     let mut count = 0;

@@ -1,21 +1,23 @@
-//! Norms of a head's outputs: `o_i` with the value bias, `o°_i` without.
+//! Norms of a head's output at query `i`: `o_i` with value bias, and `o°_i` without.
 
 use super::vectors::{add_bias, add_rows, dot_f64, resized};
 use super::{HeadData, NormSums, query_count, sink_places};
 use crate::linalg::lanes::{LANES, dot, reduce_lanes, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Buffers for output norms and mean vectors, reused from head to head.
+/// Buffers for output norms and a mean vector, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct OutputBuffers {
-    /// Squared output norms without and with value bias, and input norms: `|o°_i|²`, `|o_i|²` and `|x_i|`. `[3, queries]`, padded
-    /// to whole SIMD vectors.
+    /// Squared norms `|o°_i|²` and `|o_i|²` of outputs without and with value bias, then input norms `|x_i|`. `[3, queries]`,
+    /// padded to whole SIMD vectors.
     squared_norms: Vec<f32>,
-    /// Mean of all values, `[head_dim]`; `product` is its product with `W_O W_Oᵀ`.
+    /// Mean value over all keys, `[head_dim]`.
     mean: Vec<f64>,
+    /// Product of `mean` with `W_O W_Oᵀ`, `[head_dim]`.
     product: Vec<f64>,
 }
 
+/// Adds the output norms under the head's actual attention.
 #[inline(always)]
 pub fn add_output_norms(
     sums: &mut NormSums<f64>,
@@ -66,7 +68,7 @@ pub fn add_output_norms(
     }
 }
 
-/// Adds output norms and sink parts under uniform attention with the head's values.
+/// Adds the output norms and sink parts under uniform attention. For masks under which each query sees all keys.
 #[inline(always)]
 pub fn add_uniform_outputs(
     sums: &mut NormSums<f64>,
@@ -99,7 +101,7 @@ pub fn add_uniform_outputs(
     sums.uniform_output = queries * dot_f64(mean, product).max(0.0).sqrt();
 }
 
-/// Clips a squared norm at 0: rounding can make the square of a tiny vector negative.
+/// Returns a squared norm, or 0 if rounding made it negative.
 #[inline(always)]
 fn clipped_at_0(square: f32) -> f64 {
     f64::from(square.max(0.0))

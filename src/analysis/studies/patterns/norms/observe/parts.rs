@@ -1,5 +1,5 @@
-//! Sums of a head's outputs without value bias, `o°_i`, and of their part from each kind of sink, `s_i = sum_j A[i,j] f°_j` over
-//! sinks `j`.
+//! Sums of a head's output without value bias, `o°_i`, and of its part from each kind of sink. The part is
+//! `s_i = sum_j A[i,j] f°_j` over the sinks `j`, with the projected value `f°_j`.
 
 use std::ops::Range;
 
@@ -8,8 +8,8 @@ use super::{HeadData, NormSums, query_count, sink_places};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Sums the outputs and sink parts into `vectors`, and their products with `W_O W_Oᵀ` into `products`. Both are `[VECTORS,
-/// head_dim]` and zero at first. Squares go to `sums`.
+/// Sums the outputs and sink parts into `vectors`, and their products with `W_O W_Oᵀ` into `products`. Both are
+/// `[VECTOR_COUNT, head_dim]` and zero at first. Squared norms and inner products go to `sums`.
 #[inline(always)]
 pub fn add_sink_parts(
     sums: &mut NormSums<f64>,
@@ -46,19 +46,22 @@ pub fn add_sink_parts(
     }
 }
 
-/// Number of queries processed together: each value of a sink is loaded once for all of them. Their partial results take a
-/// quarter of the AVX-512 registers; with four, short sentences leave few queries over.
+/// Number of queries processed together, so that each value of a sink is loaded once for all. Their partial results take a
+/// quarter of the AVX-512 registers. With four, few queries of a short sentence are left over.
 const QUERIES_AT_ONCE: usize = 4;
 
-/// Part of a head's outputs that comes from the sink tokens of one kind.
+/// Part of a head's outputs that comes from the sinks of one kind.
 struct SinkPart<'a> {
     head: &'a HeadData<'a>,
+    /// Ranges of the text queries.
     text: &'a [Range<usize>],
+    /// Positions of the sinks.
     places: &'a [usize],
 }
 
 impl SinkPart<'_> {
-    /// Adds `C` columns of the sink part `s_i` to `dots`, and writes their sums to `vector` and `product`, `[head_dim]`.
+    /// Adds `C` columns of the sink parts `s_i` over all queries: squares and inner products to `dots`, sums to `vector`
+    /// and `product`, `[head_dim]`.
     #[inline(always)]
     fn add_columns<const C: usize>(
         &self,
@@ -103,8 +106,9 @@ impl SinkPart<'_> {
         product[column..][..C].copy_from_slice(&through);
     }
 
-    /// Sums over `Q` queries, each for `C` columns: `[s_i p_i, s_i o_i, s_i, p_i]`. Here `s_i` is the sink part, `p_i` its
-    /// product with `W_O W_Oᵀ`, and `o_i` the product of the head's output. f32 suffices, since few queries are summed at a time.
+    /// Sums over `Q` queries, separately for `C` columns: `[s_i p_i, s_i o_i, s_i, p_i]`. Here `s_i` is the sink part,
+    /// `p_i` its product with `W_O W_Oᵀ`, and `o_i` the product of the head's output. f32 suffices, since few queries are
+    /// summed at a time.
     #[inline(always)]
     fn sum_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
         let HeadData { attention, values, norms, output } = self.head;
@@ -136,7 +140,7 @@ impl SinkPart<'_> {
     }
 }
 
-/// The `C` values of a row that start at a column.
+/// Returns `C` values of a row, from a column on.
 #[inline(always)]
 fn columns<const C: usize>(row: &[f32], column: usize) -> &[f32; C] {
     row[column..].first_chunk().expect("columns of the row")

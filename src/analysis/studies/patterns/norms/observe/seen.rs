@@ -1,4 +1,4 @@
-//! Norms and outputs under uniform attention over the keys that each query sees, for masks that hide some keys.
+//! Norm-weighted shares and outputs under uniform attention, for masks that hide some keys.
 
 use std::ops::Range;
 
@@ -12,17 +12,19 @@ use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, TokenRoles, offset_slot};
 /// Prefix sums over keys, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct PrefixBuffers {
-    /// Prefix sums of value norms, `[n + 1]`.
+    /// Prefix sums of the norms of projected values, `[n + 1]`.
     norms: Vec<f64>,
-    /// Prefix sums of values and, in `products`, of their products with `W_O W_Oᵀ`, `[n + 1, head_dim]`.
+    /// Prefix sums of the keys' values, `[n + 1, head_dim]`.
     values: Vec<f64>,
+    /// Prefix sums of the values' products with `W_O W_Oᵀ`, `[n + 1, head_dim]`.
     products: Vec<f64>,
-    /// Mean value of the keys that a query sees, `[head_dim]`; `product` is its product with `W_O W_Oᵀ`.
+    /// Mean value over the keys that a query sees, `[head_dim]`.
     mean: Vec<f64>,
+    /// Product of `mean` with `W_O W_Oᵀ`, `[head_dim]`.
     product: Vec<f64>,
 }
 
-/// Adds the norm-weighted shares of uniform attention: each visible key's share is proportional to its norm.
+/// Adds the norm-weighted shares under uniform attention: the share of each visible key is proportional to its norm.
 pub fn add_visible_shares(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
@@ -85,7 +87,7 @@ pub fn add_visible_outputs(
     }
 }
 
-/// Writes the sum of the rows in `keys`, times `share`, to `into`; `before` has the prefix sums of rows.
+/// Writes `share` times the sum of the rows in `keys` to `into`. `before` has prefix sums of rows.
 #[inline(always)]
 fn write_range_sum(before: &[f64], width: usize, keys: &Range<usize>, share: f64, into: &mut Vec<f64>) {
     let (start, end) = (&before[keys.start * width..][..width], &before[keys.end * width..][..width]);
@@ -96,7 +98,7 @@ fn write_range_sum(before: &[f64], width: usize, keys: &Range<usize>, share: f64
     }
 }
 
-/// Computes the prefix sums of the rows, `[rows + 1, width]`.
+/// Writes the prefix sums of rows to `before`, `[rows + 1, width]`.
 fn prefix_sums(rows: Rows<'_>, before: &mut Vec<f64>) {
     let width = rows.width();
     before.clear();

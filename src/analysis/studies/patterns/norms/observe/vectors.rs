@@ -1,12 +1,12 @@
-//! Sums and products of vectors by lanes, in plain loops. A closure passed to another function may not be compiled for the
-//! caller's instruction set, and then each fused multiply-add becomes a function call.
+//! Sums and products of vectors by SIMD lane, in plain loops. A closure passed to another function may not be compiled for
+//! the caller's instruction set. Then each fused multiply-add becomes a function call.
 
 use std::ops::Range;
 
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::model::forward::rows::Rows;
 
-/// Adds the rows in the ranges `of` to `into`, `[width]`.
+/// Adds the rows in `ranges` to `sums_of_columns`, `[width]`.
 #[inline(always)]
 pub fn add_rows(rows: Rows<'_>, ranges: &[Range<usize>], sums_of_columns: &mut [f64]) {
     let (blocks, rest) = sums_of_columns.as_chunks_mut::<LANES>();
@@ -32,7 +32,7 @@ pub fn add_rows(rows: Rows<'_>, ranges: &[Range<usize>], sums_of_columns: &mut [
     }
 }
 
-/// Dot product of a vector and a vector of sums.
+/// Dot product of two vectors in f64, with one partial sum per SIMD lane.
 #[inline(always)]
 pub fn dot_f64<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     let mut partial = [0.0; LANES];
@@ -49,6 +49,7 @@ pub fn dot_f64<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     reduce_lanes(partial, |a, b| a + b)
 }
 
+/// Adds a bias vector to a row.
 #[inline(always)]
 pub fn add_bias(row: &mut [f64], bias: &[f32]) {
     for (value, bias) in row.iter_mut().zip(bias) {
@@ -56,7 +57,8 @@ pub fn add_bias(row: &mut [f64], bias: &[f32]) {
     }
 }
 
-/// Multiplies two lists elementwise in f32, and sums the products by SIMD lane. Lengths are multiples of [`LANES`].
+/// Multiplies two lists elementwise in f32, and sums the products by SIMD lane. Both lists have a multiple of [`LANES`]
+/// elements.
 #[inline(always)]
 pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
     let mut partial = [0.0; LANES];
@@ -68,7 +70,7 @@ pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
     partial
 }
 
-/// Returns the first `length` values of a buffer, with arbitrary content. The buffer grows if needed.
+/// Returns the first `length` elements of a buffer, with arbitrary values. Extends the buffer if it is shorter.
 #[inline(always)]
 pub fn resized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if buffer.len() < length {

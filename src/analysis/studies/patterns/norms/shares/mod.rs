@@ -1,39 +1,46 @@
-//! Shares of variance in a head's output vectors. They are no ratios of sums, so blocks have jackknife pseudo-values
-//! (docs/methodology/norms.md).
+//! Shares of variance in a head's output vectors. A share is no ratio of sums over blocks, so each block has a jackknife
+//! pseudo-value (docs/methodology/norms.md).
 
 use super::observe::{SINK_KINDS, VECTOR_COUNT};
 use super::sums::{NormBlock, NormsSums};
 use crate::study::metrics::metric::Fraction;
 use crate::study::metrics::pseudo_values::{Replicate, pseudo_values};
 
+/// Shares of variance of one head's output, and of its part from each kind of sink.
 #[derive(Clone, Debug)]
 pub struct OutputShares {
+    /// Share of the output's mean square that is constant over all queries.
     pub constant: FractionsByBlock,
+    /// Share of the output's variance that lies between sentences.
     pub sentence: FractionsByBlock,
+    /// Share of the sink part's mean square that is constant over all queries, for each kind of sink.
     pub sink_constant: [FractionsByBlock; SINK_KINDS],
+    /// Share of the sink part's sum of squares that lies between sentences, for each kind of sink.
     pub sink_sentence: [FractionsByBlock; SINK_KINDS],
 }
 
-/// One fraction per jackknife block, followed by one for the whole corpus.
+/// A fraction for each jackknife block, then one for all blocks.
 pub type FractionsByBlock = Vec<Fraction>;
 
-/// Sums of squares of vectors `x_i`, one per text query, with the counts that an analysis of variance needs.
+/// Sums of squares of vectors `x_i`, one per text query, as used in an analysis of variance.
 #[derive(Clone, Copy, Debug, Default)]
 struct Squares {
     /// Sum of squared norms, `sum |x_i|²`.
     total: f64,
-    /// Sum over sentences of `n_s |mean x|²`, with the mean over the `n_s` vectors of the sentence.
+    /// Sum over sentences `s` of `n_s |mean x|²`, with the mean over the sentence's `n_s` vectors.
     sentence_means: f64,
-    /// Number of vectors times their squared mean, `n |mean x|²`.
+    /// Number of vectors times the squared norm of their mean, `n |mean x|²`.
     grand_mean: f64,
+    /// Number of vectors, `n`.
     count: f64,
+    /// Number of sentences.
     sentences: f64,
-    /// Sum over sentences of the squared number of vectors, `sum n_s²`.
+    /// Sum over sentences `s` of the squared number of vectors, `sum n_s²`.
     squared_counts: f64,
 }
 
 impl Squares {
-    /// Share of the mean square that is constant, `|mean x|² / mean |x|²`. `None` if it is not finite.
+    /// Share of the mean square that is constant: `|mean x|² / mean |x|²`. `None` if it is not finite.
     fn constant_share(&self) -> Option<f64> {
         finite(self.grand_mean / self.total)
     }
@@ -43,8 +50,9 @@ impl Squares {
         finite((self.sentence_means - self.grand_mean) / self.total)
     }
 
-    /// Variance component between sentences as a share of the total variance, `None` if vectors hardly vary. Unbiased estimates
-    /// of an analysis of variance with one random factor and unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
+    /// Variance component between sentences, as a share of the total variance. `None` if the vectors hardly vary.
+    ///
+    /// Unbiased estimates for one random factor with unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
     fn between_component(&self) -> Option<f64> {
         let Self { total, sentence_means, grand_mean, count, sentences, squared_counts } = *self;
         let within = (total - sentence_means) / (count - sentences);
@@ -55,6 +63,7 @@ impl Squares {
         finite(between_component / variance).filter(|_| variance * count > MIN_VARIANCE * total)
     }
 
+    /// Subtracts the sums of one block. The grand mean cannot be subtracted, so it is left at 0.
     fn minus(&self, block: &Self) -> Self {
         Self {
             total: self.total - block.total,
@@ -67,16 +76,17 @@ impl Squares {
     }
 }
 
-/// Smallest total variance for which `between_component` is reported, as a share of the mean square. Contexts are f32, so their squares
-/// are accurate to about 1e-7.
+/// Minimum total variance for which `between_component` has a value, as a share of the mean square. Outputs are f32, so
+/// their squares are accurate to about 1e-7.
 const MIN_VARIANCE: f64 = 1e-6;
 
+/// Returns the value. `None` if it is infinite or not a number.
 fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
 impl OutputShares {
-    /// Computes the shares of the head with index `place`; `total` sums all blocks.
+    /// Computes the shares of the head with index `place`. `total` has the sums over all blocks.
     pub fn new(sums: &NormsSums, total: &NormBlock, place: usize) -> Self {
         let gram = &sums.grams[place];
         let width = gram.len().isqrt().max(1);
@@ -119,7 +129,8 @@ impl OutputShares {
     }
 }
 
-/// Sums of squares of a head's outputs, or of their part from one kind of sink, in a block. `grand_mean` is left at 0.
+/// Sums of squares of one kind of vectors in one block. Vector 0 is the head's output; the others are its parts from each
+/// kind of sink. The grand mean is left at 0.
 fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
     let (exposure, head) = (&block.exposure, &block.heads[place]);
     let (total, sentence_means) = match vector.checked_sub(1) {
@@ -136,7 +147,8 @@ fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
     }
 }
 
-/// Jackknife pseudo-values of a share, one fraction per block, weighted by the block's queries.
+/// Jackknife pseudo-values of a share, one for each block, with the number of queries as weight. `without` has the sums
+/// over all but each block.
 fn pseudovalues(corpus: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
     let replicate = |without: &Option<Squares>| {
         let without = without.as_ref()?;

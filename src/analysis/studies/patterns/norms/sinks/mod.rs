@@ -1,4 +1,5 @@
-//! Labels `sink:…`: types of heads that attend mostly to a sink token, by what they write.
+//! Labels `sink:…`: types of heads that attend mostly to a sink (such as the first token), told apart by what their output
+//! contains.
 
 use anstyle::AnsiColor;
 
@@ -130,30 +131,34 @@ pub(super) const USED: Detector = Detector {
     })
 };
 
-/// Conditions of the `sink:…` labels, for one attention head and its sink.
+/// One attention head and its sink, for the conditions of the `sink:…` labels.
 struct Rules<'a> {
+    /// Name of the kind of sink that the head attends to most, one of [`SINK_NAMES`].
     sink: &'static str,
     evidence: &'a Evidence<'a>,
     policy: &'a Policy,
 }
 
-/// Condition of a label: name of the metric in the rule, the head's measured value, and the smallest value that meets it.
+/// Condition of a label: name of the metric, its measured value, and the minimum that fulfils the condition.
 type Condition = (String, MeasuredScore, Option<f64>);
 
 impl Rules<'_> {
+    /// Name and measured value of a metric at the head's sink.
     fn sink_metric(&self, metric: &str) -> (String, MeasuredScore) {
         (format!("{metric}[{}]", self.sink), self.evidence.metric(metric, Some(self.sink)))
     }
 
+    /// Condition that a metric is at least the threshold.
     fn at_least(&self, (metric, measured): (String, MeasuredScore), threshold: &Threshold) -> Condition {
         (metric, measured, self.policy.rule(threshold))
     }
 
+    /// Condition that a metric is at most the threshold.
     fn at_most(&self, (metric, measured): (String, MeasuredScore), threshold: &Threshold) -> Condition {
         (format!("1 - {metric}"), complement(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
     }
 
-    /// Conditions that the sink's part of the output is between minus the threshold and the threshold.
+    /// Conditions that the sink's part of the output lies between minus and plus the threshold.
     fn small_part(&self, threshold: &Threshold) -> [Condition; 2] {
         let (metric, measured) = self.sink_metric("sink_part");
         let minimum = self.policy.rule(threshold).map(|threshold| 1.0 - threshold);
@@ -161,34 +166,40 @@ impl Rules<'_> {
         [self.at_most((metric, measured), threshold), lower_bound]
     }
 
+    /// Conditions of `sink:no-op`: the sink's part and the whole output are small.
     fn no_op(&self) -> Vec<Condition> {
         let output = ("output_share".to_owned(), self.evidence.metric("output_share", None));
         self.small_part(&NO_OP_PART).into_iter().chain([self.at_most(output, &NO_OP_OUTPUT)]).collect()
     }
 
-    /// No conditions for a head of the type `sink:no-op`, which is not parked.
+    /// Conditions of `sink:parked`. None for a head labelled `sink:no-op`, which counts as the more specific type.
     fn parked(&self) -> Vec<Condition> {
         let is_no_op = assess_all("sink:no-op", self.no_op()).is_some_and(|no_op| no_op.fires);
         if is_no_op { Vec::new() } else { self.small_part(&PARKED_PART).into() }
     }
 
+    /// Condition of `sink:opposed`: the sink's part points against the output.
     fn opposed(&self) -> Vec<Condition> {
         let (metric, measured) = self.sink_metric("sink_part");
         vec![self.at_least((format!("-{metric}"), negative(measured)), &PARKED_PART)]
     }
 
+    /// Condition that the sink's part of the output is large.
     fn writes_sink(&self) -> Condition {
         self.at_least(self.sink_metric("sink_part"), &PARKED_PART)
     }
 
+    /// Conditions of `sink:constant`: the sink's part is large, and the same for all queries.
     fn constant(&self) -> Vec<Condition> {
         vec![self.writes_sink(), self.at_least(self.sink_metric("sink_constant_share"), &CONSTANT_SHARE)]
     }
 
+    /// Conditions of `sink:broadcast`: the sink's part is large, and the same within each sentence.
     fn broadcast(&self) -> Vec<Condition> {
         vec![self.writes_sink(), self.at_least(self.sink_metric("sink_sentence_share"), &CONSTANT_SHARE)]
     }
 
+    /// Conditions of `sink:used`: the sink's part is large, and differs between the queries of a sentence.
     fn used(&self) -> Vec<Condition> {
         let shares = ["sink_constant_share", "sink_sentence_share"];
         let upper_bounds = shares.map(|share| self.at_most(self.sink_metric(share), &CONSTANT_SHARE));
@@ -196,7 +207,7 @@ impl Rules<'_> {
     }
 }
 
-/// Maps score, interval, baseline and estimate by a decreasing function (a constant minus the value).
+/// Maps score, interval, baseline and estimate by a decreasing function of the form constant minus value.
 fn map_decreasing(measured: MeasuredScore, map: fn(f64) -> f64) -> MeasuredScore {
     MeasuredScore {
         score: measured.score.map(map),
@@ -206,16 +217,18 @@ fn map_decreasing(measured: MeasuredScore, map: fn(f64) -> f64) -> MeasuredScore
     }
 }
 
+/// Maps a measured value `x` to `1 - x`.
 fn complement(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 1.0 - value)
 }
 
+/// Maps a measured value `x` to `-x`.
 fn negative(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 0.0 - value)
 }
 
-/// Assesses a `sink:…` label for the sink whose label has the head's highest score. Empty if the head has no label of a sink, or
-/// if there are no `conditions`.
+/// Assesses a `sink:…` label, for the sink whose own label has the head's highest score. Empty if no sink's label applies
+/// to the head, or if `conditions` returns none.
 fn assess_sink_type<'a>(
     label: &str,
     (evidence, policy): (&'a Evidence<'a>, &'a Policy),

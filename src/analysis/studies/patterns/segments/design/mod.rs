@@ -1,9 +1,9 @@
-//! Variance of attention over a pair of sentences, decomposed into columns, then offsets, then whether query and key are in one
-//! sentence (docs/methodology/segments.md).
+//! Analysis of variance of a head's attention over a pair of sentences. The variance is decomposed into columns (keys),
+//! then offsets, then whether query and key are in one sentence (docs/methodology/segments.md).
 //!
-//! Least squares over all `n * n` cells, `n` tokens by `n`. Rows of attention sum to 1, so each row has the mean `1/n`. Centring
-//! removes rows and columns (Frisch & Waugh 1933), which leaves 20 regressors: 19 offset bins and the sentences. Their products
-//! depend on the pair alone, so they are factored once for all heads.
+//! Least squares over all `n * n` cells, for `n` tokens. Rows of attention sum to 1, so each row has the mean `1/n`.
+//! Centring removes rows and columns (Frisch & Waugh 1933), which leaves 20 regressors: 19 offset bins and the contrast of
+//! the sentences. The products of regressors depend on the pair alone, so they are factored once for all heads.
 
 use std::ops::Range;
 
@@ -11,14 +11,15 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
 use crate::study::instruments::head_sums::sums_of_a_head;
 
-/// Number of offset bins: one for each of -8 to 8, the first for all keys farther left, the last for all farther right.
+/// Number of bins of the offset from query to key. Bin 0 has all offsets below -8, the next 17 bins have one offset each,
+/// and the last has all offsets above 8.
 const BINS: usize = OFFSET_COUNT + 2;
 
-/// Number of regressors: the offset bins, followed by whether query and key are in one sentence.
+/// Number of regressors: one for each offset bin, then one for whether query and key are in one sentence.
 const REGRESSORS: usize = BINS + 1;
 
-/// Residual share of variation below which a regressor counts as collinear with earlier regressors. Rounding leaves about 1e-15;
-/// independent regressors leave more than 1e-5 at any length up to 512.
+/// Residual share of a regressor's variation below which it counts as collinear with earlier regressors. Rounding leaves
+/// about 1e-15; independent regressors leave more than 1e-5 at any length up to 512.
 const COLLINEAR: f64 = 1e-9;
 
 sums_of_a_head! {
@@ -26,47 +27,50 @@ sums_of_a_head! {
     pub struct SegmentHeadSums;
     several {}
     single {
-        /// Sum of attention between different text tokens of one sentence.
+        /// Attention to other text tokens of the query's sentence, summed over text queries.
         same,
-        /// Sum of attention between any two different text tokens of the pair.
+        /// Attention to other text tokens of the pair, summed over text queries.
         any,
-        /// Total sum of squares: squared deviations of all cells from `1/n`, the mean of their row of `n` tokens.
+        /// Total sum of squares: squared deviations of all cells from `1/n`, where `n` is the number of tokens.
         total,
-        /// Sum of squares explained by columns (keys), beyond noise.
+        /// Sum of squares explained by the columns (keys), minus the expectation from noise.
         column,
-        /// Sum of squares that offset bins explain after columns, beyond noise.
+        /// Sum of squares that offset bins explain in addition to columns, minus the expectation from noise.
         offset,
-        /// Sum of squares explained by whether query and key are in one sentence, after columns and offsets, beyond noise.
-        /// Negative if the attention head attends to the other sentence.
+        /// Sum of squares explained in addition by whether query and key are in one sentence, minus the expectation from
+        /// noise. Negative if the attention head attends more to the other sentence.
         segment,
     }
 }
 
-/// Regressors of one pair of sentences, shared by all attention heads.
+/// Regressors over the attention cells of one pair of sentences, shared by all attention heads.
 #[derive(Debug)]
 pub struct RegressionDesign {
-    /// Contrast of the sentences, `[tokens]`: 1 in the first text, -1 in the second, 0 for special tokens; centred.
+    /// Contrast of the sentences, `[tokens]`: 1 in the first sentence, -1 in the second, 0 for special tokens, minus the
+    /// mean.
     contrast: Vec<f64>,
+    /// Token ranges of both sentences.
     texts: [Range<usize>; 2],
     /// Number of queries that have each key in each offset bin, `[BINS][tokens]`.
     queries_by_bin: Vec<Vec<f64>>,
-    /// Cholesky factor (lower triangle) of the regressors' products; zeros for a collinear regressor.
+    /// Cholesky factor (lower triangle) of the regressors' products. The column of a collinear regressor is 0.
     factor: [[f64; REGRESSORS]; REGRESSORS],
-    /// Degrees of freedom: `[columns, offsets, sentences, residual]`.
+    /// Degrees of freedom: `[columns, offsets, contrast of sentences, residual]`.
     degrees_of_freedom: [f64; 4],
-    /// Buffers for a row of attention and for column sums, `[tokens]` each.
+    /// Buffer for one row of attention, `[tokens]`.
     row: Vec<f64>,
+    /// Buffer for column sums, `[tokens]`.
     columns: Vec<f64>,
 }
 
-/// Returns the offset bin of a query and a key; bin 0 is far left.
+/// Returns the offset bin of a query and a key. Bin 0 has the keys farthest left.
 fn offset_bin(query: usize, key: usize) -> usize {
     (key + MAX_OFFSET_TOKENS + 1).saturating_sub(query).min(BINS - 1)
 }
 
 impl RegressionDesign {
-    /// Creates the regressors of a pair of `tokens` tokens with the ranges `texts`. `None` without residual degrees of freedom,
-    /// which estimate the noise.
+    /// Creates the regressors of a pair of sentences with `tokens` tokens in all; `texts` has the token range of each
+    /// sentence. `None` if no residual degrees of freedom are left to estimate the noise.
     pub fn new(tokens: usize, texts: [Range<usize>; 2]) -> Option<Self> {
         let n = tokens as f64;
         let mean = (texts[0].len() as f64 - texts[1].len() as f64) / n;
@@ -108,6 +112,7 @@ impl RegressionDesign {
         })
     }
 
+    /// Decomposes the variance of one attention head over the pair.
     pub fn variance_parts(&mut self, view: AttentionView<'_>) -> SegmentHeadSums<f64> {
         let Self { contrast, texts, queries_by_bin: seen, factor, degrees_of_freedom: freedom, row, columns } = self;
         let tokens = contrast.len();
@@ -148,7 +153,8 @@ impl RegressionDesign {
     }
 }
 
-/// Returns the Cholesky factor of a positive semidefinite matrix's lower half; the column of a collinear regressor stays 0.
+/// Returns the Cholesky factor of a positive semidefinite matrix, of which the lower half is read. The column of a
+/// collinear regressor stays 0.
 fn cholesky(products: &[[f64; REGRESSORS]; REGRESSORS]) -> [[f64; REGRESSORS]; REGRESSORS] {
     let mut factor = [[0.0; REGRESSORS]; REGRESSORS];
     for column in 0..REGRESSORS {
@@ -169,7 +175,8 @@ fn cholesky(products: &[[f64; REGRESSORS]; REGRESSORS]) -> [[f64; REGRESSORS]; R
     factor
 }
 
-/// Returns coordinates in orthogonalised regressors. Each squared is the sum of squares explained after earlier regressors.
+/// Returns the response's coordinates along the orthogonalised regressors. Each squared coordinate is the sum of squares
+/// that its regressor explains after earlier regressors.
 fn forward_substituted(factor: &[[f64; REGRESSORS]; REGRESSORS], products: [f64; REGRESSORS]) -> [f64; REGRESSORS] {
     let mut parts = [0.0; REGRESSORS];
     for (term, product) in products.into_iter().enumerate() {

@@ -35,7 +35,7 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
     })
 };
 
-/// Creates a threshold of the pattern classes, off by default. Only the preset `kovaleva2019` sets it.
+/// Creates a threshold for the pattern classes. It is off unless the preset `kovaleva2019` sets it.
 const fn class_threshold(name: &'static str, about: &'static str) -> Threshold {
     Threshold { name, range: Range::Rule, default: Value::Off, meaning: about }
 }
@@ -61,7 +61,8 @@ const BLOCK: Threshold = class_threshold(
     "smallest `segment_r2` of `class:block`: in the preset kovaleva2019 0.25, as of `segment-block`",
 );
 
-/// Names of the pattern classes, in the order in which their rules are tried; the last is for all other attention heads.
+/// Names of the pattern classes, in the order in which their rules are tried. The last has all attention heads that meet no
+/// rule.
 const CLASSES: [&str; 5] = ["vertical+diagonal", "vertical", "diagonal", "block", "heterogeneous"];
 
 pub(super) const PATTERN_CLASS: Detector = Detector {
@@ -85,7 +86,7 @@ pub(super) const PATTERN_CLASS: Detector = Detector {
     })
 };
 
-/// Assesses an attention head for all pattern classes. A class holds only if no class before it does.
+/// Assesses an attention head for all pattern classes. A class applies only if no earlier class does.
 fn assess_classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let [column, offset, segment] = ["column_r2", "offset_r2", "segment_r2"].map(|name| evidence.metric(name, None));
     let weaker = if column.score <= offset.score { column } else { offset };

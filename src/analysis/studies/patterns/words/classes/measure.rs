@@ -1,4 +1,4 @@
-//! Attention of each head to each class of words, from the sums.
+//! Attention of each head to each class of words, computed from sums per block.
 
 use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
 use super::sums::{ClassBlock, ClassesSums, KeyBlock};
@@ -11,11 +11,13 @@ use crate::study::metrics::estimates::{EstimationContext, jackknife};
 use crate::study::metrics::metric::{Denominator, Fraction};
 use crate::system::parallel::parallel_map;
 
-/// Sums of one word class in the layers of equal visibility, with the rates at which offsets alone find its words.
+/// Sums of one word class in the layers with one mask.
 struct ClassOfLayers<'a> {
+    /// Sums for all classes with the class's key.
     key: WithTotal<'a, KeyBlock>,
+    /// Sums for the class.
     class: WithTotal<'a, ClassBlock>,
-    /// Rates without one block, for each block, followed by the rates in the whole corpus.
+    /// Rate of words of the class at each offset: without each block in turn, then over all blocks.
     rates: Vec<Rates>,
 }
 
@@ -35,17 +37,20 @@ impl<'a> ClassOfLayers<'a> {
         Self { key, class, rates }
     }
 
-    /// Divides a sum by the number of queries in the block `number`, or in all blocks for `None`.
+    /// Divides a sum by the number of queries in the block with index `number`; in all blocks for `None`.
     fn mean(&self, number: Option<usize>, sum: f64) -> Fraction {
         Fraction::new(sum, self.key.sums(number).queries as f64)
     }
 
-    /// Returns the attention to the class expected from the head's offset preference alone, summed over a block or the corpus.
+    /// Attention to the class expected for a head with the same offsets, summed over the block with index `number`; over
+    /// all blocks for `None`.
     fn expected(&self, number: Option<usize>, place: usize) -> f64 {
         let [block, corpus] = [number, None].map(|number| &self.key.sums(number).profiles[place]);
         self.rates[number.unwrap_or(BLOCKS)].expected_part(block, corpus)
     }
 
+    /// Returns the jackknifed mean of a sum per query. `sum(block, class sums)` is in one block, or in all blocks for
+    /// `None`. With `leaves_out`, also the mean without each block.
     fn ratio(&self, scale: Scale, leaves_out: bool, sum: impl Fn(Option<usize>, &ClassBlock) -> f64) -> Ratio {
         let found = jackknife(|number| self.mean(number, sum(number, self.class.sums(number))), scale);
         Ratio {
@@ -57,6 +62,7 @@ impl<'a> ClassOfLayers<'a> {
     }
 }
 
+/// Computes the attention of all heads to all classes.
 pub(super) fn classes_section(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
     let keys = &sums.values()[0].keys;
     let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
@@ -73,6 +79,7 @@ pub(super) fn classes_section(sums: &ByClass<ClassesSums>, context: &EstimationC
     }
 }
 
+/// Computes the attention of all heads to one class, given its key and its name.
 fn class_metrics(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), context: &EstimationContext) -> ClassMetrics {
     let layers = sums.map(|sums| ClassOfLayers::new(sums, key, class));
     let of_head = |place: usize| {

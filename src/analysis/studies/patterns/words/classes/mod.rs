@@ -18,7 +18,7 @@ use measure::classes_section;
 use section::ClassesSection;
 use sums::ClassesSums;
 
-/// Study `classes`: the user-defined classes of words that each head attends to.
+/// Study `classes`: which user-defined classes of words each head attends to.
 pub struct WordClasses;
 
 impl Study for WordClasses {

@@ -98,11 +98,12 @@ pub struct Ratio {
 }
 
 impl ClassMetrics {
+    /// Key and name of the class as printed.
     pub fn title(&self) -> String {
         format!("{}={}", self.key, self.class)
     }
 
-    /// Assesses an attention head for the label of the class. `None` if there are too few queries or sentences.
+    /// Assesses an attention head for the label of this class. `None` if there are too few queries or sentences.
     pub(super) fn assess(&self, head: &ClassHead, policy: &Policy) -> Option<Assessment> {
         if EvidenceGap::find(&self.queries, policy).is_some() {
             return None;
@@ -122,7 +123,7 @@ impl ClassMetrics {
         assess_leads(&format!("class:{name}"), ("class_mass", Some(&name)), leads, policy.rule(&CONTENT_MASS))
     }
 
-    /// Returns the attention head farthest above uniform attention to the class, among heads that meet the label's rule.
+    /// Returns the head farthest above uniform attention to this class, among the heads that meet the label's rule.
     fn clearest_head(&self, policy: &Policy) -> Option<&ClassHead> {
         let fires = |head: &&ClassHead| self.assess(head, policy).is_some_and(|found| found.fires);
         let lead = |head: &ClassHead| head.over_chance.value.unwrap_or_default();
@@ -158,6 +159,7 @@ impl ClassMetrics {
 }
 
 impl ClassesSection {
+    /// Returns what keeps classes from having labels: too little text, or a key that no word has. Empty otherwise.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let largest = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
         let shortage =
@@ -167,10 +169,12 @@ impl ClassesSection {
         InBrief { finding: found, shortage, ..InBrief::default() }
     }
 
+    /// Results on the classes with one key.
     fn classes_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }
 
+    /// Returns the reason why the classes of one key have no label. `None` if they can have one.
     fn obstacle(&self, kind: &ClassKind, policy: &Policy) -> Option<String> {
         let key = one_line(&kind.key);
         if kind.is_crowded {

@@ -17,45 +17,50 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::position::{PositionPairs, Profile, ProfileSums, TargetSums};
 
-/// Maximum number of classes with one key: each takes up to 16 bytes per attention head in every block.
+/// Maximum number of classes with one key. Each class takes up to 16 bytes per attention head in every block.
 pub const MAX_CLASSES: usize = 100;
 
+/// Sums over one jackknife block for one key, such as `token`, under which words have classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyBlock {
-    /// Number of query words: all words of sentences in which some word has a class with this key.
+    /// Number of query words. These are all words of the sentences in which some word has a class with this key.
     pub queries: u64,
-    /// Number of sentences with a query word, one per group of related sentences.
+    /// Number of sentences with a query word. Related sentences count once.
     pub sentences: u64,
-    /// Pairs of every query word with every other word, counted by offset.
+    /// Number of pairs of a query word and another word, by offset.
     pub pairs: PositionPairs,
-    /// Attention of each head from query words, summed by offset, `[layers * heads]`.
+    /// Attention of each head from query words by offset to the key, `[layers * heads]`.
     pub profiles: Vec<ProfileSums>,
 }
 
 merge_fields!(KeyBlock { queries, sentences, pairs, profiles });
 
+/// Sums over one jackknife block for one class of words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassBlock {
+    /// Number of words of the class.
     pub words: u64,
-    /// Attention to words of the class under uniform attention.
+    /// Uniform attention to words of the class, summed over query words.
     pub even: ExactSum,
-    /// Pairs whose key is a word of the class, by offset.
+    /// Pairs of a query word and a word of the class, by offset.
     pub targets: TargetSums,
-    /// Attention of each head to the class, `[layers * heads]`. Empty until the class occurs.
+    /// Attention of each head to words of the class, `[layers * heads]`. Empty until the class occurs.
     pub heads: Vec<ExactSum>,
 }
 
 merge_fields!(ClassBlock { words, even, targets, heads });
 
 impl ClassBlock {
+    /// Attention of one head to words of the class; 0 if the class does not occur.
     pub fn mass(&self, place: usize) -> f64 {
         self.heads.get(place).map_or(0.0, |sum| sum.value())
     }
 }
 
+/// Sums of all blocks for one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySums {
-    /// Whether the key has more than [`MAX_CLASSES`] classes; then nothing is summed.
+    /// Whether the key has more than [`MAX_CLASSES`] classes. If so, nothing is summed for it.
     pub is_crowded: bool,
     pub blocks: Blocks<KeyBlock>,
     pub classes: BTreeMap<Box<str>, Blocks<ClassBlock>>,
@@ -68,7 +73,7 @@ impl KeySums {
         Self { is_crowded: false, blocks: Blocks::new(empty), classes: BTreeMap::new() }
     }
 
-    /// Drops all sums if the key has more than [`MAX_CLASSES`] classes.
+    /// Drops the key's sums if it has more than [`MAX_CLASSES`] classes.
     fn drop_if_crowded(&mut self) {
         if self.is_crowded || self.classes.len() > MAX_CLASSES {
             *self = Self { is_crowded: true, ..Self::new(0) };
@@ -93,6 +98,7 @@ impl Merge for KeySums {
     }
 }
 
+/// Sums of all blocks for every key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassesSums {
     grid: HeadGrid,
@@ -118,15 +124,16 @@ impl ClassesSums {
     }
 }
 
-/// Words of a sequence by their classes with one key.
+/// Words of the observed sequence, with their classes under one key.
 #[derive(Debug)]
 pub struct KeyState {
     key: Box<str>,
-    /// Names of the classes in the sequence, by their numbers in `words`.
+    /// Names of the classes in the sequence. The class numbers in `words` are indices in this list.
     names: Vec<Box<str>>,
     words: ClassedWords,
 }
 
+/// The sequence being observed, with the classes of its words.
 #[derive(Debug)]
 pub struct ClassesState {
     block: usize,
@@ -202,7 +209,7 @@ impl Sums for ClassesSums {
     }
 }
 
-/// Adds the attention between words to the masses of their classes. Returns the attention by offset; `columns` is a buffer.
+/// Adds attention to the mass of each class. Returns the attention by offset. `columns` is a buffer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn class_masses(
     words: &ClassedWords,

@@ -1,4 +1,5 @@
-//! Sampled sequences with links named by the user: sources with candidates, or pairs, and every head's attention between them.
+//! Sampled sequences with user-defined links, kept until models are fitted. They have every head's attention from sources
+//! to candidates, or between the words of pairs.
 
 use std::ops::Range;
 
@@ -19,36 +20,40 @@ use crate::study::instruments::linked::sources::{LinkSource, LinkedWords};
 use crate::study::instruments::partners::Partners;
 use crate::study::labels::evidence::Direction;
 
-/// Factor on the corrected weights of pairs as stored. The weights are at most 2 but often below 2^-14, where half precision
-/// loses digits. A power of two adds no rounding.
+/// Factor on the stored weights of pairs. The weights are at most 2 but often below 2^-14, where half precision loses
+/// digits. A power of two adds no rounding.
 const PAIR_SCALE: f32 = 1024.0;
 
+/// Evidence that a model of links uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEvidence {
+    /// Whether the model uses the attention weights of all heads.
     pub has_heads: bool,
+    /// Whether the model uses the offset class from source to candidate.
     pub has_distances: bool,
 }
 
-/// Links of one type in one sentence, with every attention head's weights on them.
+/// Links of one type in one sentence, with every attention head's weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptLinks {
+    /// Type of the links and, in a decoder, the side of the target.
     pub key: LinkKey,
-    /// Range of the words of the sentence that contains the links.
+    /// Range of word indices of the sentence that contains the links.
     pub sentence: Range<usize>,
-    /// Scored sources of the links; empty if pairs are scored instead.
+    /// Sources of links (the words that links start from), each with its candidates. Empty if pairs are scored instead.
     pub sources: Vec<LinkSource>,
-    /// Candidate pairs of words; only for undirected types in encoders.
+    /// Pairs of words, each of which may be linked. `None` unless the type is undirected and the model an encoder.
     pub pairs: Option<LinkedPairs>,
-    /// Number of each attention head's right choices per direction ([`Direction::BOTH_OF_LINKS`]), `[heads]`. For pairs, the first
-    /// entry counts the linked pairs among those with the largest corrected weights.
+    /// Number of right choices of each attention head, by [`Direction::BOTH_OF_LINKS`], `[heads]`. For pairs, the first
+    /// entry is the number of linked pairs among the pairs with the largest weights.
     pub hits: Vec<[u32; 2]>,
-    /// Attention as half-precision bits. For sources: each head's weights from source to candidate and back, `[rows, heads, 2]`,
-    /// a row per candidate of each source. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
+    /// Attention as half-precision bits. For sources: each head's weights to and from the candidate,
+    /// `[candidates of all sources, heads, 2]`. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
     terms: Vec<u16>,
 }
 
 impl KeptLinks {
-    /// Selects the links that are scored under `key`. `None` if there are none.
+    /// Selects the links that are scored under `key`. `None` if no link is.
     fn new(words: &LinkedWords<'_>, links: &crate::corpus::LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
         let sentence = words.sentence_of(links)?;
         let is_of_pairs = scores_pairs(key);
@@ -59,19 +64,23 @@ impl KeptLinks {
         (kept.rows() > 0).then_some(kept)
     }
 
+    /// Number of rows of `terms`: candidates of all sources, or pairs.
     fn rows(&self) -> usize {
         let candidates = || self.sources.iter().map(|source| source.candidates.len()).sum();
         self.pairs.as_ref().map_or_else(candidates, |pairs| pairs.pairs().len())
     }
 
+    /// Number of weights per row of `terms`.
     fn width(&self) -> usize {
         self.hits.len() * if self.pairs.is_some() { 1 } else { 2 }
     }
 
+    /// Memory of the attention weights, in bytes.
     pub fn bytes(&self) -> u64 {
         (self.rows() * self.width() * size_of::<u16>()) as u64
     }
 
+    /// Stores the weights of one attention head, and counts its right choices. `corrected` is a buffer.
     fn keep(&mut self, head: usize, attention: &WordAttention, partners: &Partners, corrected: &mut Vec<f64>) {
         let width = self.width();
         self.terms.resize(self.rows() * width, 0);
@@ -102,8 +111,8 @@ impl KeptLinks {
         }
     }
 
-    /// Calls `show` with each source and the regressors of its candidates, `[candidates, terms]`. If `evidence` includes them,
-    /// these are the weights of all attention heads, then indicators of [`OFFSET_CLASSES`] offset classes.
+    /// Calls `show` with each source and the regressors of its candidates, `[candidates, terms]`. The regressors in
+    /// `evidence` are the weights of all attention heads, then indicators of the [`OFFSET_CLASSES`] offset classes.
     pub fn for_each_source(
         &self,
         evidence: LinkEvidence,
@@ -131,7 +140,7 @@ impl KeptLinks {
         }
     }
 
-    /// Writes the corrected weights of all attention heads for a range of pairs into `rows`, `[pairs, heads]`.
+    /// Writes the corrected weights of a range of pairs to `rows`, `[pairs, heads]`.
     pub fn write_pair_rows(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
         let bits = &self.terms[pairs.start * self.width()..pairs.end * self.width()];
         rows.resize(bits.len(), 0.0);
@@ -156,33 +165,40 @@ impl KeptLinks {
 }
 
 impl LinkEvidence {
+    /// Number of regressors of a model on `heads` attention heads.
     pub fn term_count(self, heads: usize) -> usize {
         let of_heads = if self.has_heads { 2 * heads } else { 0 };
         of_heads + if self.has_distances { OFFSET_CLASSES } else { 0 }
     }
 }
 
-/// Whether pairs are scored instead of sources, as for undirected types in encoders.
+/// Whether pairs are scored instead of sources. True for undirected types in encoders.
 pub fn scores_pairs(key: &LinkKey) -> bool {
     key.is_undirected && key.side.is_none()
 }
 
+/// A sampled sequence with its links.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkedSequence {
+    /// Index of the sequence's jackknife block.
     pub block: usize,
+    /// Whether the sequence is the first of its group of related sentences.
     pub is_first: bool,
     /// Token ids of each word.
     pub words: Vec<Vec<u32>>,
-    /// Class of each word; empty if no word has a class other than its form.
+    /// Class of each word, such as its UPOS. Empty if every word's class is its form.
     pub classes: Vec<Box<str>>,
+    /// Links of each type in each sentence.
     pub links: Vec<KeptLinks>,
 }
 
 impl LinkedSequence {
+    /// Memory of the attention weights, in bytes.
     pub fn bytes(&self) -> u64 {
         self.links.iter().map(KeptLinks::bytes).sum()
     }
 
+    /// Converts the sequence and its `links` for the lexical baseline.
     pub fn to_lexical_sentence(&self, links: &KeptLinks) -> LexicalSentence<'_> {
         let choice = |source: &LinkSource| LexicalChoice {
             word: source.word,
@@ -196,6 +212,7 @@ impl LinkedSequence {
         }
     }
 
+    /// Whether the sequence is valid for a model with `heads` attention heads. A sequence read from a file may fail this.
     pub fn fits(&self, heads: usize) -> bool {
         let words = self.words.len();
         self.block < BLOCKS
@@ -204,16 +221,18 @@ impl LinkedSequence {
     }
 }
 
-/// A sequence with links whose attention is being observed.
+/// A sequence with links during a pass, while its attention is being stored.
 #[derive(Debug)]
 pub struct ObservedLinks {
+    /// The sequence as it will be kept.
     pub kept: LinkedSequence,
-    /// Candidates, and factors that make their weights comparable, for each class of layers with equal visibility.
+    /// Candidate partners of each word, with factors that make their weights comparable, for each class of layers with one
+    /// mask.
     partners: Vec<Partners>,
 }
 
 impl ObservedLinks {
-    /// Prepares a sequence; `heads` is the number of attention heads of the model. `None` if no link of the sequence is scored.
+    /// Prepares a sequence for a model with `heads` attention heads. `None` if none of its links is scored.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         if sequence.links.is_empty() {
             return None;
@@ -238,7 +257,8 @@ impl ObservedLinks {
         (!kept.links.is_empty()).then_some(Self { kept, partners })
     }
 
-    /// Keeps the weights of an attention head, given its index and its layer's visibility class; `corrected` is a buffer.
+    /// Stores the weights of one attention head, given its index and the index of its layer's mask class. `corrected` is a
+    /// buffer.
     pub fn keep_head(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
         for links in &mut self.kept.links {
             links.keep(head, attention, &self.partners[class], corrected);

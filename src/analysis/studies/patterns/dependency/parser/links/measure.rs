@@ -1,4 +1,4 @@
-//! Fits models of links on each fold, scores them on the other, and compares them with rules that use no attention.
+//! Fits each model of links on one fold, scores it on the other fold, and compares it with rules that use no attention.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::zip;
@@ -19,12 +19,14 @@ use crate::study::instruments::linked::pairs::{LinkedPairs, SeparatedPairs};
 use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest_classes, first_best};
 use crate::study::metrics::estimates::EstimationContext;
 
-/// Minimum number of scored sources or linked pairs to fit a model. With 100, the standard error of a share is at most 5 points.
+/// Minimum number of scored sources or linked pairs for a fit. With 100, the standard error of a share is at most 5 points.
 const FEWEST: u64 = 100;
 
+/// Links of one type in all sequences, each with its sequence.
 type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
-/// Models of [`SOURCE_MODELS`] without word embeddings: the transformer (0 trained, 1 untrained) and the evidence that they use.
+/// Models of [`SOURCE_MODELS`] without word embeddings: index of the transformer (0 trained, 1 untrained), and the evidence
+/// that the model uses.
 const PLANS: [(usize, LinkEvidence); 4] = [
     (0, LinkEvidence { has_heads: true, has_distances: false }),
     (0, LinkEvidence { has_heads: false, has_distances: true }),
@@ -32,6 +34,7 @@ const PLANS: [(usize, LinkEvidence); 4] = [
     (1, LinkEvidence { has_heads: true, has_distances: false }),
 ];
 
+/// Returns the links of one type in all sequences.
 fn of_type<'a>(sums: &'a LinkParserSums, key: &LinkKey) -> OfType<'a> {
     let of_sequence = |sequence: &'a LinkedSequence| {
         sequence.links.iter().filter(|links| links.key == *key).map(move |links| (sequence, links))
@@ -39,17 +42,20 @@ fn of_type<'a>(sums: &'a LinkParserSums, key: &LinkKey) -> OfType<'a> {
     sums.sequences.values().flat_map(of_sequence).collect()
 }
 
+/// Returns the links in sequences of one fold.
 fn in_fold<'a>(of_type: &OfType<'a>, fold: usize) -> Vec<&'a KeptLinks> {
     of_type.iter().filter(|(sequence, _)| sequence.block % 2 == fold).map(|(_, links)| *links).collect()
 }
 
+/// Sums `number` over the links of each jackknife block.
 fn per_block(of_type: &OfType<'_>, number: impl Fn(&LinkedSequence, &KeptLinks) -> f64) -> PerBlock {
     let mut sums = [0.0; BLOCKS];
     of_type.iter().for_each(|(sequence, links)| sums[sequence.block] += number(sequence, links));
     sums
 }
 
-/// Fits each model on each fold. Returns both fits, and the right choices in the other fold per block.
+/// Fits each model on each fold with `fit`. Returns both fits, and the number of right choices in the other fold per
+/// jackknife block, counted by `right`.
 fn fitted<M: Send + Sync>(
     of_models: &[&OfType<'_>],
     context: &EstimationContext,
@@ -71,7 +77,7 @@ fn fitted<M: Send + Sync>(
 }
 
 impl LinkParserResults {
-    /// Measures the models of each type of links from the sums of the trained model and of an untrained one.
+    /// Fits and scores the models of each type of links, for the trained and the untrained model.
     pub fn new(trained: &LinkParserSums, untrained: &LinkParserSums, context: &EstimationContext) -> Self {
         let links = || trained.sequences.values().flat_map(|sequence| &sequence.links);
         let keys: BTreeSet<LinkKey> = links().map(|links| links.key.clone()).collect();
@@ -97,7 +103,8 @@ impl LinkParserResults {
     }
 }
 
-/// Returns why no model of links is fitted, from the number of sources or linked pairs in each fold. `None` if one is.
+/// Returns the reason why no model of links can be fitted, given the number of sources or linked pairs in each fold. `None`
+/// if one can.
 fn hindrance([even, odd]: [u64; 2], unit: &str) -> Option<String> {
     if even + odd < FEWEST {
         return Some(format!("the sample has {} of its {unit}s, and {FEWEST} are asked for", even + odd));
@@ -111,6 +118,7 @@ fn hindrance([even, odd]: [u64; 2], unit: &str) -> Option<String> {
 }
 
 impl LinkParser {
+    /// Creates the results of one type of links, before any model.
     fn empty(key: &LinkKey, of_type: &OfType<'_>) -> Self {
         Self {
             name: key.name.to_string(),
@@ -121,7 +129,7 @@ impl LinkParser {
         }
     }
 
-    /// Adds the accuracies of all models, and the courses of the fits by the model's name.
+    /// Adds the accuracies of all models, and the courses of their fits by model name.
     fn with_models<'a>(
         self,
         accuracies: Vec<ParserAccuracy>,
@@ -131,6 +139,7 @@ impl LinkParser {
         Self { lead: attention_lead(&accuracies), accuracies, fits, ..self }
     }
 
+    /// Fits and scores all models that choose the target of a source, for one type of links.
     fn of_sources(
         key: &LinkKey,
         [trained, fresh]: &[OfType<'_>; 2],
@@ -184,6 +193,8 @@ impl LinkParser {
         Self { ridges, heads, ..empty.with_models(accuracies, of_models.chain(of_words)) }
     }
 
+    /// Fits and scores all models that rank pairs of words, for one type of links. `fresh` has the untrained model's
+    /// attention.
     fn of_pairs(key: &LinkKey, [trained, fresh]: &[OfType<'_>; 2], context: &EstimationContext) -> Self {
         let per_pairs =
             |number: fn(&LinkedPairs) -> f64| per_block(trained, |_, links| links.pairs.as_ref().map_or(0.0, number));
@@ -228,7 +239,8 @@ impl LinkParser {
     }
 }
 
-/// Returns right choices per block: best attention head, place rule, same class, class rules (each chosen on one fold), chance.
+/// Counts right choices per jackknife block by: best attention head, position rule, same-class rule, class rules, chance.
+/// Each except chance is selected on one fold and scored on the other.
 fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>; 5] {
     let empty = LinkBlock { heads: vec![LinkHits::default(); heads], ..LinkBlock::default() };
     let mut blocks = vec![empty.clone(); BLOCKS];

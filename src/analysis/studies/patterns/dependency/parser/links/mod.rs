@@ -1,5 +1,5 @@
-//! Links named by the user, read out of all attention heads together. The parser's model chooses among the candidates of a
-//! source; contact prediction finds undirected links (docs/methodology/parser.md).
+//! User-defined links, predicted from all attention heads together. The parser's model chooses among the candidates of a
+//! source. Contact prediction finds undirected links (docs/methodology/parser.md).
 
 mod kept;
 mod measure;

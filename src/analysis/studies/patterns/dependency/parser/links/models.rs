@@ -1,6 +1,10 @@
-//! Models of links (docs/methodology/parser.md). For sources: a conditional logit model (`McFadden` 1974) on the attention
-//! between a source and its candidates, whose loss is convex. For pairs: contact prediction (Rao et al. 2021), an L1-penalised
-//! logistic regression on the symmetrised and corrected attention of all heads.
+//! Models of links (docs/methodology/parser.md).
+//!
+//! Sources: a conditional logit model (`McFadden` 1974) on the attention between a source and its candidates, whose loss is
+//! convex.
+//!
+//! Pairs: contact prediction (Rao et al. 2021), an L1-penalised logistic regression on the symmetrised and corrected
+//! attention of all heads.
 
 use std::iter::zip;
 
@@ -14,17 +18,21 @@ use crate::studies::patterns::dependency::parser::optimum::{
 };
 use crate::study::instruments::linked::sources::LinkSource;
 
+/// Conditional logit model that chooses the target of a source among its candidates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChoiceModel {
     evidence: LinkEvidence,
+    /// Coefficients of the regressors in `evidence`: attention heads in both directions, then offset classes.
     weights: Vec<f64>,
-    /// Coefficients of each head's standardised attention, from the source and to it; 0 if it does not vary. Empty without heads.
+    /// Coefficients of each head's standardised attention: from the source, and to it, `[heads]`. 0 for attention that does
+    /// not vary. Empty if the model uses no heads.
     pub standardised_weights: Vec<[f64; 2]>,
-    /// Course of the fit; its `loss` is the mean over sources of the mean `-ln p` of their targets.
+    /// Course of the fit. Its `loss` is `-ln p` averaged over the targets of a source, then over sources.
     pub course: FitCourse,
 }
 
 impl ChoiceModel {
+    /// Fits the model to all sources of `links`.
     pub fn new(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Self {
         let size = evidence.term_count(heads);
         let sources: u64 = links.iter().map(|links| links.sources.len() as u64).sum();
@@ -62,7 +70,7 @@ impl ChoiceModel {
         }
     }
 
-    /// Returns the number of sources whose likeliest candidate is a target. Ties go to the first candidate.
+    /// Number of sources whose likeliest candidate is a target. Ties go to the first candidate.
     pub fn count_right(&self, links: &KeptLinks) -> u64 {
         let (mut rows, mut scores, mut right) = (Vec::new(), Vec::new(), 0);
         links.for_each_source(self.evidence, &mut rows, |source, rows| {
@@ -79,7 +87,7 @@ pub fn chooses_target(source: &LinkSource, scores: &[f64]) -> bool {
     best.is_some_and(|best| source.is_target(source.candidates[best]))
 }
 
-/// Writes the probability `p` of each candidate to `shares`. Returns the mean `-ln p` of the targets.
+/// Writes the probability of each candidate to `shares`. Returns the mean of `-ln p` over the targets.
 fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f64>) -> f64 {
     score(rows, weights, source.candidates.len(), shares);
     let largest = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -91,8 +99,8 @@ fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f
     total.ln() - of_targets
 }
 
-/// Computes second derivatives of the loss by the standardised weights, `[terms, terms]`. Each source adds `sum p (x - m)(x -
-/// m)ᵀ` over its candidates, with terms `x`, probabilities `p` and the mean `m = sum p x`.
+/// Computes second derivatives of the loss by the standardised weights, `[terms, terms]`. Each source adds
+/// `sum p (x - m)(x - m)ᵀ` over its candidates, with probabilities `p`, regressors `x`, and the mean `m = sum p x`.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 fn curvature(
     links: &[&KeptLinks],
@@ -123,8 +131,8 @@ fn curvature(
     sums.matrix
 }
 
-/// Returns factors that scale attention to a standard deviation of 1 within a source's candidates, `[terms]`. 0 for attention
-/// that does not vary; 1 for distances.
+/// Returns factors that standardise the regressors, `[terms]`. Scaled attention has a standard deviation of 1 among a
+/// source's candidates; attention that does not vary gets 0. Offset classes get 1.
 fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64> {
     let (size, of_heads) = (evidence.term_count(heads), if evidence.has_heads { 2 * heads } else { 0 });
     let (mut squares, mut candidates, mut rows) = (vec![0.0; size], 0_usize, Vec::new());
@@ -147,7 +155,7 @@ fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64
     squares[..of_heads].iter().map(|&sum| scale(sum)).chain(std::iter::repeat_n(1.0, size - of_heads)).collect()
 }
 
-/// Writes the dot product of each row with the weights to `scores`, `[rows]`.
+/// Writes the score of each row to `scores`: its dot product with the weights, `[count]`.
 fn score(rows: &[f32], weights: &[f64], count: usize, scores: &mut Vec<f64>) {
     scores.clear();
     scores.resize(count, 0.0);
@@ -156,6 +164,7 @@ fn score(rows: &[f32], weights: &[f64], count: usize, scores: &mut Vec<f64>) {
     }
 }
 
+/// Writes the dot product of each row with the weights to `scores`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn multiply_rows(rows: &[f32], weights: &[f64], scores: &mut [f64]) {
     for (row, score) in rows.chunks_exact(weights.len()).zip(scores) {
@@ -173,6 +182,7 @@ fn multiply_rows(rows: &[f32], weights: &[f64], scores: &mut [f64]) {
     }
 }
 
+/// Adds each row times its factor to `slopes`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
     if slopes.is_empty() {
@@ -185,23 +195,25 @@ fn add_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
     }
 }
 
-/// Weight of the loss relative to the L1 penalty: `C` of scikit-learn. Rao et al. 2021, section 3.4, chose it on proteins outside
-/// their test set.
+/// Weight of the loss relative to the L1 penalty, `C` in scikit-learn. Rao et al. 2021, section 3.4, chose this value on
+/// proteins outside their test set.
 pub const LOSS_WEIGHT: f64 = 0.15;
 
-/// Norm of the shortest subgradient at which contact prediction ends its fit: a ten-thousandth of the penalty's slope.
+/// Norm of the shortest subgradient at or below which the fit of contact prediction ends. The slope of the L1 penalty is 1.
 pub const CONTACT_TOLERANCE: f64 = 1e-4;
 
+/// Logistic regression that predicts whether a pair of words is linked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactModel {
     /// Coefficient of each attention head's corrected weight, `[heads]`.
     pub weights: Vec<f64>,
+    /// Log-odds of a link if all weights are 0.
     bias: f64,
     pub course: FitCourse,
 }
 
 impl ContactModel {
-    /// Fits a model with `heads` attention heads to all pairs. Both linked and unlinked pairs must exist.
+    /// Fits the model to all pairs of `links`, which must include linked and unlinked pairs.
     pub fn new(links: &[&KeptLinks], heads: usize) -> Self {
         let of_links = || links.iter().flat_map(|links| &links.pairs);
         let pairs = of_links().map(|pairs| pairs.pairs().len() as u64).sum::<u64>();
@@ -237,7 +249,7 @@ impl ContactModel {
         }
     }
 
-    /// Returns the number of linked pairs among the likeliest pairs, as many as the sentence has words.
+    /// Number of linked pairs among the likeliest pairs. As many pairs are taken as the sentence has words.
     pub fn count_right(&self, links: &KeptLinks) -> u64 {
         let Some(pairs) = &links.pairs else { return 0 };
         let (mut logits, mut scores, mut rows) = (Vec::with_capacity(pairs.pairs().len()), Vec::new(), Vec::new());
@@ -249,11 +261,13 @@ impl ContactModel {
     }
 }
 
+/// Returns the probability with this log-odds.
 fn logistic(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// Calls `show` with batches of pairs: all attention heads' corrected weights, `[pairs, heads]`, and `(word, other, linked)`.
+/// Calls `show` with batches of pairs: corrected weights of all attention heads, `[pairs, heads]`, and
+/// `(word, other, is_linked)` for each pair.
 fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut(&[f32], &[(usize, usize, bool)])) {
     for links in links {
         let pairs = links.pairs.as_ref().map_or(&[][..], |pairs| pairs.pairs());
@@ -265,8 +279,8 @@ fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut
     }
 }
 
-/// Computes second derivatives of the loss by weights and bias, `[heads + 1, heads + 1]`: `C sum p (1 - p) x xᵀ` over pairs, with
-/// the probability `p` of a link, the inputs `x` and `C` = [`LOSS_WEIGHT`].
+/// Computes second derivatives of the loss by weights and bias, `[heads + 1, heads + 1]`: `C sum p (1 - p) x xᵀ` over
+/// pairs. Here `p` is the probability of a link, `x` the inputs, and `C` is [`LOSS_WEIGHT`].
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 fn curvature_of_pairs(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
     let (size, heads) = (at.len(), at.len() - 1);

@@ -1,4 +1,4 @@
-//! The part of the report section `parser` on links: accuracies of models of all attention heads, beside simpler models.
+//! User-defined links in the report section `parser`: accuracies of models on all attention heads, beside simpler models.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
@@ -20,7 +20,8 @@ use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
-/// Names of the models that choose targets of sources, in report order: five that are fitted, and five that are not.
+/// Names of the models that choose the target of a source, in report order. The first five are fitted; the last five are
+/// a single head, simple rules and chance.
 pub const SOURCE_MODELS: [&str; 10] = [
     "attention",
     "distances and embeddings",
@@ -34,17 +35,21 @@ pub const SOURCE_MODELS: [&str; 10] = [
     "chance",
 ];
 
-/// Names of the models that rank pairs of words, in report order: two that are fitted, and three that are not.
+/// Names of the models that rank pairs of words, in report order. The first two are fitted.
 pub const PAIR_MODELS: [&str; 5] =
     ["attention", "attention of an untrained model", "best head", "separations", "chance"];
 
-/// Models that see the trained model's attention. A lead over one of them does not show what attention knows beyond rules.
+/// Models that use the trained model's attention. The lead of attention is measured over other models only, which know
+/// distances, classes and embeddings.
 const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best head"];
 
+/// Results on all types of links.
 pub struct LinkParserResults {
+    /// Results on each type of links.
     pub types: Vec<LinkParser>,
-    /// Number of sequences with links that were left out for want of memory.
+    /// Number of sequences with links that were left out because the memory bound was reached.
     pub left_out_sequences: u64,
+    /// Memory of the kept attention weights, in bytes.
     pub kept_bytes: u64,
 }
 
@@ -123,6 +128,7 @@ pub struct LinkFit {
 }
 
 impl LinkFit {
+    /// Converts the courses of a model's fits on both folds to report entries.
     pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
         [("even", courses[0]), ("odd", courses[1])].map(
             |(fold, FitCourse { count, loss, steps, gradient_norm: gradient })| Self {
@@ -137,7 +143,7 @@ impl LinkFit {
     }
 }
 
-/// Returns the lead of the first model over the best model that does not see the trained model's attention.
+/// Returns the first model's lead over the best model that does not use the trained model's attention.
 pub fn attention_lead(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
     let scored = others.filter_map(|one| Some((one.share.accuracy?, one)));
@@ -150,15 +156,18 @@ pub fn attention_lead(accuracies: &[ParserAccuracy]) -> Lead {
 }
 
 impl LinkParser {
+    /// Name of the type as printed, with the side of the target if it has one.
     fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (target on the {})", side.name()));
         one_line(&(self.name.clone() + &side.unwrap_or_default()))
     }
 
+    /// Whether pairs of words are ranked, instead of targets chosen for sources.
     fn is_of_pairs(&self) -> bool {
         self.undirected && self.side.is_none()
     }
 
+    /// Row of the summary table: the type, and the accuracies of the models `names`.
     fn row(&self, names: &[&str]) -> Vec<String> {
         let attention = self.accuracies.first().map(|one| one.share).unwrap_or_default().in_percent();
         let lead = self.lead.difference.map(|difference| signed_points(difference, self.lead.ci95)).unwrap_or_default();
@@ -170,7 +179,8 @@ impl LinkParser {
         [self.title(), self.count.to_string(), attention].into_iter().chain(others).chain([lead, over]).collect()
     }
 
-    /// Returns a line for the attention head with the largest weight in the model of this type. `None` for other heads.
+    /// Returns a sentence for the attention head with the largest weight in the model of this type. `None` for all other
+    /// heads.
     pub fn head_line(&self, place: HeadPlace) -> Option<String> {
         let larger_weight = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
         let best = self
@@ -200,7 +210,8 @@ impl LinkParser {
     }
 }
 
-/// Summary table: introduction, first columns, models beside attention, and columns to drop when it is too wide, first to last.
+/// Layout of a summary table: introduction, first columns, names of the models beside attention, and indices of columns to
+/// drop if the table is too wide.
 type LinkTable = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
 const SOURCES_TABLE: LinkTable = (
@@ -221,6 +232,7 @@ const PAIRS_TABLE: LinkTable = (
     &[1, 6, 5],
 );
 
+/// Summary table of types of links of one kind (sources or pairs), with a column for each model in `names`.
 fn table(all: &[&LinkParser], first_columns: [&'static str; 3], names: &[&'static str]) -> Table {
     let short = |name: &&'static str| match *name {
         "distances and embeddings" => "embeddings",
@@ -267,6 +279,7 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
     }
 }
 
+/// Table of the export: one row for each type of links and model.
 pub fn flat_table(links: &[LinkParser]) -> TableRows<'_> {
     #[derive(Serialize)]
     struct ModelRow<'a> {

@@ -1,4 +1,4 @@
-//! Sampled sequences with links named by the user, kept up to a bound in bytes until models are fitted.
+//! Sampled sequences with user-defined links, kept until models are fitted. Their memory is bounded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,30 +15,33 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use crate::studies::patterns::dependency::parser::lexical::KeptEmbeddings;
 
-/// Maximum bytes of attention weights kept per model (docs/BOUNDS.md).
+/// Maximum memory of the attention weights kept per model, in bytes (docs/BOUNDS.md).
 pub const MAX_KEPT_BYTES: u64 = 1 << 30;
 
-/// Maximum bytes of attention weights of one sequence, so that at least four sequences fit.
+/// Maximum memory of one sequence's attention weights, in bytes, so that at least four sequences fit.
 pub const MAX_SEQUENCE_BYTES: u64 = MAX_KEPT_BYTES / 4;
 
-/// Sampled sequences with links, by index. Models of links are fitted to sequences, not to sums.
+/// Sampled sequences with links, by sequence index. They are kept whole, since models are fitted to sequences.
 ///
-/// The first sequences of the corpus are kept, up to [`MOST_BYTES`]. The selection does not depend on the order in which workers
-/// see them: a sequence that is preceded by too many bytes never fits.
+/// The first sequences of the corpus are kept, up to [`MAX_KEPT_BYTES`] in all. The selection does not depend on the order
+/// in which workers see the sequences.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinkParserSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
     pub sequences: BTreeMap<u64, LinkedSequence>,
-    /// Number of sequences with scored links, kept or not.
+    /// Number of sequences with scored links, whether or not they were kept.
     pub seen: u64,
-    /// Index of the first sequence that does not fit into [`MOST_BYTES`]; no later one is kept.
+    /// Index of the first sequence that exceeds [`MAX_KEPT_BYTES`]. Neither this sequence nor later ones are kept. `None`
+    /// if all fit.
     end: Option<u64>,
+    /// Word embeddings of the kept tokens.
     pub embeddings: KeptEmbeddings,
-    /// Bytes of each sequence, by index, that the workers of a pass have seen.
+    /// Memory in bytes of each sequence that the workers of a pass have seen, by sequence index.
     #[serde(skip)]
     sizes: Arc<Mutex<BTreeMap<u64, u64>>>,
+    /// Buffer for corrected weights of pairs.
     #[serde(skip)]
     corrected: Vec<f64>,
 }
@@ -48,15 +51,18 @@ impl LinkParserSums {
         Self { grid, classes, from, ..Self::default() }
     }
 
+    /// Also keeps the word embeddings of the sequences' tokens.
     pub fn with_embeddings(self) -> Self {
         Self { embeddings: KeptEmbeddings::recording(), ..self }
     }
 
+    /// Whether the sequence with this index may be kept.
     fn has_room_before(&self, index: u64) -> bool {
         self.end.is_none_or(|end| index < end)
     }
 
-    /// Drops the sequences beyond `most` bytes in all, given the bytes of sequences by index.
+    /// Drops the first sequence that takes the total memory over `most` bytes, and all later ones. `sizes` has the bytes of
+    /// each sequence.
     fn leave_out(&mut self, sizes: &BTreeMap<u64, u64>, most: u64) {
         let mut total = 0_u64;
         let end = sizes.iter().find(|(_, bytes)| {
@@ -69,6 +75,7 @@ impl LinkParserSums {
         }
     }
 
+    /// Memory in bytes of each kept sequence, by sequence index.
     pub fn sequence_bytes(&self) -> BTreeMap<u64, u64> {
         self.sequences.iter().map(|(&index, sequence)| (index, sequence.bytes())).collect()
     }
@@ -89,7 +96,7 @@ impl Merge for LinkParserSums {
 }
 
 impl Sums for LinkParserSums {
-    /// The index of a kept sequence, and its links while attention is observed.
+    /// Index of a sequence, and its links while attention is being stored.
     type SequenceState = (u64, ObservedLinks);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
