@@ -17,6 +17,7 @@ pub struct ModelTraits {
 }
 
 impl ModelTraits {
+    /// The traits of a loaded model.
     pub fn from_model(model: &Model) -> Self {
         Self {
             has_residue_tokens: model.tokenizer.parting.is_some(),
@@ -36,7 +37,8 @@ impl ModelTraits {
         }
     }
 
-    /// Why `study` does not apply to the model, as a sentence without its subject, the model; `None` if it applies.
+    /// The reason why `study` does not apply to the model, as a clause whose subject is the model; `None` if the
+    /// study applies.
     pub fn reason_against(self, study: &dyn AnyStudy) -> Option<String> {
         let card = study.card();
         if self.has_residue_tokens && card.needs_language {
@@ -54,7 +56,8 @@ impl ModelTraits {
         card.why_not_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
 
-    /// As [`Self::reason_against`]. A study that needs a loss is also refused if the checkpoint lacks its token-prediction layer.
+    /// As [`Self::reason_against`], and a study that needs a loss is also refused if the checkpoint lacks its
+    /// token-prediction layer.
     pub fn reason_against_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
         let lacks_loss = || !self.predicts_tokens && needs_loss(study);
         let without = "has no head by which it was trained, and so no loss";

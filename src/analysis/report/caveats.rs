@@ -17,30 +17,33 @@ use crate::system::printable::printable;
 pub(super) struct RunFacts<'a> {
     pub model: &'a ModelInfo,
     pub corpus: &'a CorpusInfo,
+    /// How the run read the text of the corpus; `None` if the report does not say.
     pub reading: Option<&'a Reading>,
     pub verdicts: &'a [Verdict],
 }
 
 impl RunFacts<'_> {
-    /// Whether the text of the corpus meets a condition; `false` for reports of 0.1, which do not describe the text.
+    /// Whether the text of the corpus meets `condition`; `false` for reports of version 0.1, which do not describe
+    /// the text.
     fn text(&self, condition: impl Fn(&TextInfo) -> bool) -> bool {
         self.corpus.text.as_ref().is_some_and(condition)
     }
 }
 
-/// A general caveat, and whether it applies to a run.
+/// A general caveat, with the function that decides whether it applies to a run.
 type ConditionalCaveat = (CaveatText, fn(&RunFacts<'_>) -> bool);
 
-/// Makes a caveat on the meaning of labels.
+/// Makes a general caveat on the meaning of labels; `applies` decides for which runs.
 const fn meaning(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
     (CaveatText { id, text, subject: CaveatSubject::Meaning, applies: |_| true }, applies)
 }
 
-/// Makes a caveat on the certainty of labels.
+/// Makes a general caveat on the certainty of labels; `applies` decides for which runs.
 const fn certainty(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
     (CaveatText { id, text, subject: CaveatSubject::Certainty, applies: |_| true }, applies)
 }
 
+/// The general caveats, which depend on the run and not on a study.
 const GENERAL: &[ConditionalCaveat] = &[
     meaning(
         "attention-is-not-explanation",
@@ -165,7 +168,7 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
 ];
 
-/// Whether the corpus is FASTA (proteins), but the model's tokens are not residues.
+/// Whether the corpus is FASTA (proteins) while the model's tokens are not residues.
 pub(super) fn reads_proteins_as_text(model: &ModelInfo, corpus: &CorpusInfo) -> bool {
     !model.residues && corpus.files.iter().any(|file| file.format == Format::Fasta)
 }
@@ -175,8 +178,8 @@ pub fn is_about_certainty(id: &str) -> bool {
     GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.subject == CaveatSubject::Certainty)
 }
 
-/// The caveats that apply to a run: on the meaning of labels, then on their certainty. In both groups general caveats precede the
-/// caveats of studies.
+/// The caveats that apply to a run: on the meaning of labels, then on their certainty. In both parts, general
+/// caveats come before the studies' caveats (`of_studies`).
 pub(super) fn for_run(run: &RunFacts<'_>, of_studies: Vec<&'static CaveatText>) -> Vec<Caveat> {
     let general = GENERAL.iter().filter(|(_, applies)| applies(run)).map(|(caveat, _)| caveat);
     let mut caveats: Vec<&CaveatText> = general.chain(of_studies).collect();
@@ -232,7 +235,7 @@ impl Report {
         [of_model, of_corpus.collect()]
     }
 
-    /// A remark on the studies that a model of proteins leaves out; `None` for another model.
+    /// A remark on the studies that a protein model leaves out; `None` for other models.
     fn protein_remark(&self) -> Option<String> {
         const NO_WORDS: &str = "its tokens are residues of proteins, and it knows no words";
         let is_of_language =
@@ -245,7 +248,7 @@ impl Report {
         self.model.residues.then(|| format!("{NO_WORDS}{studies}"))
     }
 
-    /// A remark that the corpus has no links between words, though an option asks for links; else `None`.
+    /// A remark that the corpus has no links between words although an option asks for them; `None` otherwise.
     fn missing_links_remark(&self) -> Option<String> {
         let protocol = &self.settings.protocol;
         let study = registry::study_name_of_option("links-from");
@@ -255,7 +258,8 @@ impl Report {
         section.view(self.known_facts()).lacks_subject.then(|| format!("it has no link that {source} could find"))
     }
 
-    /// A remark on the study that is left out because a decoder lacks its language-model head; `None` for another model.
+    /// A remark on the study that is left out because a decoder lacks its token-prediction layer; `None` for other
+    /// models.
     fn headless_decoder_remark(&self) -> Option<String> {
         let decoders_only = |name: &&String| registry::find_study(name).is_some_and(|study| study.card().decoders_only);
         let left_out = self.settings.protocol.left_out.iter().find(decoders_only)?;
@@ -263,7 +267,7 @@ impl Report {
     }
 }
 
-/// Describes in words the sequences that a decoder read, and the token that each begins with.
+/// Writes how many sequences a decoder read, how long they were, and with which token each begins.
 fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
     let (mean, most) = (tokens.mean, tokens.largest);
     let read = match reading.context {
@@ -286,7 +290,7 @@ fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, re
     format!("{read}; {begins}")
 }
 
-/// A remark for each class of layers whose queries do not see every key.
+/// A remark for each class of layers in which a query sees only some of the keys.
 fn window_remarks(model: &ModelInfo) -> impl Iterator<Item = String> {
     Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
         let (visibility, layers) = (class.visibility(), class.layers);
