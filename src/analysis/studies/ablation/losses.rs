@@ -24,9 +24,11 @@ use crate::study::show::wording::decimal;
 /// Summed losses of scored tokens (masked, replaced or next): `-ln p` of the truth, in nats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
+    /// Number of scored tokens.
     pub tokens: u64,
     /// Number of sentences with a scored token; each group of dependent sentences counts once.
     pub sentences: u64,
+    /// Summed loss of the scored tokens with all heads, in nats.
     pub whole: ExactSum,
     /// Summed loss of each ablation variant, `[variants]`.
     pub without: Vec<ExactSum>,
@@ -65,12 +67,15 @@ impl LossQuantity for Losses {
     }
 }
 
+/// A token whose loss is measured, with data about its word.
 #[derive(Debug)]
 pub struct ScoredToken<T> {
     /// Position whose logits predict the token.
     pub position: usize,
+    /// Id of the true token.
     pub truth: u32,
     pub word_data: T,
+/// Data about the token's word that the study needs, such as its groups.
 }
 
 /// Lists the scored tokens of a sequence, ascending by position, each with the `word_data` of its word.
@@ -118,9 +123,10 @@ impl RemovalQuantity for Losses {
     }
 }
 
-/// Task items of a block, by number.
+/// Task items of a block, by item number.
 ///
-/// Items are kept separately: their texts may run in several packs, and only the total score tells whether the model is right.
+/// Each item has an entry of its own, because its texts may run in several packs of sequences. Only the item's
+/// total score decides whether the model is right.
 pub type Items = BTreeMap<u64, Item>;
 
 pub type TaskSums = RemovalSums<EachHead, Items>;
@@ -130,12 +136,13 @@ pub struct Item {
     pub is_first: bool,
     /// Right answers, each with the number of predictions for which it is right; empty where items cannot share answers.
     pub truths: BTreeMap<u32, u64>,
+    /// Name of the item's group (condition) in the task file; `None` if it has no group.
     pub group: Option<String>,
     /// Score of the item with all heads, then in each ablation variant, `[1 + variants]`.
     scores: Vec<ExactSum>,
     /// Right class predictions with all heads, then in each variant, `[1 + variants]`; empty if the sign of the score decides.
     right: Vec<u64>,
-    /// Embeddings of a triple's texts in the current run, until all three are complete.
+    /// Embeddings of the three texts of a triple in the run at hand; each is `None` until that text has run.
     #[serde(skip)]
     vectors: [Option<Vec<f64>>; 3],
 }
@@ -148,6 +155,7 @@ impl Item {
         self.scores[score_index(variant)].value()
     }
 
+    /// Number of right predictions of the item, with all heads (`None`) or in an ablation variant.
     pub fn correct_predictions(&self, variant: Option<usize>) -> f64 {
         let of_classes = self.right.get(score_index(variant)).map(|&right| right as f64);
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
@@ -170,10 +178,10 @@ pub struct RightShare {
 }
 
 impl RightShare {
-    /// Takes a share, if it is finite, with its jackknife over blocks; `units` is the number of sampling units.
+    /// Computes the interval of `share` from its jackknife over blocks; `units` is the number of sampling units.
     ///
-    /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper & Pearson 1934): `[0,
-    /// 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`.
+    /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper &
+    /// Pearson 1934): `[0, 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`, with `n` units.
     pub fn new(share: f64, blocks: Jackknife, units: u64) -> Self {
         // Every block counts at least one unit, even where a condition has none in it.
         let units = units.max(blocks.blocks() as u64).max(1);
@@ -197,20 +205,26 @@ impl fmt::Display for RightShare {
     }
 }
 
-/// Unit of the loss of a task, or of tokens for `None`: cosines for triples, which have no probabilities, nats otherwise.
+/// Unit of the loss: cosines for a task of triples, whose answers have no probabilities, and nats for other tasks
+/// and for tokens (`None`).
 pub fn loss_unit(task: Option<TaskKind>) -> &'static str {
     if task == Some(TaskKind::Triple) { "cosines" } else { "nats" }
 }
 
+/// Index in `scores` and `right` of the run with all heads (`None`) or of an ablation variant.
 fn score_index(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }
 
+/// One text of a task item while it runs.
 pub struct ItemText {
+    /// Number of the item in the task file.
     index: u64,
+    /// Rule by which the score is computed from the model's predictions.
     rule: ScoreRule,
-    /// Scored tokens, each with its foil class, if any.
+    /// Scored tokens, each with the id of its foil (the token to compare with), if it has one.
     scored: Vec<ScoredToken<Option<u32>>>,
+    /// Positions of the text's tokens, without special tokens.
     text: Vec<usize>,
 }
 
@@ -321,7 +335,8 @@ impl LossQuantity for Items {
     }
 }
 
-/// Embedding of a text, pooled from its last hidden states; `text` lists the positions of its non-special tokens.
+/// Embedding of a text, pooled from its last hidden states. `text` lists the positions of its tokens, without
+/// special tokens.
 fn pool(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
     let row = |place: usize| states.row(place).iter().copied().map(f64::from);
     let folded = |places: &mut dyn Iterator<Item = usize>, fold: fn(f64, f64) -> f64| {
