@@ -74,8 +74,8 @@ pub struct ScoredToken<T> {
     pub position: usize,
     /// Id of the true token.
     pub truth: u32,
+    /// Data about the token's word that the study needs, such as its groups.
     pub word_data: T,
-/// Data about the token's word that the study needs, such as its groups.
 }
 
 /// Lists the scored tokens of a sequence, ascending by position, each with the `word_data` of its word.
