@@ -259,7 +259,7 @@ pub struct LabelUse {
     pub test: UseTest,
 }
 
-/// Values of the keys of sections in a saved report, by key; each has the type that its section has under the key.
+/// Values of the keys of all sections in a saved report, by key. Each has the type that its section has under the key.
 pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
 /// A key of the report under which a section, or a part of it, is stored.

@@ -47,8 +47,9 @@ pub struct Tracker {
     pub ci95: Option<Interval>,
     /// Accuracy on the words that the best fixed offset gets wrong; null where there are no such words.
     pub where_offset_wrong: Option<f64>,
-    /// 95 % interval of `over_offset`.
+    /// Accuracy minus the accuracy of the best fixed offset.
     pub over_offset: f64,
+    /// 95 % interval of `over_offset`.
     pub over_offset_ci95: Option<Interval>,
     /// Accuracy minus the accuracy of the word-class baseline. Null without that baseline, and in rounded reports
     /// of heads below the offset.

@@ -19,7 +19,7 @@ impl AttentionRoots {
         Self { rows, values: Vec::new() }
     }
 
-    /// Appends the roots of the next head; `heads` is the number of all heads.
+    /// Appends the square roots of the next head's rows; `heads` is the number of all heads.
     pub fn push(&mut self, attention: AttentionView<'_>, heads: usize) {
         let size = self.rows.len() * attention.tokens();
         if self.values.is_empty() {

@@ -20,7 +20,7 @@ pub struct EstimationContext {
     pub keeps_replicates: bool,
     /// The heads that the checkpoint was saved without, ascending.
     pub absent_heads: Vec<HeadPlace>,
-    /// The heads that the run removed: they still attend, but write nothing.
+    /// The heads that the run removed. Removed heads still attend, but write nothing.
     pub removed_heads: Vec<HeadPlace>,
 }
 
