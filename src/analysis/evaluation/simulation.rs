@@ -1,5 +1,5 @@
-//! Simulated coverage of 95 % intervals, rejection rates of tests at 5 %, and false discovery rates. Corpora are drawn from heads
-//! whose behaviour is known, and go the way of real ones: sums by block, measurements, labels.
+//! Simulated coverage of 95 % intervals, rejection rates of tests at 5 %, and false discovery rates. The corpora are
+//! drawn for heads with known accuracies. They are then processed like real corpora: sums by block, metrics, labels.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

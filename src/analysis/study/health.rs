@@ -1,7 +1,8 @@
-//! The health of the input: checks of whether a model could read the text of a corpus, each a number against a threshold of the
-//! policy. docs/methodology/health.md has the reasons.
+//! The health of the input: checks of whether a model could read the text of a corpus. Each check compares a number
+//! with a threshold of the policy. docs/methodology/health.md has the reasons.
 //!
-//! If a check that [decides](HealthId::affects_firmness) fails, no label is firm, since its score may not be about the text.
+//! If a check that [decides](HealthId::affects_firmness) on firmness fails, no label is firm, since its score may not
+//! be about the text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

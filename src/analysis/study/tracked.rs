@@ -1,4 +1,4 @@
-//! How well each attention head follows a relation, for the studies that score relations.
+//! Accuracies of attention heads on a relation, in a form that all studies that score relations share.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! Accuracies by block and in the two folds: intervals, differences, and held-out scores of what is chosen on one fold
-//! (docs/methodology/dependency.md).
+//! Accuracies in each block and in the two folds, with intervals and differences. Held-out accuracies are measured on
+//! one fold for what was chosen on the other (docs/methodology/dependency.md).
 
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{Merge, PerBlock};
@@ -25,7 +25,7 @@ pub struct FoldScores<'a, S> {
 
 /// Numbers of right predictions.
 pub struct Hits {
-    /// Number over all blocks.
+    /// Number of right predictions over all blocks.
     pub count: u64,
     pub by_block: PerBlock,
 }

@@ -1,7 +1,8 @@
-//! Neighbours: each sequence is paired with the one before it in its pack, if that is of another group and about as long.
+//! Neighbours: the neighbour of a sequence is the sequence before it in its pack, if that belongs to another group of
+//! dependent sentences and is about as long.
 //!
-//! Neighbours have different tokens at the same positions. If a head behaves alike in both, its behaviour follows from
-//! positions: its choice in one sequence is what it would choose in the other by positions alone, noise included.
+//! Two neighbours have different tokens at equal positions. A head that behaves alike in both behaves by position.
+//! Its choice in one sequence is what positions alone would make it choose in the other, noise included.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
-//! Position-matched chance: the score of a head that has the same preference for offsets, but sees nothing else
-//! (docs/methodology/words.md).
+//! Position-matched chance: the expected score of a head with the preference for offsets of the measured head, but
+//! blind to content (docs/methodology/words.md).
 //!
-//! Attention to nearby tokens finds what tends to stand nearby. So a head's mean weight in each bin of offsets, over a metric's
-//! queries, is multiplied by the share of targets of the metric in that bin.
+//! A head that attends to nearby tokens scores well wherever targets tend to be near. So its mean weight in each bin
+//! of offsets, over the queries of a metric, is multiplied by the share of targets in that bin.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 

@@ -1,5 +1,5 @@
-//! Losses of masked words in two runs. One keeps an attention head's weight on the word's syntactic partner. The other swaps it
-//! with the weight on a word about as far away.
+//! Losses of masked words in two runs. One run keeps an attention head's weight on the word's syntactic partner. The
+//! other run swaps it with the weight on a word about as far away.
 
 use std::ops::Range;
 

@@ -17,7 +17,7 @@ use crate::study::show::wording::{aligned_table, plus_minus, signed};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
-/// Maximum number of heads in the table and in the figure.
+/// Maximum number of heads in the table of the summary.
 const SHOWN: usize = 10;
 
 /// Logit difference between answer and foil, as a sum of direct effects of heads and other parts; means over items.

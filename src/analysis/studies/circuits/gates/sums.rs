@@ -39,7 +39,7 @@ pub const RANDOM_SETS: u64 = 3;
 pub struct FoldFits {
     grid: HeadGrid,
     pub conditions: PassConditions,
-    /// The fits, one from each start.
+    /// The gate fits, one from each start.
     fits: GateFits,
 }
 

@@ -16,7 +16,7 @@ use crate::study::show::wording::{
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-/// Maximum number of heads in the table and in the figure.
+/// Maximum number of heads in the table of the summary.
 const MAX_ROWS: usize = 10;
 
 /// Why no head has a verdict if the items have several corruptions.

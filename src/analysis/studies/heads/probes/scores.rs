@@ -20,11 +20,11 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 /// Numbers of words that the classifiers on one head's contexts get right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadHits {
-    /// On the context alone.
+    /// Number of words that the classifier on the context alone gets right.
     pub alone: u64,
-    /// On embedding and context together.
+    /// Number of words that the classifier on embedding and context together gets right.
     pub together: u64,
-    /// In the control task, on the context alone.
+    /// Number of words whose control class the classifier on the context alone gets right.
     pub control: u64,
 }
 
@@ -35,9 +35,9 @@ pub struct Hits {
     pub words: u64,
     /// Number of sentences with such a word, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Words of the most frequent class of the other fold.
+    /// Number of words that have the most frequent class of the other fold.
     pub majority: u64,
-    /// Words of the class that their form has most often in the other fold.
+    /// Number of words that have the class that their form has most often in the other fold.
     pub form: u64,
     /// Right predictions of the classifier on the word embedding.
     pub embedding: u64,

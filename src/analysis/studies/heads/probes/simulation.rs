@@ -1,5 +1,5 @@
-//! Do the intervals of gains cover what is true? Sentences are drawn of which some are easier than others, and go the way of
-//! real ones: sums, discriminants, scores by block, intervals.
+//! Simulated coverage of the 95 % intervals of gains. The simulated sentences differ in noise. They are then
+//! processed like real sentences: sums, discriminants, right predictions by block, intervals.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,5 +1,5 @@
-//! Simulated false discovery rate of labels of content. Sentences are drawn for heads with known leads, and go the way of real
-//! ones: sums by block, ratios, tests, correction.
+//! Simulated false discovery rate of labels of content. Sentences are drawn for heads with known leads over chance.
+//! They are then processed like real sentences: sums by block, ratios, tests, correction for multiple testing.
 
 use std::num::NonZeroUsize;
 
