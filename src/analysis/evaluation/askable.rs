@@ -8,10 +8,11 @@ use crate::study::AnyStudy;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ModelTraits {
-    /// Whether the model's tokens are residues of proteins, so that the model knows no words.
+    /// Whether the model's tokens are residues of proteins. Studies of words do not apply to such a model.
     pub has_residue_tokens: bool,
     pub is_decoder: bool,
-    /// Whether the checkpoint has the token-prediction layer that it was trained with, so that it has a loss.
+    /// Whether the checkpoint has the token-prediction layer of its training. A model without that layer has no
+    /// loss.
     pub predicts_tokens: bool,
     pub lacks_heads: bool,
 }
@@ -65,7 +66,7 @@ impl ModelTraits {
     }
 }
 
-/// Whether a study, or a study that it builds on, has a pass that predicts tokens.
+/// Whether the study, or a study whose results it needs, has a pass that predicts tokens.
 fn needs_loss(study: &dyn AnyStudy) -> bool {
     let own = study.passes_for(false).iter().any(|spec| spec.pass.predicts());
     own || study.card().builds_on.iter().filter_map(|name| registry::find_study(name)).any(needs_loss)

@@ -17,11 +17,13 @@ pub struct Preset {
     pub description: &'static str,
     /// Names of the studies that the preset switches on.
     pub studies: &'static [&'static str],
-    /// How words were given to the tokenizer in the published analysis.
+    /// How the published analysis gave words to the tokenizer.
     pub spacing: Spacing,
-    /// Whether the preset switches off all label rules that it does not set. Two such presets exclude each other.
+    /// Whether the preset switches off all label rules that it does not set. Two presets that do so cannot be
+    /// combined.
     pub is_exclusive: bool,
-    /// How the published analysis replaced the output of removed attention heads; `None` if it removed none.
+    /// What replaced the outputs of removed attention heads in the published analysis; `None` if it removed no
+    /// heads.
     pub removal: Option<Replacement>,
     /// Thresholds of the label policy that the preset sets, as `(name of the threshold, value)`.
     pub policy: &'static [(&'static str, Value)],

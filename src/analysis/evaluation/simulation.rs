@@ -62,7 +62,7 @@ const COPIED: f64 = 0.3;
 /// The mean accuracy of the offset baseline.
 const OFFSET: f64 = 0.4;
 
-/// The mean attention of head 0 to separators.
+/// The mean attention mass of head 0 on separators.
 const SEPARATOR_MASS: f64 = 0.6;
 
 /// Index of the offset +1, which is the baseline.
@@ -91,7 +91,7 @@ struct Documents {
 }
 
 impl Documents {
-    /// Independent documents of one sentence each.
+    /// Documents of one sentence each, whose accuracies do not deviate from each other.
     fn of_one_sentence(sentences: u64) -> Self {
         Self { sentences: vec![1; usize::try_from(sentences).unwrap()], apart: 0.0 }
     }

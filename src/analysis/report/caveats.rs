@@ -189,13 +189,15 @@ pub(super) fn for_run(run: &RunFacts<'_>, of_studies: Vec<&'static CaveatText>) 
 }
 
 impl Report {
-    /// The population that intervals and tests generalise to, in words: the sampling unit of the corpus.
+    /// The population to which intervals and tests generalise, in words. It follows from the sampling unit of the
+    /// corpus.
     pub fn unit_in_words(&self) -> String {
         let [sentence, _] = self.model.text_units();
         self.corpus.unit.to_string().replace("sentence", sentence)
     }
 
-    /// Remarks to read before the labels, as sentences without a full stop: `[on the model, on the corpus]`.
+    /// Remarks that the summary prints before the labels, as sentences without a full stop: `[on the model, on the
+    /// corpus]`.
     pub fn remarks(&self) -> [Vec<String>; 2] {
         let shared = self.model.query_heads_per_group().map(|heads| {
             format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")

@@ -48,7 +48,7 @@ pub struct ControlHead {
     pub kept: Vec<String>,
 }
 
-/// The outcome of one control run; `verdicts` and `choices` are `[layers * heads]`.
+/// The outcome of one control run.
 pub struct ControlVerdicts {
     pub control: Control,
     /// The studies that ran in the control run.

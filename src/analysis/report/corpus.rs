@@ -278,8 +278,8 @@ impl TextInfo {
         self.families < BLOCKS as u64
     }
 
-    /// Remarks on the text to read before the labels, as sentences without a full stop. `[sentence, word]` are the nouns for the
-    /// pieces of the corpus: sentences of words, or proteins of residues.
+    /// Remarks on the text that the summary prints before the labels, as sentences without a full stop. `[sentence,
+    /// word]` are the nouns for the pieces of the corpus: sentences of words, or proteins of residues.
     pub fn remarks(&self, [sentence, word]: [&str; 2]) -> Vec<String> {
         let Self { sentences_read, different_sentences, families, not_remembered, .. } = *self;
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;

@@ -56,7 +56,7 @@ impl Report {
         task.map_or_else(|| self.corpus.name.clone(), |task| format!("the task {}", task.name))
     }
 
-    /// Whether a run with a task used the built-in corpus, since no corpus was named.
+    /// Whether a run with a task read the built-in corpus because no corpus was named.
     pub fn uses_builtin_corpus_for_task(&self) -> bool {
         self.settings.protocol.task.is_some() && self.corpus.name == boxed::CORPUS
     }
@@ -107,7 +107,7 @@ impl CorpusInfo {
         others.map(|check| self.message(check, model).join(": ")).collect()
     }
 
-    /// The message for a failing check: `[fact, advice]`.
+    /// The message for a failing health check, as `[what is wrong, what to do]`.
     fn message(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
         let [sentence, word] = model.text_units();
         let value = check.value.unwrap_or_default();

@@ -101,7 +101,8 @@ fn name_heads(heads: &[HeadPlace]) -> String {
     }
 }
 
-/// A sentence on the heads whose attention is almost fully explained by position alone, or by the attended token alone.
+/// A sentence on the heads whose attention follows almost entirely from position alone, or from the attended token
+/// alone.
 fn choices_sentence(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
@@ -172,7 +173,7 @@ pub fn compare_evidence(a: &Label, b: &Label) -> Ordering {
     b.borderline.cmp(&a.borderline).then(q(b).total_cmp(&q(a))).then(a.margin.total_cmp(&b.margin))
 }
 
-/// The syntactic label with the strongest evidence, and its head.
+/// The syntactic label with the strongest evidence, and its head; `None` without such a label.
 pub fn strongest_relation(report: &Report) -> Option<(HeadPlace, &Label)> {
     let labels = report.non_constant_heads().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
     labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| compare_evidence(a, b))
@@ -300,7 +301,7 @@ fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
     (chance > 0.0).then(|| format!(": {} where chance is {}", whole_percent(share), whole_percent(chance)))
 }
 
-/// A verb phrase for a label, with score, interval and baseline.
+/// A verb phrase for a label, with its score, interval and baseline.
 fn clause(label: &Label) -> String {
     clause_with(label, "")
 }
@@ -341,7 +342,7 @@ fn unlabelled_clause(nearest: &[Near]) -> String {
     }
 }
 
-/// Joins clauses by commas, with an "and" before the last.
+/// Joins clauses by commas, and the last two by "and".
 pub(super) fn join_with_and(clauses: &[String]) -> String {
     match clauses {
         [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),

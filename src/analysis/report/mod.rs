@@ -130,7 +130,7 @@ pub struct Settings {
     pub policy: Policy,
 }
 
-/// Reads the policy of a saved report; thresholds that it lacks have their defaults.
+/// Reads the policy of a saved report; a threshold that the report lacks gets its default.
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     let values = Map::<String, Value>::deserialize(deserializer)?;
     registry::default_policy().with_json(&values).map_err(D::Error::custom)
@@ -291,7 +291,8 @@ impl Report {
         Self { attention_maps, ..Self::new(context, results) }
     }
 
-    /// Splits the report into its inputs and its results. Controls are dropped, since only their outcome is stored.
+    /// Splits the report into its inputs and its results. The labels of controls are dropped, since the report
+    /// lacks their evidence.
     pub fn into_parts(self) -> (ReportContext, Results) {
         let standard_errors = self.standard_errors().collect();
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;

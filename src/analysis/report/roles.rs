@@ -96,7 +96,7 @@ impl RoleCounts {
         }
     }
 
-    /// The number of borderline labels, as a sentence; empty if there are none.
+    /// A sentence on the number of borderline labels; empty if there are none.
     pub fn borderline_sentence(&self) -> String {
         let &Self { labels, borderline, .. } = self;
         if borderline == 0 {

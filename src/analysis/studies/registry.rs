@@ -17,7 +17,8 @@ use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
 use crate::system::errors::similar;
 
-/// All studies, in the order of reports. The order holds for metrics, labels with equal margins, sections and the summary.
+/// All studies, in the order of reports. Metrics, labels with equal margins, sections and the summary have this
+/// order.
 pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::attention::Attention,
     &patterns::norms::Norms,
@@ -67,7 +68,7 @@ pub fn two_stage_study_names() -> impl Iterator<Item = &'static str> {
     STUDIES.iter().filter(|study| study.passes().iter().any(|spec| spec.is_second_stage)).map(|study| study.card().name)
 }
 
-/// Name of the study to which a command-line option belongs. Panics if the option belongs to no study.
+/// Name of the study to which a command-line option belongs. Panics if no study has the option.
 pub fn study_name_of_option(option: &str) -> &'static str {
     let study = STUDIES.iter().find(|study| study.card().options.contains(&option));
     study.expect("an option of a study is on its card").card().name
@@ -108,7 +109,7 @@ pub fn detector_of_label(label: &str) -> Option<&'static Detector> {
     detectors().find(|detector| detector.gives_label(label))
 }
 
-/// Lists the labels that the grid of a summary abbreviates by this code.
+/// Lists the labels that have this short form in the grid of a summary.
 pub fn labels_with_code(code: &str) -> Vec<String> {
     for (label, shown) in
         [(UNLABELLED, UNLABELLED_LEGEND_ENTRY), (ABSENT, ABSENT_LEGEND_ENTRY), (REMOVED, REMOVED_LEGEND_ENTRY)]

@@ -22,20 +22,21 @@ pub type AimWithMetric = (Aim, Option<String>);
 pub struct Card {
     /// The study's name on the command line, in reports and in partials.
     pub name: &'static str,
-    /// The study's name in the previous version, which the command line still accepts; `None` if it had no other.
+    /// The study's name in the previous version, which the command line still accepts; `None` if the name is
+    /// unchanged.
     pub former_name: Option<&'static str>,
     /// The question that the study asks of every head, as one sentence.
     pub question: &'static str,
-    /// Requirements on the corpus, and the cost, as help text.
+    /// What the study requires of the corpus, and how much time it costs, as help text.
     pub needs: &'static str,
     pub is_default: bool,
     /// Whether the study, though off by default, runs where a run names no corpus and so uses the built-in one.
     pub is_default_on_builtin_corpus: bool,
     /// Names of the studies whose results this study needs; they run wherever this study runs.
     pub builds_on: &'static [&'static str],
-    /// As `builds_on`, in a run with a task; `None` if the lists are equal.
+    /// As `builds_on`, for a run with a task; `None` if the lists are equal.
     pub builds_on_with_task: Option<&'static [&'static str]>,
-    /// Whether the study runs by default wherever all studies in `builds_on` run.
+    /// Whether the study runs by default if all studies in `builds_on` run.
     pub is_default_with_builds_on: bool,
     /// Whether the study asks about words or sentences of a language, so that it cannot run on protein models.
     pub needs_language: bool,
@@ -58,7 +59,7 @@ pub struct Card {
     pub needs_direct_effects: bool,
     /// How the study uses the counts of each token in the whole corpus, which are made before any pass begins.
     pub token_counts: TokenCountUse,
-    /// Kinds of controls in which the study also runs.
+    /// Kinds of control runs in which the study takes part.
     pub controls: &'static [ControlKind],
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
     /// Returns the smallest and the largest value of a metric, given its name, for the schema of the report.
@@ -75,9 +76,10 @@ pub struct Card {
     /// Detectors of labels for how an attention head chooses its keys (`chooses:*`), which stand in a separate
     /// column. Such labels are no roles and never first, and a head has at most one.
     pub choices: &'static [Detector],
-    /// Rules of the study's verdicts other than labels.
+    /// Rules of the study's verdicts, without the rules of its labels.
     pub verdicts: &'static [VerdictRule],
-    /// Returns the aim of a label that a single sentence can show, with its metric ([`AimWithMetric`]); `None` for other labels.
+    /// Returns the aim of a label that a single sentence can show, with the aim's metric ([`AimWithMetric`]);
+    /// `None` for other labels.
     pub aim: fn(&Label) -> Option<AimWithMetric>,
     /// Glossary terms other than labels and metrics, in the order in which a reader of the summary meets them.
     pub terms: &'static [Term],
@@ -85,11 +87,11 @@ pub struct Card {
     pub caveats: &'static [Caveat],
     /// Names of figures, as `headscope export --figure` takes them; a figure of one head has a name that ends with `:HEAD`.
     pub figures: &'static [&'static str],
-    /// `(metric, heading)` of the metrics drawn on the card of an attention head.
+    /// Metrics that are drawn on the card of an attention head, as `(metric, heading)`.
     pub drawn_metrics: &'static [(&'static str, &'static str)],
     /// Names of the study's flat tables, as `headscope export` takes them.
     pub tables: &'static [&'static str],
-    /// Command-line options for this study alone.
+    /// Command-line options that belong to this study alone.
     pub options: &'static [&'static str],
 }
 
@@ -147,7 +149,7 @@ impl Card {
         self.builds_on_with_task.filter(|_| has_task).unwrap_or(self.builds_on)
     }
 
-    /// Whether the study runs, unless switched off, in a run that names no corpus and so uses the built-in one.
+    /// Whether the study runs by default in a run that names no corpus and so uses the built-in one.
     pub fn is_default_in_first_run(&self) -> bool {
         self.is_default || self.is_default_on_builtin_corpus
     }
@@ -164,7 +166,7 @@ pub enum TokenCountUse {
     Needed,
 }
 
-/// A limit of the conclusions from labels. docs/LIMITS.md has the argument and the full references.
+/// A limit of the conclusions that labels allow. docs/LIMITS.md has the argument and the full references.
 pub struct Caveat {
     /// Stable short name of the caveat.
     pub id: &'static str,

@@ -37,15 +37,16 @@ pub use verdict_rule::VerdictRule;
 ///
 /// A study is a folder of [`crate::studies`] and a line of [`crate::studies::registry::STUDIES`]; nothing else names it.
 pub trait Study: Sync {
-    /// The study's section of the report; [`section::NoSection`] if it has none.
+    /// Type of the study's section of the report; [`section::NoSection`] if the study has no section.
     type Section: Stored;
 
     const CARD: Card;
 
-    /// The passes that the study observes, each with separate sums.
+    /// The passes over the corpus that the study observes. Each pass has sums of its own.
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// Computes the metrics with intervals and chance levels, and the section of the report.
+    /// Computes the metrics, with intervals and chance levels, and the section of the report, from the sums that
+    /// were `observed`.
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
     /// Returns the results of this study that later studies build on.

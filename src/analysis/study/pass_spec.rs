@@ -19,12 +19,13 @@ use crate::sequences::sequence::Sequence;
 /// A function that makes an observer with empty sums for a model and settings.
 type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
 
-/// A pass that a study observes, with the function that makes its empty sums.
+/// A pass over the corpus that a study requests, with the function that makes the study's empty sums.
 pub struct PassSpec {
     pub pass: Pass,
     /// Whether the pass is of the second stage, whose empty sums are made from the results of the first stage.
     pub is_second_stage: bool,
-    /// Activations that a first-stage pass over the same sequences may keep for this pass.
+    /// Activations that a first-stage pass over the same sequences may keep, so that this pass can be replayed from
+    /// them.
     pub keep: Option<KeepRequest>,
     make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
@@ -71,18 +72,18 @@ impl PassSpec {
 pub struct Subject<'a> {
     pub grid: HeadGrid,
     pub classes: &'a LayerClasses,
-    /// For each layer, the first layer with the same weights; empty if no layers share weights.
+    /// For each layer, the first layer with equal weights; empty if no layers share weights.
     pub first_layers: &'a [usize],
     pub from_token: FromToken,
     /// Returns the id of a token in the vocabulary; `None` if the vocabulary lacks the token.
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
-    /// Columns and keys of the corpus to probe for, besides UPOS and relation.
+    /// Names of the probing tasks besides UPOS and relation: columns or keys of the corpus.
     pub probes: &'a [String],
     /// The column or key of the corpus with the class of each word, if one was named.
     pub class_column: Option<&'a str>,
     /// Results of the first stage, for passes of the second stage; empty during the first stage.
     pub upstream: &'a UpstreamResults,
-    /// The study's sums of the first stage, for its passes of the second stage.
+    /// The sums of the study's first-stage passes, for its passes of the second stage.
     pub first_stage_sums: Observed<'a>,
     pub threads: NonZeroUsize,
 }

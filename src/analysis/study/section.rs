@@ -23,13 +23,13 @@ use crate::sequences::reading::Context;
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
-    /// Completes the section with facts that are known only after all studies have measured.
+    /// Adds to the section a fact that is known only after all studies have measured.
     fn complete(&mut self, _known: &Completion<'_>) {}
 
     /// The view of the section: all that is shown of it, and all that other parts of the program read from it.
     fn view(&self, known: ViewContext<'_>) -> View<'_>;
 
-    /// The section's part of the card of one attention head.
+    /// What the section adds to the card of one attention head.
     fn head_card(&self, _head: HeadPlace, _known: ViewContext<'_>) -> HeadCard {
         HeadCard::default()
     }
@@ -45,7 +45,8 @@ pub trait Section: Any + Send + Sync {
 pub struct View<'a> {
     /// Whether the corpus has nothing that the study is about. The summary then leaves the study out.
     pub lacks_subject: bool,
-    /// The study's sentence for the opening of a report, or its shortage of text; empty for most studies.
+    /// The study's sentence for the opening of a report, or the shortage of text that prevents it; empty for most
+    /// studies.
     pub in_brief: InBrief,
     /// The study's text in the summary, in whole lines; empty if it has none.
     pub summary: Summary,
@@ -53,17 +54,18 @@ pub struct View<'a> {
     pub figures: Vec<Figure>,
     /// Flat tables of the study's results, named as in the report; without rows if there are no results.
     pub tables: Vec<TableRows<'a>>,
-    /// Numbers, other than metrics, by which two analyses can be compared.
+    /// Numbers by which two analyses can be compared, without the metrics.
     pub numbers: Vec<Number<'a>>,
     /// For each relation that the study scores, the accuracy of each attention head.
     pub tracked: Vec<Tracked>,
-    /// Tests of whether the model uses the arcs that labels are about.
+    /// Tests of whether the model uses the arcs that a label claims for its head.
     pub use_tests: Vec<LabelUse>,
     /// Attention heads, each with the number of its typical sentence in the corpus.
     pub typical_sentences: Vec<(HeadPlace, u64)>,
     /// Orders in which heads were removed one after another.
     pub pruning: Vec<PruningOrder>,
-    /// Whether the model is significantly above the baseline of the task; `None` except in the study that tests it.
+    /// Whether the model is significantly above the baseline of the task; `None` in all studies but the one that
+    /// tests it.
     pub is_above_baseline: Option<bool>,
 }
 
@@ -91,12 +93,13 @@ pub enum Completion<'a> {
     Rounded,
 }
 
-/// Facts of a run that are needed to show its sections.
+/// Facts of a run that are needed to display its sections.
 #[derive(Clone, Debug, Default)]
 pub struct SectionFacts {
-    /// Text unit that a decoder read: where it is a document, sections count windows as sentences.
+    /// Text unit that a decoder read. If it is a document, the sections count windows as sentences.
     pub read: Context,
-    /// Number of masking patterns run, of seven that each mask every seventh word; `None` where no head was removed.
+    /// Number of masking patterns that were run; each of the seven patterns masks every seventh word. `None` if no
+    /// head was removed.
     pub phases: Option<u8>,
     /// First label of every attention head.
     pub labels: BTreeMap<HeadPlace, String>,
@@ -127,9 +130,9 @@ pub struct HeadCard {
     pub lines: Vec<String>,
     /// Verb phrases for the sentence about the head, which is their subject. Each has a number in it.
     pub clauses: Vec<String>,
-    /// Figures, which the page shows in place of `lines`.
+    /// Figures, which the page shows instead of `lines`.
     pub figures: Vec<Figure>,
-    /// Related heads, which the page shows in place of `lines`.
+    /// Related heads, which the page shows instead of `lines`.
     pub neighbours: Vec<Neighbour>,
     /// The content of `lines` as a table, if the lines are alike; `None` otherwise.
     pub table: Option<CardTable>,
@@ -137,7 +140,8 @@ pub struct HeadCard {
 
 /// A head that is related to the head of a card.
 pub struct Neighbour {
-    /// Relation to the head of the card, as a phrase before the neighbour's name: `looks most like`.
+    /// Relation of the neighbour to the head of the card, as a phrase before the neighbour's name: `looks most
+    /// like`.
     pub relation: &'static str,
     pub place: HeadPlace,
     /// Strength of the relation in a few words: `distance 0.123`.
@@ -268,7 +272,7 @@ pub struct StoredKey<S> {
     /// Returns the value that a section has under the key.
     pub value: fn(&S) -> &dyn erased_serde::Serialize,
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    /// Parses the value of the key from JSON. Fails if the JSON is not of the value's type.
+    /// Parses the value of the key from JSON. Fails if the JSON does not have the value's type.
     pub parse: ParseValue,
 }
 

@@ -11,7 +11,8 @@ use crate::stats::interval::Interval;
 pub struct Tracked {
     /// Name of the relation in the corpus.
     pub relation: String,
-    /// In a decoder, the words whose syntactic heads stand on one side; `None` in an encoder.
+    /// In a decoder, the part of the relation's words whose syntactic heads stand on one side; `None` in an
+    /// encoder.
     #[serde(flatten)]
     pub part: Option<RelationPart>,
     /// Number of scored words.
@@ -40,12 +41,12 @@ pub struct RelationPart {
 pub struct Tracker {
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The end of the arc at which attention starts.
+    /// The end of the dependency arc that is the query.
     pub direction: Direction,
     pub accuracy: f64,
     /// 95 % interval of `accuracy`.
     pub ci95: Option<Interval>,
-    /// Accuracy on the words that the best fixed offset gets wrong; null where there are no such words.
+    /// Accuracy on the words for which the best fixed offset is wrong; null if there are no such words.
     pub where_offset_wrong: Option<f64>,
     /// Accuracy minus the accuracy of the best fixed offset.
     pub over_offset: f64,

@@ -11,7 +11,7 @@ use super::labels::evidence::Direction;
 /// Results of the first stage that later studies build on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamResults {
-    /// Claims of labels that attention heads follow the arcs of a relation.
+    /// Labels that claim that a head follows the dependency arcs of a relation.
     pub claims: Vec<ArcClaim>,
     /// Orders of all heads by importance, for pruning.
     pub rankings: Vec<Ranking>,
@@ -80,9 +80,9 @@ pub struct ArcClaim {
     pub label: String,
     /// Name of the relation, under which its arcs are [scored](crate::corpus::relation::scored_relations).
     pub relation: String,
-    /// The end of the arc at which the attention starts.
+    /// The end of the dependency arc that is the query.
     pub direction: Direction,
-    /// The offset from the dependent to its syntactic head that is right most often, in words.
+    /// The fixed offset from the dependent to its syntactic head that is right most often, in words.
     pub offset: i32,
 }
 

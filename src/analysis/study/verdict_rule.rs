@@ -11,7 +11,7 @@ use super::labels::policy::{Policy, Threshold, Value};
 pub struct VerdictRule {
     /// The verdict in the words of reports and summaries.
     pub verdict: &'static str,
-    /// The number that the verdict's test is about.
+    /// The number that the verdict's test is about, such as the effect on the loss.
     pub statistic: &'static str,
     /// Null value or margin that the statistic is tested against. A threshold's name in braces is replaced by its
     /// default.

@@ -23,7 +23,7 @@ struct PassRequest {
     spec: PassSpec,
     /// Index of the requested pass among the passes of the study.
     place: usize,
-    /// The control run that the pass belongs to; `None` for the main analysis.
+    /// The control run that requests the pass; `None` for the main analysis.
     control: Option<Control>,
 }
 
@@ -112,7 +112,8 @@ impl Plan {
         self.passes[self.followers..].iter().map(|(pass, _)| pass.clone()).collect()
     }
 
-    /// Passes of the second stage that can be replayed from kept activations, each with the activations to keep.
+    /// Passes of the second stage that can be replayed from activations of the first stage, each with the
+    /// activations to keep.
     pub fn kept_activations(&self) -> Vec<(Pass, Vec<KeepRequest>)> {
         let of_pass = |(pass, requests): &(Pass, Vec<PassRequest>)| {
             Some((pass.clone(), requests.iter().map(|request| request.spec.keep).collect::<Option<Vec<_>>>()?))

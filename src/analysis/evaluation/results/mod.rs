@@ -25,7 +25,7 @@ pub struct Results {
     pub could_read_text: bool,
     /// Indices of the heads that the checkpoint lacks, layer by layer.
     pub absent_heads: Vec<usize>,
-    /// Indices of the heads that the run removed, layer by layer; these heads have metrics and no labels.
+    /// Indices of the heads that the run removed, layer by layer. Removed heads have metrics and no labels.
     pub removed_heads: Vec<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Results {
         results
     }
 
-    /// Recomputes the parts of the sections that depend on the label policy.
+    /// Recomputes the verdicts and tests in the sections that depend on the label policy.
     pub fn apply_policy(&mut self, policy: &Policy) {
         self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
     }
@@ -129,7 +129,7 @@ impl Results {
         verdicts.iter().enumerate().filter_map(aim_of_head).collect()
     }
 
-    /// Gives each section the sections of its study from the control runs.
+    /// Gives each section the sections of the same study from the control runs.
     pub fn add_controls(&mut self, controls: &[(Control, Self)]) {
         for kind in ControlKind::ALL {
             for (study, section) in &mut self.sections {
@@ -148,8 +148,8 @@ impl Results {
         }
     }
 
-    /// The assessments of every head for every label: the score, its test, and whether the rule fires. `[layers * heads]`, labels
-    /// in the order of the registry.
+    /// The assessments of every head for every label: its score, its test, and whether the rule of the label is
+    /// met. They are `[layers * heads]`, with the labels in the order of the registry.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         self.assessed(policy, |card| card.labels, labels::best_of_each_label)
     }

@@ -21,7 +21,8 @@ use crate::studies::ablation::output_shifts::cosine_distance;
 use crate::studies::ablation::removal::{EachHead, LossQuantity, PerTokenChange, RemovalQuantity, RemovalSums};
 use crate::study::show::wording::decimal;
 
-/// Summed losses of scored tokens (masked, replaced or next): `-ln p` of the truth, in nats.
+/// Summed losses of scored tokens (masked, replaced or next), in nats. The loss of a token is `-ln p` of the true
+/// token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
     /// Number of scored tokens.
@@ -30,14 +31,14 @@ pub struct Losses {
     pub sentences: u64,
     /// Summed loss of the scored tokens with all heads, in nats.
     pub whole: ExactSum,
-    /// Summed loss of each ablation variant, `[variants]`.
+    /// Summed loss of the scored tokens in each ablation variant, in nats, `[variants]`.
     pub without: Vec<ExactSum>,
 }
 
 merge_fields!(Losses { tokens, sentences, whole, without });
 
 impl Losses {
-    /// Summed loss without any head, provided that the last variant removes all heads.
+    /// Summed loss with all heads removed, in nats. The last variant must remove all heads.
     pub fn loss_without_heads(&self) -> f64 {
         self.without.last().expect("the last variant has no head").value()
     }
@@ -134,13 +135,15 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub is_first: bool,
-    /// Right answers, each with the number of predictions for which it is right; empty where items cannot share answers.
+    /// Right answers by token id, each with the number of predictions for which it is right. Empty where items
+    /// cannot share answers.
     pub truths: BTreeMap<u32, u64>,
     /// Name of the item's group (condition) in the task file; `None` if it has no group.
     pub group: Option<String>,
     /// Score of the item with all heads, then in each ablation variant, `[1 + variants]`.
     scores: Vec<ExactSum>,
-    /// Right class predictions with all heads, then in each variant, `[1 + variants]`; empty if the sign of the score decides.
+    /// Number of right class predictions with all heads, then in each ablation variant, `[1 + variants]`. Empty if
+    /// the sign of the score decides what is right.
     right: Vec<u64>,
     /// Embeddings of the three texts of a triple in the run at hand; each is `None` until that text has run.
     #[serde(skip)]
@@ -161,7 +164,7 @@ impl Item {
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
     }
 
-    /// Number of predictions: the tagged words of a tagging item, 1 for other items.
+    /// Number of predictions: one for each tagged word of a tagging item, one for any other item.
     pub fn prediction_count(&self) -> f64 {
         if self.right.is_empty() { 1.0 } else { self.truths.values().sum::<u64>() as f64 }
     }

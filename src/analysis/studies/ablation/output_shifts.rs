@@ -34,7 +34,7 @@ merge_fields!(ShiftSum { sum, vectors });
 pub struct OutputShifts {
     /// Shift of the last hidden state of each text token.
     pub output: ShiftSum,
-    /// Shift of the mean of each sentence's last hidden states, special tokens included.
+    /// Shift of the mean last hidden state of each sequence, special tokens included.
     pub pooled: ShiftSum,
 }
 
@@ -49,7 +49,7 @@ pub struct OutputShiftTotals {
     pub sequences: u64,
     /// Number of sentences with a text token; each group of dependent sentences counts once.
     pub sentences: u64,
-    /// Shifts of each ablation variant, `[variants]`.
+    /// Summed shifts of each ablation variant, `[variants]`.
     pub without: Vec<OutputShifts>,
 }
 

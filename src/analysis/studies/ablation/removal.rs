@@ -34,7 +34,7 @@ pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + Deseri
     fn fits_grid(&self, grid: HeadGrid) -> bool;
 }
 
-/// Removal of each attention head alone, layer by layer, then of all heads together.
+/// Removes each attention head alone, layer by layer, and finally all heads together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EachHead;
 
@@ -61,13 +61,13 @@ pub trait RemovalQuantity: Clone + Merge + Send + Sync + Serialize + Deserialize
     /// Creates empty sums for the run with all heads and for this many ablation variants.
     fn new(variants: usize) -> Self;
 
-    /// Counts a sequence and returns the state of its runs. `None` if the sequence has nothing to measure.
+    /// Counts a sequence, and returns the state for its runs. `None` if the sequence has nothing to measure.
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State>;
 
-    /// Adds the logits at a position, from the run with all heads (`None`) or an ablation variant.
+    /// Adds the logits at a position, in the run with all heads (`None`) or in an ablation variant.
     fn logits(&mut self, _state: &Self::State, _variant: Option<usize>, _position: usize, _logits: &[f32]) {}
 
-    /// Adds the hidden states of the last layer, from the run with all heads (`None`) or an ablation variant.
+    /// Adds the hidden states of the last layer, in the run with all heads (`None`) or in an ablation variant.
     fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
     /// Whether the sums have this number of ablation variants. Sums read from a file are untrusted.
@@ -79,7 +79,8 @@ pub trait PerTokenChange {
     /// Number of tokens over which the change is summed.
     fn tokens(&self) -> u64;
 
-    /// Change from the run with all heads to an ablation variant (rise of the loss, or shift of the output), summed over tokens.
+    /// Rise of the loss, or shift of the output, from the run with all heads to an ablation variant, summed over
+    /// tokens.
     fn change(&self, variant: usize) -> f64;
 }
 
@@ -102,7 +103,8 @@ pub trait LossQuantity: RemovalQuantity + PerTokenChange {
     }
 }
 
-/// Writes the numbers of scored tokens and sentences, or of task items and sampling units, for the summary.
+/// Writes for the summary how many tokens in how many sentences were scored, or how many task items in how many
+/// sampling units.
 pub fn scored_counts_text(
     [count, units]: [u64; 2],
     objective: Option<Objective>,
@@ -128,7 +130,8 @@ pub struct RemovalSums<R, Q> {
     /// Indices of the heads that are removed one at a time (`layer * heads + head`); `None` if every head is
     /// removed alone.
     chosen: Option<Vec<usize>>,
-    /// Constant that replaces each removed head, `[layers * heads, head_dim]`; `None` for other kinds of ablation.
+    /// Constant that replaces each removed head's context, `[layers * heads, head_dim]`; `None` for other kinds of
+    /// ablation.
     pub constants: Option<Vec<Vec<f32>>>,
     pub blocks: Blocks<Q>,
 }

@@ -15,19 +15,19 @@ use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// The tokens to which a labelled attention head attends, according to its label.
+/// The tokens to which a head should attend according to one of its labels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Aim {
     /// The other end of a relation's dependency arcs; `relation` is a name under which arcs are
     /// [scored](scored_relations).
     Partner {
         relation: String,
-        /// The end of the arc at which attention starts.
+        /// The end of the dependency arc that is the query.
         direction: Direction,
     },
     /// The token at this offset from the query, in tokens.
     Offset(i32),
-    /// The two tokens before the query and the two after it.
+    /// The two tokens before the query and the two tokens after it.
     Window,
     /// The first special token of the sequence.
     FirstSpecial,
@@ -41,14 +41,14 @@ pub enum Aim {
     SameTag,
     /// Other occurrences of the query token.
     SameToken,
-    /// All tokens, with uniform attention.
+    /// All tokens, with equal weights (uniform attention).
     Spread,
 }
 
 /// What each query of a sentence should attend to, by an aim.
 #[derive(Clone, Debug)]
 pub enum Goals {
-    /// The arcs of a relation: right if the most attended word is the other end of the arc.
+    /// The arcs of a relation. A prediction is right if the most attended word is the other end of the arc.
     Partners {
         direction: Direction,
         /// Word indices of each arc, as `(dependent, syntactic head)`.
@@ -63,7 +63,7 @@ pub enum Goals {
     Spread(Vec<(usize, f64)>),
 }
 
-/// Score of an attention head for the aim of a label in one sentence, from 0 to 1.
+/// How closely an attention head follows the aim of a label in one sentence, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     /// Mean over queries of what the aim asks for.

@@ -12,7 +12,7 @@ use crate::sequences::span::WordSpan;
 /// numbers mean.
 #[derive(Clone, Debug)]
 pub struct ClassedWords {
-    /// Index in the sentence of the first word in `classes`. A decoder's first word is left out.
+    /// Index in the sentence of the first word in `classes`: 0, or 1 in a decoder, whose first word is left out.
     pub first_word: usize,
     /// Class number of each word, `[words]`; `None` for a word without a class.
     pub classes: Vec<Option<usize>>,

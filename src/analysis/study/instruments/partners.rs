@@ -17,7 +17,7 @@ pub struct Partners {
     pub is_causal: bool,
     /// Candidates of each word, which are words of its sentence, `[words]`.
     candidates: Vec<Range<usize>>,
-    /// Factors that turn weights into ratios to uniform attention; shared by the sentences of a window.
+    /// Factors that turn weights into ratios to uniform attention. The sentences of a window share them.
     lifts: Arc<LiftFactors>,
 }
 

@@ -211,7 +211,7 @@ impl PositionPairs {
         std::mem::take(&mut self.targets)
     }
 
-    /// Number of targets.
+    /// Number of targets for which weights are summed.
     pub fn targets(&self) -> usize {
         self.targets.len()
     }

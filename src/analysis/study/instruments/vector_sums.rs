@@ -24,7 +24,7 @@ impl VectorSums {
         self.0[at..].iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
     }
 
-    /// Adds products of vectors with other vectors, `[rows, columns]`.
+    /// Adds products of vectors with other vectors to the sums, `[rows, columns]`.
     pub fn add_products(&mut self, products: &[f64]) {
         self.0.resize(products.len(), Component::default());
         self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / UNIT);

@@ -13,7 +13,7 @@ use crate::stats::significance::q_values_above_margin;
 pub struct Assessment {
     /// The label, with the score that the rule compares with the threshold.
     pub label: Label,
-    /// Whether the score meets the rule, significantly or not.
+    /// Whether the score meets the rule of the label, whether or not significantly.
     pub fires: bool,
     /// One-sided p-value for the true score being below the threshold; small values are evidence that the rule
     /// fails.

@@ -48,7 +48,7 @@ pub const BORDERLINE_MARK: &str = "?";
 /// Grid mark of a head whose first label nearly ties with another of its labels.
 pub const TIED_MARK: &str = "~";
 
-/// Grid mark of a head that writes a constant (`model.constant_heads`).
+/// Grid mark of a head that writes a constant, whatever it attends to (`model.constant_heads`).
 pub const CONSTANT_MARK: &str = "=";
 
 pub const UNLABELLED_EXPLANATION: Explanation = Explanation {
@@ -101,7 +101,7 @@ pub struct Detector {
 /// What distinguishes the labels of one detector in their names.
 #[derive(Clone, Copy)]
 pub enum Parameter {
-    /// There is one label, with the detector's name.
+    /// There is one label, which has the detector's name.
     None,
     /// Labels are `family:parameter`, where the parameter may be any text. The function returns whether it is a
     /// known parameter.
@@ -223,7 +223,7 @@ impl Detector {
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
     }
 
-    /// The label with this short form; `None` if the detector has no such label.
+    /// The detector's label with this short form; `None` if there is no such label.
     pub fn label_from_code(&self, code: &str) -> Option<String> {
         let mut labels = match self.parameter {
             Parameter::None => vec![self.explanation.name.to_owned()],
@@ -278,7 +278,7 @@ impl Evidence<'_> {
 /// The labels of a head, or the labels that it comes nearest to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The first label, or [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
+    /// Name of the first label, or [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
     pub primary: String,
     /// All labels of the head: firm ones before borderline ones, each group by falling margin.
     pub labels: Vec<Label>,

@@ -25,7 +25,7 @@ pub struct Threshold {
     /// Values that the threshold can have.
     pub range: Range,
     pub default: Value,
-    /// Meaning of the threshold, and source of its default.
+    /// What the threshold means, and where its default comes from.
     pub meaning: &'static str,
 }
 
@@ -125,7 +125,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct Policy(Vec<(&'static Threshold, Value)>);
 
 impl Policy {
-    /// SHA-256 of the names and values of all thresholds, which identifies the policy.
+    /// SHA-256 of the names and values of all thresholds, by which policies are told apart.
     pub fn digest(&self) -> String {
         hex(&Sha256::digest(json!(self).to_string()))
     }

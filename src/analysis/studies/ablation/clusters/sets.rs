@@ -26,7 +26,7 @@ const RANDOM_SETS: usize = 20;
 pub struct Clusters {
     /// Indices of the heads of each cluster, `[clusters][heads]`.
     pub clusters: Vec<Vec<usize>>,
-    /// Random sets of head indices for comparison with each cluster, `[clusters][sets]`.
+    /// Random head sets for comparison with each cluster, `[clusters][sets]`, as indices of heads.
     pub random_sets: Vec<Vec<Vec<usize>>>,
 }
 

@@ -99,7 +99,7 @@ pub struct EdgeState {
     block: usize,
     /// The run that is observed.
     run: Run,
-    /// Square roots of the baseline attention of each head after the first layer.
+    /// Square roots of the baseline attention of the heads after the first layer.
     roots: AttentionRoots,
 }
 
@@ -108,7 +108,8 @@ pub struct EdgeState {
 enum Run {
     Baseline,
     Without(usize),
-    /// Run without the head in the residual stream alone: other heads and feed-forward blocks write their baseline outputs.
+    /// A run in which only the residual stream lacks the head. Other heads and feed-forward blocks write their
+    /// baseline outputs.
     DirectlyWithout(usize),
 }
 
@@ -140,7 +141,8 @@ merge_fields!(EdgeSums[grid, is_direct] { conditions, blocks });
 impl Sums for EdgeSums {
     type SequenceState = EdgeState;
 
-    /// Asks for one variant without each head. Heads of the last layer are left out, since no head follows them.
+    /// Requests one ablation variant for each head. Heads of the last layer have none, since no later head reads
+    /// them.
     fn demands(&self) -> Demands {
         let HeadGrid { layers, heads } = self.grid;
         let removed = single_head_sets(self.grid).take(layers.saturating_sub(1) * heads).collect();
@@ -219,7 +221,7 @@ impl EdgeIndex {
         [HeadPlace { layer: source, head: from }, HeadPlace { layer: target, head: to }]
     }
 
-    /// Number of edges listed before the first edge between two layers.
+    /// Number of edges in the list before the first edge between two layers.
     fn first_index(self, source: usize, target: usize) -> usize {
         let HeadGrid { layers, heads } = self.0;
         // Earlier sources have layers - 1, layers - 2, ... targets.
@@ -292,9 +294,9 @@ impl Edge {
 /// Shift of one edge, with its tests.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeEstimate {
-    /// Mean squared Hellinger distance.
+    /// Squared Hellinger distance between the target's attention with and without the source, mean over rows.
     pub shift: f64,
-    /// Mean squared Hellinger distance through the residual stream alone; `None` if not measured.
+    /// As `shift`, with only the residual stream lacking the source; `None` if not measured.
     pub direct: Option<f64>,
     /// Excess and tests of the edge; `None` for a shift of 0, which has no excess.
     pub edge: Option<Edge>,

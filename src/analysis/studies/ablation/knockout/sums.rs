@@ -39,7 +39,7 @@ merge_fields!(Losses { arcs, kept, exchanged });
 /// arcs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
-    /// Losses over dependency arcs whose syntactic head is at the relation's best offset from the dependent.
+    /// Losses over arcs whose syntactic head stands at the relation's best offset from the dependent.
     pub at_offset: Losses,
     /// Losses over all other arcs.
     pub off_offset: Losses,

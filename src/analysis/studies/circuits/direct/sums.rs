@@ -18,7 +18,7 @@ use crate::stats::exact::ExactSum;
 pub struct ItemEffects {
     /// Number of items.
     pub items: u64,
-    /// Number of sampling units, each counted at its first item.
+    /// Number of sampling units; a unit is counted at its first item.
     pub units: u64,
     /// Logit difference between answer and foil that the model outputs, summed over items.
     pub score: ExactSum,

@@ -56,7 +56,7 @@ impl FoldFits {
         self.fits.known.unwrap_or_default()
     }
 
-    /// Each fit with the number of its start.
+    /// Each gate fit with the number of its start.
     pub fn fits_by_start(&self) -> impl Iterator<Item = (u64, &GateFit)> {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
@@ -105,7 +105,7 @@ impl Sums for FoldFits {
 /// Sets of kept heads. Each set is scored with all other gated heads removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSets {
-    /// Sets of both folds, even blocks first; empty if no set can be scored.
+    /// Kept set of each fold, even-numbered blocks first; empty if no set can be scored.
     pub folds: Vec<KeptSet>,
     /// Reason why no set can be scored on the task; `None` if there is none.
     pub obstacle: Option<Obstacle>,
@@ -118,7 +118,7 @@ pub struct KeptSet {
     pub kept: Vec<usize>,
     /// Indices of all heads with a gate, ascending.
     pub gated: Vec<usize>,
-    /// Random sets of at least as many heads as `kept`, for comparison.
+    /// Random head sets for comparison, each with at least as many heads as `kept`.
     pub random: Vec<Vec<usize>>,
 }
 

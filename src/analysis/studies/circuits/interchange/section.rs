@@ -133,7 +133,7 @@ pub struct ShareTests {
     pub q_below: Option<f64>,
 }
 
-/// Jackknife of the mean of `part` over items.
+/// Mean of `part` over items, with its jackknife over blocks.
 fn mean(sums: &InterchangeSums, part: impl Fn(&ExchangedItem) -> f64) -> Jackknife {
     let items = sums.per_block(|items: &Items| items.len() as f64);
     Jackknife::new(&sums.per_block(|items: &Items| items.values().map(&part).sum()), &items)
@@ -184,7 +184,7 @@ impl InterchangeResult {
         }
     }
 
-    /// Adds the metrics of the heads.
+    /// Adds the heads' metrics `restored` and `destroyed`, with their tests.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
             (head.restored, head.restored_ci95, _) = estimates.metric_estimate(place, "restored");

@@ -42,7 +42,7 @@ pub struct ExchangedItem {
     pub is_first: bool,
     /// Name of the item's corruption in the task file; `None` if it has none.
     pub corruption: Option<String>,
-    /// `[number of non-special tokens of the text, number of tokens that the corruption changes]`
+    /// Numbers of tokens of the text, without special tokens: `[all, changed by the corruption]`.
     pub tokens: [u64; 2],
     /// Positions at which contexts are exchanged.
     pub positions: ExchangedPositions,

@@ -86,7 +86,7 @@ fn key_order(a: &Key, b: &Key) -> Ordering {
 pub struct HeadCandidates {
     /// Number of sentences that were scored for the label.
     pub scored: u64,
-    /// Candidate sentences of each rank, in the order of [`Rank::ALL`]; within a rank by rising [`Key`].
+    /// Candidates for each rank, in the order of [`Rank::ALL`]; the best candidate of a rank is first.
     ranks: [Vec<Candidate>; 3],
 }
 
@@ -164,7 +164,7 @@ pub struct ExampleSums {
     special: [String; 2],
     /// Number of sentences of drawable length, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Candidate sentences for each aim, `[aims]`.
+    /// Candidate sentences for the label of each aim, `[aims]`.
     pub kept: Vec<HeadCandidates>,
     /// For each aim, the index of the first aim with equal goals in every sentence, `[aims]`. Goals of equal aims
     /// are found only once.

@@ -148,7 +148,7 @@ const CONSTANT: f64 = 1e-9;
 /// Numbers of training words of a task, by class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counts {
-    /// Indices of the classes that have words, ascending.
+    /// Indices of the classes that have training words, ascending.
     pub classes: Vec<usize>,
     /// Number of words of each class in `classes`, above 0.
     pub words: Vec<f64>,
@@ -202,7 +202,7 @@ pub struct Block {
     means: Vec<f64>,
     /// Within-class covariance, scaled and with the ridge added, `[size, size]`.
     covariance: Vec<f64>,
-    /// Feature sum of each class divided by the square root of its number of words, `[classes, size]`.
+    /// Feature sum of each class, divided by the square root of its number of words, `[classes, size]`.
     rooted: Vec<f64>,
 }
 

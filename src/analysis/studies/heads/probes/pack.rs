@@ -43,7 +43,8 @@ pub struct WordGroup<K> {
     /// The property that the words of the group share, such as their fold.
     pub key: K,
     pub word_count: usize,
-    /// Distinct word embeddings, `[kinds, embedding]`: words with equal tokens are of one kind.
+    /// Distinct word embeddings, `[kinds, embedding]`. Words with equal tokens are of one kind and share an
+    /// embedding.
     pub embeddings: Vec<f32>,
     /// Index of each word's embedding in `embeddings`, `[words]`. Empty if the encoder gives no access to
     /// embeddings.

@@ -72,7 +72,7 @@ pub struct ProbeScores {
 struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
-    /// Words of the current pack, grouped by fold.
+    /// Word vectors of the current pack, grouped by the fold of the words.
     pack: Pack<usize>,
     /// Words of the current pack, for each of its groups.
     words: Vec<Vec<ScoredWord>>,

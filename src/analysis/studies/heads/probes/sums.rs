@@ -102,7 +102,7 @@ pub struct ProbeSums {
     pub grid: HeadGrid,
     /// Names of the probing tasks.
     pub tasks: Vec<String>,
-    /// Widths of the feature vectors; `None` until a word was seen.
+    /// Lengths of the feature vectors; `None` until a word was seen.
     pub widths: Option<Widths>,
     /// Sums over even-numbered and over odd-numbered blocks.
     pub folds: [FoldSums; 2],
@@ -314,7 +314,7 @@ impl Sums for ProbeSums {
 /// Lengths of the feature vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
-    /// The width of word embeddings; 0 if the encoder gives no access to them.
+    /// Length of a word embedding; 0 if the encoder gives no access to embeddings.
     pub embedding: usize,
     /// Length of a layer's input.
     pub hidden: usize,

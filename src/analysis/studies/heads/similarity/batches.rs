@@ -15,13 +15,13 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 pub struct PackOutputs {
     /// Jackknife block of the pack's first sentence. All batches of the pack count for this block.
     block: usize,
-    /// Index in the pack of each sentence's first token.
+    /// Index in the pack of the first token of each sentence.
     starts: Vec<usize>,
     /// Batch of each token of the pack.
     assignment: BatchAssignment,
     /// Number of (head, sentence) pairs of the current layer that were added so far.
     heads_added: usize,
-    /// Contexts of the current layer, `[heads, tokens, head_dim]`, tokens in the order of batches.
+    /// Contexts of the current layer, `[heads, tokens, head_dim]`, with the tokens in the order of batches.
     contexts: Vec<f32>,
     /// Contexts of the current layer times the Gram matrix of the head's output projection, in the order of
     /// `contexts`.
@@ -193,7 +193,8 @@ fn subtract_mean(rows: &mut [f32], width: usize) {
     }
 }
 
-/// Computes the inner products `contexts_i · products_j` of all tokens `i < j`, ordered by `j`, then by `i`.
+/// Computes the inner products `contexts_i · products_j` of all pairs of tokens `i < j`, ordered by `j`, then by
+/// `i`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut Vec<f64>) {
     into.clear();

@@ -99,7 +99,7 @@ pub fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
     (a > 0.0 && b > 0.0).then(|| covariance / (a * b).sqrt())
 }
 
-/// Distance at which clusters are cut, as a share of the median distance of all pairs.
+/// Distance at which clusters are cut, as a share of the median distance over all pairs of heads.
 pub const CUT_SHARE_OF_MEDIAN: f64 = 0.5;
 
 /// Number of bootstrap resamples for the stability of clusters. With 200, a share of 80 % has a standard error of 3

@@ -32,7 +32,8 @@ pub struct SimilarityTotals {
     /// Squared Hellinger distance of each pair of heads, summed over attention rows. Empty without rows, to keep
     /// the block small.
     pub distances: Vec<Component>,
-    /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers * heads]`.
+    /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers *
+    /// heads]`.
     pub from_even: Vec<Component>,
     /// Agreement of the heads of each layer, summed over attention rows, `[layers]`; empty without rows.
     /// Disagreement is its negative.
@@ -210,11 +211,11 @@ impl Sums for SimilaritySums {
 /// included. The disagreement of Li et al. 2018 is its negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
-    /// Cosine of the two heads' values.
+    /// Sum of the cosines between the values of two heads, mean over pairs of heads.
     pub subspace: ExactSum,
-    /// Product of the two heads' attention weights, summed over the keys.
+    /// Sum of the products of two heads' attention weights on the same key, mean over pairs of heads.
     pub position: ExactSum,
-    /// Cosine of the two heads' contexts.
+    /// Sum of the cosines between the contexts of two heads, mean over pairs of heads.
     pub output: ExactSum,
 }
 

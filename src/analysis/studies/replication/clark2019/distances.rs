@@ -15,7 +15,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// Share of uniform attention that is mixed into attention before it is compared.
+/// Share of uniform attention in the mixture with a head's attention that is compared.
 const SMOOTHING: f32 = 0.001;
 
 /// Jensen-Shannon divergences of all pairs of attention heads.

@@ -108,7 +108,7 @@ impl Sums for SyntaxHits {
     }
 }
 
-/// The word with the largest weight, ties going to the first; the weight of `word` itself counts as 0.
+/// The word with the largest weight. The weight of `word` itself counts as 0; ties go to the first word.
 fn most_attended(words: usize, word: usize, weight: impl Fn(usize) -> f64) -> usize {
     let weight = |other: usize| if other == word { 0.0 } else { weight(other) };
     (1..words).fold(0, |best, other| if weight(other) > weight(best) { other } else { best })

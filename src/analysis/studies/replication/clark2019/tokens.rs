@@ -12,7 +12,7 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// Share of uniform attention that is mixed into attention before its entropy is taken.
+/// Share of uniform attention in the mixture with a head's attention whose entropy is computed.
 const SMOOTHING: f64 = 0.0001;
 
 /// Mean attention and entropy of one attention head over one sequence of `n` tokens, or their sums or means over sequences.

@@ -64,7 +64,7 @@ merge_fields!(PlaceHits { offsets, ranks, fixed });
 pub enum PlaceRule {
     /// The word at this offset from the source.
     Offset(i32),
-    /// The k-th candidate before (negative) or after the source, counted from 1.
+    /// The k-th candidate after the source (positive k) or before it (negative k), counted from 1.
     Rank(i32),
     /// The rule with this index in [`FIXED_PLACES`].
     Fixed(usize),
@@ -82,7 +82,7 @@ impl PlaceRule {
         first_best(Self::with_best_parameters(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
 
-    /// Number of right choices of this rule.
+    /// Number of sources for which this rule chooses a target.
     pub fn hits(self, hits: &PlaceHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {

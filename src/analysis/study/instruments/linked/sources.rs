@@ -82,7 +82,7 @@ impl LinkSource {
 pub struct Sources {
     /// The scored sources, in ascending order of their words.
     pub scored: Vec<LinkSource>,
-    /// Number of links whose target is no candidate.
+    /// Number of links that are not scored because their target is no candidate.
     pub out_of_sight: u64,
     /// Number of sources without a target among their candidates, or with no candidate that is not a target.
     pub no_choice: u64,
@@ -121,7 +121,7 @@ impl<'a> LinkedWords<'a> {
         }
     }
 
-    /// Classes of all words, or their forms where they have no class.
+    /// Class of each word, or its form if it has no class.
     pub fn classes(&self) -> &[&'a str] {
         &self.classes
     }
