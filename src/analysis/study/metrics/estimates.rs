@@ -40,7 +40,7 @@ impl EstimationContext {
         self.has_head(place) && !self.removed_heads.contains(&self.grid.place(place))
     }
 
-    /// Number of heads that take part.
+    /// Number of heads that take part, which are neither absent nor removed.
     pub fn participating_heads(&self) -> usize {
         (0..self.grid.count()).filter(|&place| self.takes_part(place)).count()
     }
@@ -74,7 +74,7 @@ pub struct Estimates {
 }
 
 impl Estimates {
-    /// Estimates of this many heads without any metric.
+    /// Estimates for this number of heads, without any metric.
     pub fn without_metrics(heads: usize) -> Self {
         Self {
             heads: vec![Values::default(); heads],
@@ -194,7 +194,7 @@ impl Estimates {
         self
     }
 
-    /// Denominators of the head at index `place`.
+    /// Denominators of all metrics of the head at index `place`, shared and own ones.
     pub fn denominators_of(&self, place: usize) -> Metrics<Denominator> {
         let own = |common: &Denominator, own: Option<&Option<Denominator>>| own.copied().flatten().unwrap_or(*common);
         self.denominators.zip_map(&self.own_denominators[place], own)
@@ -206,8 +206,7 @@ impl Estimates {
         self
     }
 
-    /// Appends the metrics of another study.
-    /// Panics if the two have different numbers of heads.
+    /// Adds the metrics of another study. Panics if the two have different numbers of heads.
     pub fn extend(&mut self, other: Self) {
         assert_eq!((self.heads.len(), self.ci95.len()), (other.heads.len(), other.ci95.len()), "the same heads");
         self.heads.iter_mut().zip(other.heads).for_each(|(head, other)| head.extend(other));
@@ -325,7 +324,7 @@ pub fn jackknife(ratio: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Opt
     jackknife_of(&ratio(None), |block| &blocks[block], scale)
 }
 
-/// The scale of each cell of the columns, in order.
+/// The scale of each cell of the columns, in the order of the cells.
 pub fn scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.indices().map(|_| column.scale)).collect()
 }

@@ -132,7 +132,8 @@ pub struct Denominator {
     pub effective_blocks: f64,
 }
 
-/// Number of eligible things, and of sentences with any, counting one per sentence family (equal or grouped sentences).
+/// Number of eligible things, and of sentences that have any. Each sentence family (equal or grouped sentences)
+/// counts as one sentence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eligible {
     pub count: u64,
@@ -165,7 +166,7 @@ impl Denominator {
 }
 
 impl Fraction {
-    /// A ratio without a value: zero by zero.
+    /// The ratio 0 / 0, which has no value.
     pub const NONE: Self = Self {
         numerator: 0.0,
         denominator: 0.0,
@@ -219,7 +220,7 @@ impl Fraction {
     }
 }
 
-/// A value for each cell of each metric, under the metrics' ids and in the order of the tables.
+/// A value for each cell of each metric. Metrics are in the order of the tables, under their ids.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Metrics<T>(Named<Cells<T>>);
@@ -231,7 +232,7 @@ enum Cells<T> {
     Keyed(Named<T>),
 }
 
-/// A JSON object that keeps its order.
+/// A JSON object whose keys keep their order.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::study) struct Named<T>(pub(in crate::study) Vec<(String, T)>);
 
@@ -244,7 +245,7 @@ pub type StandardErrors = Metrics<Option<f64>>;
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no standard error.
 pub type Intervals = Metrics<Option<Interval>>;
 
-/// The metrics of one head without each block; `None` where a metric has no value.
+/// The jackknife of each metric of one head, with the value without each block; `None` where a metric has no value.
 pub type WithoutBlocks = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
@@ -284,7 +285,7 @@ impl<T> Metrics<T> {
         self.0.0.retain(|(id, _)| !is_dropped.0.get(id).is_some_and(all));
     }
 
-    /// Appends the metrics of another study.
+    /// Adds the metrics of another study.
     pub fn extend(&mut self, other: Self) {
         self.0.0.extend(other.0.0);
     }

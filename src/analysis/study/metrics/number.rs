@@ -16,7 +16,8 @@ pub struct Number<'a> {
     pub head: usize,
     /// What the number is about: a label, a relation, or a metric.
     pub subject: String,
-    /// Name of the number: for a metric as in the report (`offset_mass.-1`), otherwise as in rules.
+    /// Name of the number. A metric has the name that it has in the report (`offset_mass.-1`), other numbers the
+    /// name that they have in rules.
     pub name: String,
     pub unit: Unit,
     /// Name of the number from which this number is computed with rates of the corpus. `None` if this number

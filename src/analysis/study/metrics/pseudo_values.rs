@@ -6,7 +6,7 @@ use crate::stats::blocks::BLOCKS;
 /// A jackknife replicate: a number with one block left out, and the share of its denominator in the other blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replicate {
-    /// The number computed without the block.
+    /// The number, computed without the block.
     pub value: f64,
     /// The share of the number's denominator that is in the other blocks.
     pub remaining_share: f64,

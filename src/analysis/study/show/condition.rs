@@ -82,7 +82,8 @@ impl Condition {
 }
 
 impl Table {
-    /// Keeps the rows that meet all conditions. Fails if the table lacks a column, or a condition does not fit its cells.
+    /// Keeps the rows that meet all conditions. Fails if the table lacks a condition's column, or if a condition
+    /// does not fit the column's cells.
     pub fn rows_where(mut self, conditions: &[Condition]) -> Result<Self> {
         for condition in conditions {
             let place = self.column_index(&condition.column)?;

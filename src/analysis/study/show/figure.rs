@@ -35,7 +35,7 @@ pub struct Bars {
     pub x_label: String,
     /// Name of the reference level drawn beside each bar; empty if there is none.
     pub level: String,
-    /// Whether the numbers are shares, shown in per cent.
+    /// Whether the numbers are shares and are drawn in per cent.
     pub is_in_percent: bool,
     pub bars: Vec<Bar>,
 }
@@ -45,7 +45,7 @@ pub struct Bars {
 pub struct Bar {
     /// Name of the bar, on the horizontal scale.
     pub name: String,
-    /// The bar's height; `None` if there was nothing to measure.
+    /// The bar's height, with its interval; `None` if there was nothing to measure.
     pub mark: Option<Mark>,
     /// Reference level beside the bar; `None` if there is none.
     pub level: Option<f64>,
@@ -72,7 +72,7 @@ pub struct Stack {
 /// A forest plot: rows of numbers with their intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forest {
-    /// The quantity of the scale, with its unit.
+    /// Quantity of the horizontal scale, with its unit.
     pub scale: String,
     pub is_in_percent: bool,
     /// Value that means no effect, drawn as a line; `None` if there is no such value.
@@ -86,7 +86,7 @@ pub struct Forest {
 const MAX_HEADS: usize = 24;
 
 impl Forest {
-    /// Forest plot of numbers whose value without an effect is 0.
+    /// Forest plot of numbers for which 0 means no effect.
     pub fn around_zero(scale: &str, marks: impl IntoIterator<Item = impl Into<String>>, rows: Vec<ForestRow>) -> Self {
         let marks = marks.into_iter().map(Into::into).collect();
         Self { scale: scale.to_owned(), is_in_percent: false, no_effect: Some(0.0), marks, rows }
@@ -115,7 +115,7 @@ pub struct ForestRow {
     pub name: String,
     /// Further facts about the row, such as the head or the count.
     pub note: String,
-    /// Marks of the row, one for each of the forest's `marks`; `None` where there is no number.
+    /// A mark for each entry of the forest's `marks`; `None` where there is no number.
     pub marks: Vec<Option<Mark>>,
 }
 
@@ -148,7 +148,7 @@ pub struct Curves {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     pub name: String,
-    /// Whether the curve is only a reference for the other curves.
+    /// Whether the curve is drawn only for comparison with the other curves.
     pub is_reference: bool,
     pub points: Vec<Mark>,
 }
@@ -196,7 +196,7 @@ pub struct Points {
     pub distance_label: String,
     /// The point of each head, layer by layer.
     pub points: Vec<[f64; 2]>,
-    /// Groups of heads by their indices; each is drawn with lines from its centre.
+    /// Groups of heads, as the heads' indices. A group is drawn with lines from its centre.
     pub groups: Vec<Vec<usize>>,
 }
 
@@ -205,13 +205,14 @@ pub struct Points {
 pub struct Tree {
     /// Quantity that the height of a join shows.
     pub height_label: String,
-    /// Height at which the tree is cut into groups; `None` if it is not cut.
+    /// Height at which the tree is cut into groups of heads; `None` if the tree is not cut.
     pub cut: Option<f64>,
-    /// Joins of heads (layer by layer) or of earlier joins, by rising height: one fewer than heads.
+    /// Joins by rising height, one fewer than there are heads. A join has two members, each a head or an earlier
+    /// join.
     pub joins: Vec<TreeJoin>,
 }
 
-/// A join of two attention heads, or of earlier joins.
+/// A join of two members, each a head or an earlier join.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeJoin {
     /// The two joined members. A head is given by its index, an earlier join by the number of heads plus its index
@@ -233,7 +234,7 @@ pub struct ArcSentence {
     /// Words and special tokens of the sentence.
     pub units: Vec<String>,
     pub arcs: Vec<Arc>,
-    /// Arcs of the gold tree as `[from, to]`, drawn for comparison; `from` is where attention should start.
+    /// Arcs of the gold tree as `[from, to]`, drawn for comparison. Attention should start at `from`.
     pub gold: Vec<[usize; 2]>,
 }
 

@@ -23,7 +23,7 @@ impl InBrief {
     }
 }
 
-/// Shortage of text or task items that prevents a finding.
+/// A shortage of text, or of task items, that prevents a finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
     /// The finding that could not be made, as a noun.
@@ -32,7 +32,7 @@ pub struct Shortage {
     pub count: u64,
     /// Number of things that are required.
     pub required: u64,
-    /// Noun of the things that were too few, as `[singular, plural]`.
+    /// Noun of the things of which there are too few, as `[singular, plural]`.
     pub things: [String; 2],
     /// Name of the policy's threshold that was missed; `None` if the requirement is no threshold.
     pub threshold: Option<&'static str>,

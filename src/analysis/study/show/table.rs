@@ -48,7 +48,7 @@ enum ReportValue {
     Null(()),
 }
 
-/// Rows of a flat table, which are flattened only when they are used.
+/// Rows of a flat table. They are flattened only when the table is used.
 pub struct TableRows<'a> {
     pub name: &'static str,
     rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
