@@ -59,7 +59,7 @@ impl Results {
         results
     }
 
-    /// Recomputes the verdicts and tests in the sections that depend on the label policy.
+    /// Recomputes the parts of the sections that depend on the label policy.
     pub fn apply_policy(&mut self, policy: &Policy) {
         self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
     }

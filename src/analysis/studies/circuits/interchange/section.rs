@@ -184,7 +184,7 @@ impl InterchangeResult {
         }
     }
 
-    /// Adds the heads' metrics `restored` and `destroyed`, with their tests.
+    /// Adds each head's metrics `restored` and `destroyed`, with their intervals.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
             (head.restored, head.restored_ci95, _) = estimates.metric_estimate(place, "restored");
