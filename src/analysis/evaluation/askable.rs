@@ -8,15 +8,17 @@ use crate::study::AnyStudy;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ModelTraits {
-    /// Whether the model's tokens are residues of proteins, so that the model knows no words.
+    /// Whether the model's tokens are residues of proteins. Studies of words do not apply to such a model.
     pub has_residue_tokens: bool,
     pub is_decoder: bool,
-    /// Whether the checkpoint has the token-prediction layer that it was trained with, so that it has a loss.
+    /// Whether the checkpoint has the token-prediction layer of its training. A model without that layer has no
+    /// loss.
     pub predicts_tokens: bool,
     pub lacks_heads: bool,
 }
 
 impl ModelTraits {
+    /// The traits of a loaded model.
     pub fn from_model(model: &Model) -> Self {
         Self {
             has_residue_tokens: model.tokenizer.parting.is_some(),
@@ -36,7 +38,8 @@ impl ModelTraits {
         }
     }
 
-    /// Why `study` does not apply to the model, as a sentence without its subject, the model; `None` if it applies.
+    /// The reason why `study` does not apply to the model, as a clause whose subject is the model; `None` if the
+    /// study applies.
     pub fn reason_against(self, study: &dyn AnyStudy) -> Option<String> {
         let card = study.card();
         if self.has_residue_tokens && card.needs_language {
@@ -54,7 +57,8 @@ impl ModelTraits {
         card.why_not_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
 
-    /// As [`Self::reason_against`]. A study that needs a loss is also refused if the checkpoint lacks its token-prediction layer.
+    /// As [`Self::reason_against`], and a study that needs a loss is also refused if the checkpoint lacks its
+    /// token-prediction layer.
     pub fn reason_against_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
         let lacks_loss = || !self.predicts_tokens && needs_loss(study);
         let without = "has no head by which it was trained, and so no loss";
@@ -62,7 +66,7 @@ impl ModelTraits {
     }
 }
 
-/// Whether a study, or a study that it builds on, has a pass that predicts tokens.
+/// Whether the study, or a study whose results it needs, has a pass that predicts tokens.
 fn needs_loss(study: &dyn AnyStudy) -> bool {
     let own = study.passes_for(false).iter().any(|spec| spec.pass.predicts());
     own || study.card().builds_on.iter().filter_map(|name| registry::find_study(name)).any(needs_loss)

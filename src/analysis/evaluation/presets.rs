@@ -12,23 +12,30 @@ use crate::study::metrics::metric::Values;
 
 #[derive(Debug)]
 pub struct Preset {
+    /// Name of the preset on the command line.
     pub name: &'static str,
     pub description: &'static str,
+    /// Names of the studies that the preset switches on.
     pub studies: &'static [&'static str],
-    /// How words were given to the tokenizer in the published analysis.
+    /// How the published analysis gave words to the tokenizer.
     pub spacing: Spacing,
-    /// Whether the preset switches off all label rules that it does not set. Two such presets exclude each other.
+    /// Whether the preset switches off all label rules that it does not set. Two presets that do so cannot be
+    /// combined.
     pub is_exclusive: bool,
-    /// How the published analysis replaced the output of removed attention heads; `None` if it removed none.
+    /// What replaced the outputs of removed attention heads in the published analysis; `None` if it removed no
+    /// heads.
     pub removal: Option<Replacement>,
+    /// Thresholds of the label policy that the preset sets, as `(name of the threshold, value)`.
     pub policy: &'static [(&'static str, Value)],
-    /// Writes the preset's line of the summary, from the labels and metrics of every head; `None` if it has none.
+    /// Writes the preset's line of the summary, from the labels and metrics of every head; `None` if the preset has
+    /// no such line.
     pub summary: Option<fn(&[LabelledHead<'_>]) -> String>,
 }
 
+/// The labels and the metric values of one attention head.
 pub type LabelledHead<'a> = (&'a [Label], &'a Values);
 
-/// An empty preset, from which others take the fields that they do not set.
+/// An empty preset: presets take from it the fields that they do not set.
 const EMPTY: Preset = Preset {
     name: "",
     description: "",
@@ -93,7 +100,8 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// The bound on q-values in presets that switch all other rules off: it applies to labels that a policy file switches on again.
+/// The threshold `label_q` of presets that switch off all other label rules. It bounds q-values once a policy file
+/// switches a rule on again.
 const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
 pub fn find(name: &str) -> Option<&'static Preset> {
@@ -116,7 +124,7 @@ pub fn policy(presets: &[&Preset]) -> Policy {
     policy.with_values(off.into_iter().map(|rule| (rule, Value::Off)).chain(set))
 }
 
-/// The first missing study, as `(preset, study)`: the preset needs the study, and `studies` lacks it.
+/// The first study that a preset needs and `studies` lacks, as `(preset, study)`; `None` if no study is missing.
 pub fn missing_study(
     presets: &[&'static Preset],
     studies: &[&'static dyn AnyStudy],
@@ -126,7 +134,8 @@ pub fn missing_study(
     needs.into_iter().find(|(_, study)| !ran(study))
 }
 
-/// How words are given to the tokenizer for these presets and studies: as in the published analyses.
+/// How words are given to the tokenizer for these presets and studies: as in the published analyses that they
+/// repeat.
 pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     let is_asked_for = |preset: &&Preset| {
         let named = |study: &&str| studies.iter().any(|name| name == study);
@@ -137,8 +146,8 @@ pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     spaced.map_or(Spacing::Written, |preset| preset.spacing)
 }
 
-/// How removed heads are replaced under these presets, unless an option says it: as in the first preset that removes heads.
-/// `None` if no preset removes any.
+/// How the first preset that removes heads replaces their outputs, unless an option says otherwise. `None` if no
+/// preset removes heads.
 pub fn removal(presets: &[&Preset]) -> Option<Replacement> {
     presets.iter().find_map(|preset| preset.removal)
 }
@@ -150,8 +159,8 @@ pub fn summary(presets: &[&Preset], heads: &[LabelledHead<'_>]) -> String {
 const POSITIONAL_LABELS: [&str; 3] = ["previous-token", "next-token", "offset:k"];
 const SYNTACTIC_LABELS: [&str; 1] = ["syntactic:<relation>"];
 
-/// The summary line of `voita2019`: the numbers of positional and of syntactic heads, and the mean confidence of heads with such
-/// a role and of all others.
+/// The summary line of `voita2019`: the numbers of positional and of syntactic heads, with two mean confidences.
+/// One mean is over heads with such a role, the other over all other heads.
 fn voita2019(heads: &[LabelledHead<'_>]) -> String {
     let has = |(labels, _): &LabelledHead<'_>, families: &[&str]| {
         labels

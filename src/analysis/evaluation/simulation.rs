@@ -1,5 +1,5 @@
-//! Simulated coverage of 95 % intervals, rejection rates of tests at 5 %, and false discovery rates. Corpora are drawn from heads
-//! whose behaviour is known, and go the way of real ones: sums by block, measurements, labels.
+//! Simulated coverage of 95 % intervals, rejection rates of tests at 5 %, and false discovery rates. The corpora are
+//! drawn for heads with known accuracies. They are then processed like real corpora: sums by block, metrics, labels.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -35,60 +35,68 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::section;
 
+/// A kind of simulated sentence, such as short and easy ones.
 struct Kind {
-    /// The share of sentences of this kind.
+    /// The share of the corpus's sentences that are of this kind.
     share: f64,
-    /// The number of words of a relation in such a sentence.
+    /// The range of the number of words with a relation in a sentence of this kind.
     words: RangeInclusive<u64>,
-    /// How far the accuracy of all heads, and of the offset, is above average.
+    /// How far the accuracy of every head and of the offset baseline is above average in sentences of this kind.
     ease: f64,
 }
 
-/// Short sentences are easy and long ones hard. Weighted by words the ease is 0 (0.6 x 1 x 0.06 = 0.4 x 3 x 0.03), so that a head
-/// has the given accuracy over all words. On average, a sentence has 0.6 x 1 + 0.4 x 3 = 1.8 words of a relation.
+/// The two kinds of simulated sentences: short and easy ones, long and hard ones.
+///
+/// Weighted by words, the mean `ease` is 0 (0.6 x 1 x 0.06 = 0.4 x 3 x 0.03), so a head has its given accuracy over
+/// all words. A sentence has 0.6 x 1 + 0.4 x 3 = 1.8 words with a relation on average.
 const KINDS: [Kind; 2] =
     [Kind { share: 0.6, words: 0..=2, ease: 0.06 }, Kind { share: 0.4, words: 1..=5, ease: -0.03 }];
 
-/// In each sentence the accuracy of a head is drawn from a beta distribution whose two parameters add up to this: the outcomes of
-/// two words of one sentence have a correlation of 1/(4 + 1).
+/// Sum of the two parameters of the beta distribution from which a head's accuracy in a sentence is drawn. Two
+/// words of one sentence have outcomes with a correlation of 1/(4 + 1).
 const CONCENTRATION: f64 = 4.0;
 
-/// The share of words on which a head does what the offset does.
+/// The share of words for which a head attends to the same word as the offset baseline.
 const COPIED: f64 = 0.3;
 
-/// The accuracy of the offset.
+/// The mean accuracy of the offset baseline.
 const OFFSET: f64 = 0.4;
 
-/// The mean attention of head 0 to separators.
+/// The mean attention mass of head 0 on separators.
 const SEPARATOR_MASS: f64 = 0.6;
 
-/// The places of the offset +1, the baseline, and of -1, which is right in a quarter of the words where +1 is wrong.
+/// Index of the offset +1, which is the baseline.
 const NEXT: usize = BASELINE_OFFSETS / 2;
+/// Index of the offset -1, which is right for a quarter of the words for which the offset +1 is wrong.
 const PREVIOUS: usize = NEXT - 1;
 
-/// Tokens of a sentence with this many words of a relation.
+/// The number of tokens of a sentence that has `words` words with a relation.
 fn tokens(words: u64) -> u64 {
     5 + 3 * words
 }
 
-/// The largest deviation of a document's accuracies from the mean over documents; each head and direction has a uniform deviation
-/// up to this either way. With documents of 52 sentences, a standard error by documents is then about twice one by sentences, as
-/// for GUM's dev set.
+/// The largest deviation of a document's accuracies from their mean over documents. Each head and direction
+/// deviates uniformly, by up to this in either direction.
+///
+/// With documents of 52 sentences, a standard error over documents is then about twice one over sentences, as for
+/// GUM's dev set.
 const APART: f64 = 0.15;
 
-/// The number of sentences in each document, and the largest deviation of documents.
+/// The documents of a simulated corpus.
 struct Documents {
+    /// The number of sentences in each document.
     sentences: Vec<u64>,
+    /// The largest deviation of a document's accuracies from their mean over documents.
     apart: f64,
 }
 
 impl Documents {
-    /// Independent documents of one sentence each.
+    /// Documents of one sentence each, whose accuracies do not deviate from each other.
     fn of_one_sentence(sentences: u64) -> Self {
         Self { sentences: vec![1; usize::try_from(sentences).unwrap()], apart: 0.0 }
     }
 
-    /// Documents that deviate from each other, with log-normal sizes around `median`.
+    /// Documents with log-normal numbers of sentences around `median`, whose accuracies deviate from each other.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 or more, and far below 2^64")]
     fn of_unequal_size(documents: usize, median: f64, deviation: f64, rng: &mut ChaCha8Rng) -> Self {
         let size = LogNormal::new(f64::ln(median), deviation).expect("a deviation of 0 or more");
@@ -96,12 +104,13 @@ impl Documents {
     }
 }
 
-/// A probability for one sentence, drawn at random around `mean`.
+/// Draws a probability for one sentence from a beta distribution with this `mean`.
 fn vary(mean: f64, rng: &mut ChaCha8Rng) -> f64 {
     Beta::new(mean * CONCENTRATION, (1.0 - mean) * CONCENTRATION).expect("a mean between 0 and 1").sample(rng)
 }
 
-/// The results on a simulated corpus, from `accuracies[relation][head][direction]`.
+/// The results on one simulated corpus; `accuracies[relation][head][direction]` are the true accuracies of its
+/// heads.
 fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, rng: &mut ChaCha8Rng) -> Results {
     let heads = accuracies[0].len();
     let grid = HeadGrid { layers: 1, heads };
@@ -179,13 +188,15 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
     Results::new(&observed, &context, policy)
 }
 
-/// The number of corpora: a rate of coverage or rejection over 2,000 has a standard error of 0.5 %.
+/// The number of simulated corpora: over 2,000 corpora, a rate of coverage or rejection has a standard error of 0.5
+/// %.
 const CORPORA: u64 = 2000;
 
-/// Rates, by the name of the simulated quantity.
+/// A rate for each simulated quantity, by the quantity's name, such as `accuracy of a good head`.
 type Shares = BTreeMap<&'static str, f64>;
 
-/// Rates at which the intervals cover the truth, and the block test rejects it at 5 %, over corpora of one size.
+/// `[coverage rates of the 95 % intervals, rates at which the block test at 5 % rejects a true margin]`, over many
+/// simulated corpora.
 fn simulate(seed: u64, mut documents: impl FnMut(&mut ChaCha8Rng) -> Documents) -> [Shares; 2] {
     let [good, poor] = [0.6, 0.35];
     let mass = {
@@ -234,7 +245,7 @@ fn simulate(seed: u64, mut documents: impl FnMut(&mut ChaCha8Rng) -> Documents) 
     [covered, rejected]
 }
 
-/// Asserts that the rates are between these bounds.
+/// Asserts that every rate is within `bounds`; `corpus` and `what` name the corpus and the rate in the message.
 fn check(corpus: &str, what: &str, shares: Shares, bounds: RangeInclusive<f64>) {
     for (name, share) in shares {
         println!("{corpus}, {name} {what}: {:.1} %", share * 100.0);
@@ -242,9 +253,11 @@ fn check(corpus: &str, what: &str, shares: Shares, bounds: RangeInclusive<f64>) 
     }
 }
 
+/// The accepted range of the share of corpora in which a 95 % interval covers the truth.
 const COVERED: RangeInclusive<f64> = 0.93..=0.97;
 
-/// An exact test rejects 5 % of true margins.
+/// The accepted range of the share of corpora in which the block test rejects a true margin; an exact test rejects
+/// 5 %.
 const REJECTED: RangeInclusive<f64> = 0.03..=0.07;
 
 #[test]

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
 
-/// Most tokens of a mapped sentence. Longer maps would be too small to see in a thumbnail, and make a page too large for a mail:
-/// the maps of 144 heads have 144 * 32 * 32 letters, 147 kB.
+/// Maximum number of tokens of a mapped sentence. Longer maps would be too small to see in a thumbnail and would
+/// make a page too large to mail. The maps of 144 heads have 144 * 32 * 32 letters, 147 kB.
 pub const MAX_MAP_TOKENS: usize = 32;
 
-/// The letters for the 64 levels of an attention weight: base64 (RFC 4648, table 1), all unescaped in JSON and HTML.
+/// The letters for the 64 levels of an attention weight, from 0/63 to 63/63. They are those of base64 (RFC 4648,
+/// table 1), which need no escape in JSON and HTML.
 const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The attention of every head over one sentence, rounded.
@@ -63,7 +64,7 @@ impl AttentionMaps {
         Self { example_of: None, sentence: None, tokens, maps, units: Vec::new(), arcs: Vec::new() }
     }
 
-    /// The first reason why the maps do not fit a model with these heads, if there is one.
+    /// The first reason why the maps do not fit a model with the heads of `grid`; `None` if they fit.
     pub fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Self { tokens, maps, example_of, units, arcs, .. } = self;
         if let Some(defect) = grid.stray_head_defect("attention_maps", *example_of) {
@@ -87,7 +88,7 @@ impl AttentionMaps {
     }
 }
 
-/// Encodes attention weights as letters, each weight rounded to the nearest of 64 levels.
+/// Encodes attention weights (0 to 1) as letters, each weight rounded to the nearest of the 64 levels.
 fn encoded(weights: &[f32]) -> String {
     let level = |weight: &f32| {
         let level = (weight.clamp(0.0, 1.0) * (LEVELS.len() - 1) as f32).round();

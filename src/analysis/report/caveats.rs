@@ -25,30 +25,33 @@ pub struct Caveat {
 pub(super) struct RunFacts<'a> {
     pub model: &'a ModelInfo,
     pub corpus: &'a CorpusInfo,
+    /// How the run read the text of the corpus; `None` if the report does not say.
     pub reading: Option<&'a Reading>,
     pub verdicts: &'a [Verdict],
 }
 
 impl RunFacts<'_> {
-    /// Whether the text of the corpus meets a condition; `false` for reports of 0.1, which do not describe the text.
+    /// Whether the text of the corpus meets `condition`; `false` for reports of version 0.1, which do not describe
+    /// the text.
     fn text(&self, condition: impl Fn(&TextInfo) -> bool) -> bool {
         self.corpus.text.as_ref().is_some_and(condition)
     }
 }
 
-/// A general caveat, and whether it applies to a run.
+/// A general caveat, with the function that decides whether it applies to a run.
 type ConditionalCaveat = (CaveatText, fn(&RunFacts<'_>) -> bool);
 
-/// Makes a caveat on the meaning of labels.
+/// Makes a general caveat on the meaning of labels; `applies` decides for which runs.
 const fn meaning(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
     (CaveatText { id, text, subject: CaveatSubject::Meaning, applies: |_| true }, applies)
 }
 
-/// Makes a caveat on the certainty of labels.
+/// Makes a general caveat on the certainty of labels; `applies` decides for which runs.
 const fn certainty(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
     (CaveatText { id, text, subject: CaveatSubject::Certainty, applies: |_| true }, applies)
 }
 
+/// The general caveats, which depend on the run and not on a study.
 const GENERAL: &[ConditionalCaveat] = &[
     meaning(
         "attention-is-not-explanation",
@@ -173,7 +176,7 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
 ];
 
-/// Whether the corpus is FASTA (proteins), but the model's tokens are not residues.
+/// Whether the corpus is FASTA (proteins) while the model's tokens are not residues.
 pub(super) fn reads_proteins_as_text(model: &ModelInfo, corpus: &CorpusInfo) -> bool {
     !model.residues && corpus.files.iter().any(|file| file.format == Format::Fasta)
 }
@@ -183,8 +186,8 @@ pub fn is_about_certainty(id: &str) -> bool {
     GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.subject == CaveatSubject::Certainty)
 }
 
-/// The caveats that apply to a run: on the meaning of labels, then on their certainty. In both groups general caveats precede the
-/// caveats of studies.
+/// The caveats that apply to a run: on the meaning of labels, then on their certainty. In both parts, general
+/// caveats come before the studies' caveats (`of_studies`).
 pub(super) fn for_run(run: &RunFacts<'_>, of_studies: Vec<&'static CaveatText>) -> Vec<Caveat> {
     let general = GENERAL.iter().filter(|(_, applies)| applies(run)).map(|(caveat, _)| caveat);
     let mut caveats: Vec<&CaveatText> = general.chain(of_studies).collect();

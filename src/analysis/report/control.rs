@@ -48,18 +48,19 @@ pub struct ControlHead {
     pub kept: Vec<String>,
 }
 
-/// The outcome of one control run; `verdicts` and `choices` are `[layers * heads]`.
+/// The outcome of one control run.
 pub struct ControlVerdicts {
     pub control: Control,
-    /// The studies that ran under the control.
+    /// The studies that ran in the control run.
     pub studies: Vec<&'static dyn AnyStudy>,
+    /// The verdict on each head in the control run, layer by layer.
     pub verdicts: Vec<Verdict>,
     /// The label for how each head chooses its keys, layer by layer; `None` for a head without one.
     pub choices: Vec<Option<Label>>,
 }
 
 impl ControlReport {
-    /// Compares the verdicts in a control with the verdicts of the `analysis` itself.
+    /// Compares the verdicts of a control run with the verdicts of the main `analysis`.
     pub(super) fn new(control: ControlVerdicts, analysis: &[Verdict], grid: HeadGrid) -> Self {
         let ControlVerdicts { control, studies, verdicts, choices } = control;
         let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();
@@ -85,7 +86,7 @@ impl ControlReport {
         }
     }
 
-    /// Whether the head has this label both in the control and in the analysis.
+    /// Whether the head has this label both in the control run and in the main analysis.
     pub fn shares_label(&self, head: HeadPlace, label: &str) -> bool {
         let in_control = self.heads.iter().find(|other| other.place == head);
         in_control.is_some_and(|head| head.kept.iter().any(|kept| kept == label))

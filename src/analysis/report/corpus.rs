@@ -131,12 +131,13 @@ pub struct CorpusFileInfo {
 }
 
 impl CorpusInfo {
-    /// Number of sentences with a word without annotated syntactic head; `None` if that is no sentence, or every one.
+    /// Number of sentences in which a word lacks an annotated syntactic head; `None` if that is true of no
+    /// sentence, or of every sentence.
     pub fn partly_annotated_sentences(&self) -> Option<u64> {
         Some(self.unannotated).filter(|&sentences| 0 < sentences && sentences < self.sentences)
     }
 
-    /// Describes a corpus that was read to its end, with at least one analysed sentence.
+    /// Describes a corpus from which at least one sentence was analysed, after its last sentence was read.
     pub fn new(identity: CorpusIdentity, tally: &Tally, health: Health, is_decoder: bool) -> Self {
         let count = |reason: SkipReason| (reason, tally.skipped.get(&reason).copied().unwrap_or(0));
         let left_out = |reason: WordSkip| (reason, tally.left_out.skipped.get(&reason).copied().unwrap_or(0));
@@ -170,8 +171,8 @@ impl CorpusInfo {
         }
     }
 
-    /// Says how many sampling units the corpus has, if they are too few to test metrics with these denominators; else `None`.
-    /// `piece` is the noun for a piece of the corpus: a sentence or a protein.
+    /// A text on how many sampling units the corpus has, if they are too few to test the metrics with these
+    /// denominators; else `None`. `piece` is the noun for a piece of the corpus: a sentence or a protein.
     pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
         let [one, many] = self.unit.nouns(piece);
@@ -219,15 +220,17 @@ pub struct TextInfo {
     pub not_remembered: u64,
 }
 
-/// Share of unknown tokens, or of duplicate sentences, above which the report remarks on it. Leaving out 5 % of the counted
-/// things moves a share by up to 5 points, the largest standard error that the fewest queries of a label allow (`min_queries`).
+/// Share of unknown tokens or duplicate sentences above which the report remarks on it. Leaving out 5 % of the
+/// observations moves a share by up to 5 points. That is the largest standard error of a label with the fewest
+/// queries (`min_queries`).
 const NOTABLE_SHARE: f64 = 0.05;
 
-/// Most tokens per word without a remark: with `f` tokens per word, `(f - 1) / f` of the pairs of adjacent tokens are within one
-/// word, here one half.
+/// Largest number of tokens per word without a remark. With `f` tokens per word, `(f - 1) / f` of the pairs of
+/// adjacent tokens lie within one word: here one half.
 const MOST_TOKENS_PER_WORD: f64 = 2.0;
 
-/// Fewest words per sentence without a remark: of `n` words, `n - 2` have a neighbour on both sides, here one half.
+/// Smallest number of words per sentence without a remark. Of `n` words in a sentence, `n - 2` have a neighbour on
+/// both sides: here one half.
 const FEWEST_WORDS_PER_SENTENCE: f64 = 4.0;
 
 impl TextInfo {
@@ -249,30 +252,34 @@ impl TextInfo {
         }
     }
 
+    /// Whether more than 5 % of the tokens of text are unknown.
     pub fn has_many_unknown_tokens(&self) -> bool {
         self.unknown_share.is_some_and(|share| share > NOTABLE_SHARE)
     }
 
+    /// Whether words have so many tokens on average that the report remarks on it.
     pub fn has_split_words(&self) -> bool {
         self.tokens_per_word.is_some_and(|tokens| tokens > MOST_TOKENS_PER_WORD)
     }
 
-    /// Whether sentences are too short on average to be running text.
+    /// Whether sentences are so short on average that the text is hardly running prose.
     pub fn has_short_sentences(&self) -> bool {
         self.words_per_sentence.is_some_and(|words| words < FEWEST_WORDS_PER_SENTENCE)
     }
 
+    /// Whether more than 5 % of the sentences read are copies of other sentences.
     pub fn is_repetitive(&self) -> bool {
         ratio(self.sentences_read - self.different_sentences.min(self.sentences_read), self.sentences_read)
             .is_some_and(|copies| copies > NOTABLE_SHARE)
     }
 
+    /// Whether the corpus has fewer groups of dependent sentences than there are jackknife blocks (64).
     pub fn has_few_families(&self) -> bool {
         self.families < BLOCKS as u64
     }
 
-    /// Remarks on the text to read before the labels, as sentences without a full stop. `[sentence, word]` are the nouns for the
-    /// pieces of the corpus: sentences of words, or proteins of residues.
+    /// Remarks on the text that the summary prints before the labels, as sentences without a full stop. `[sentence,
+    /// word]` are the nouns for the pieces of the corpus: sentences of words, or proteins of residues.
     pub fn remarks(&self, [sentence, word]: [&str; 2]) -> Vec<String> {
         let Self { sentences_read, different_sentences, families, not_remembered, .. } = *self;
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;
@@ -313,6 +320,7 @@ impl TextInfo {
     }
 }
 
+/// `part` divided by `whole`; `None` if `whole` is 0.
 pub fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

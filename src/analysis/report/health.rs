@@ -30,38 +30,39 @@ pub fn run_health(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, pol
     Health::new(value, policy)
 }
 
-/// Tokens of text per word, or per stretch as long as the mean vocabulary entry if words are longer; `None` if unknown.
+/// Tokens of text per word; `None` if unknown. Where words are longer than the mean vocabulary entry, it is tokens
+/// per stretch of that length.
 fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
     let per_entry = model.tokenizer.as_ref()?.round_trip.characters_per_entry()?;
     let usual = (tally.legibility.characters as f64 / per_entry).max(tally.words as f64);
     (usual > 0.0).then(|| tally.text_tokens as f64 / usual)
 }
 
-/// Whether a run analyses sentences of the corpus, and not only the items of a task.
+/// Whether a run analyses sentences of the corpus in addition to the items of a task.
 pub fn analyses_corpus(protocol: &Protocol, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> bool {
     let has_task = protocol.task.is_some();
     !has_task || sections.iter().any(|(study, _)| registry::reads_corpus(*study, has_task))
 }
 
 impl Report {
-    /// Whether the run analyses sentences of the corpus, and not only the items of a task.
+    /// Whether the run analyses sentences of the corpus in addition to the items of a task.
     pub fn analyses_corpus(&self) -> bool {
         analyses_corpus(&self.settings.protocol, &self.sections.0)
     }
 
-    /// The name of the corpus that the numbers are over, or of the task if the run analysed only its items.
+    /// The name of the corpus that was analysed, or of the task if the run analysed only the items of a task.
     pub fn subject(&self) -> String {
         let task = self.settings.protocol.task.as_ref().filter(|_| !self.analyses_corpus());
         task.map_or_else(|| self.corpus.name.clone(), |task| format!("the task {}", task.name))
     }
 
-    /// Whether a run with a task used the built-in corpus, since no corpus was named.
+    /// Whether a run with a task read the built-in corpus because no corpus was named.
     pub fn uses_builtin_corpus_for_task(&self) -> bool {
         self.settings.protocol.task.is_some() && self.corpus.name == boxed::CORPUS
     }
 
-    /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The first failing
-    /// check is the cause.
+    /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The
+    /// sentence names the first failing check as the cause.
     pub fn unread_warning(&self) -> Option<String> {
         let [why, way_out] = self.corpus.unread_cause(&self.model).filter(|_| self.analyses_corpus())?;
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
@@ -77,12 +78,12 @@ impl Report {
 }
 
 impl CorpusInfo {
-    /// Numbers of documents if `--limit` left some out.
+    /// The numbers of documents read and available, if `--limit` left some documents out; else `None`.
     fn limited_documents(&self) -> Option<TakenDocuments> {
         self.documents.filter(|documents| documents.taken < documents.of)
     }
 
-    /// Advice if the corpus has too few sampling units.
+    /// What to do if the corpus has too few sampling units.
     fn advice_for_more_units(&self) -> &'static str {
         match self.unit {
             _ if self.limited_documents().is_some() => "raise --limit, or give `--unit sentences`",
@@ -100,13 +101,13 @@ impl CorpusInfo {
         Some([fact, way_out])
     }
 
-    /// Messages, without a full stop, for the failing checks that leave labels firm.
+    /// The messages of failing health checks that do not keep labels from being firm, without a full stop.
     pub(super) fn other_failing_checks(&self, model: &ModelInfo) -> Vec<String> {
         let others = self.health.failing_checks().filter(|check| !check.id.affects_firmness());
         others.map(|check| self.message(check, model).join(": ")).collect()
     }
 
-    /// The message for a failing check: `[fact, advice]`.
+    /// The message for a failing health check, as `[what is wrong, what to do]`.
     fn message(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
         let [sentence, word] = model.text_units();
         let value = check.value.unwrap_or_default();

@@ -17,13 +17,16 @@ use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{below_word_classes, decimal, whole_percent};
 use crate::system::counted::{counted, join_with_and, plural};
 
-/// Most kinds of labels that a sentence names, the most frequent first; the rarer ones are added up.
+/// Maximum number of kinds of labels that a sentence names, the most frequent first. The remaining kinds are
+/// written as one sum.
 const MAX_KINDS: usize = 5;
-/// Most heads with one kind of label that are named (L3H1); more heads are only counted.
+/// Maximum number of heads that are named (`L3H1`) for one kind of label. If more heads have the label, they are
+/// only counted.
 const MAX_NAMED_PER_KIND: usize = 2;
+/// Maximum number of heads that are named (`L3H1`) in the sentence on heads that write a constant.
 const MAX_NAMED_CONSTANT: usize = 16;
 
-/// The opening sentences of a report. A finding without content has no sentence.
+/// The opening sentences of a report. A topic on which the report found nothing gets no sentence.
 pub(super) fn opening_sentences(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
     let unread = report.unread_warning();
@@ -61,6 +64,7 @@ pub(super) fn opening_sentences(report: &Report) -> Vec<String> {
     lines
 }
 
+/// A sentence on how many heads have a firm role, and which roles these are.
 fn roles_sentence(report: &Report) -> String {
     let roles = RoleCounts::new(report);
     let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
@@ -74,6 +78,7 @@ fn roles_sentence(report: &Report) -> String {
     )
 }
 
+/// A sentence on the heads that write a constant; `None` if there are none.
 fn constant_heads(report: &Report) -> Option<String> {
     let heads = &report.model.constant_heads;
     let count = heads.len();
@@ -97,7 +102,8 @@ fn name_heads(heads: &[HeadPlace]) -> String {
     }
 }
 
-/// A sentence on the heads whose attention is almost fully explained by position alone, or by the attended token alone.
+/// A sentence on the heads whose attention follows almost entirely from position alone, or from the attended token
+/// alone.
 fn choices_sentence(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
@@ -115,7 +121,7 @@ fn choices_sentence(report: &Report) -> String {
     format!("Heads above layer 0 whose attention is mainly explained by one cue: {kinds}.")
 }
 
-/// The number of heads with a firm role in each control, averaged over its seeds, as clauses.
+/// Clauses on the number of heads with a firm role in each control, averaged over the control's seeds.
 fn control_clauses(report: &Report) -> String {
     let controls = report.controls_by_kind();
     let clauses = controls.iter().filter_map(|(kind, runs)| {
@@ -133,14 +139,15 @@ fn control_clauses(report: &Report) -> String {
     clauses.collect()
 }
 
-/// The category under which a label is counted: the part before the colon for rules such as `syntactic:<relation>`, else the
-/// label.
+/// The category under which a label is counted. It is the part before the colon for rules such as
+/// `syntactic:<relation>`, and the whole label for other rules.
 fn category(label: &str) -> String {
     let rule = detector_of_label(label).map(|detector| detector.explanation.name).filter(|name| name.contains('<'));
     rule.map_or(label, |name| name.split_once(':').map_or(name, |(category, _)| category)).to_owned()
 }
 
-/// Lists the number of heads for each kind of label, the most frequent first. Heads are named where there are few of a kind.
+/// Lists the number of heads for each kind of label, the most frequent first. Heads are named for kinds that few
+/// heads have.
 fn count_by_kind(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     let mut kinds: BTreeMap<String, Vec<HeadPlace>> = BTreeMap::new();
     heads.for_each(|(kind, place)| kinds.entry(kind).or_default().push(place));
@@ -161,13 +168,13 @@ fn count_by_kind(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     shown.join(", ") + &rarer
 }
 
-/// Compares labels by evidence: a firm label is above a borderline one, then the smaller q-value, then the larger margin.
+/// Orders labels by evidence: firm before borderline, then by smaller q-value, then by larger margin.
 pub fn compare_evidence(a: &Label, b: &Label) -> Ordering {
     let q = |label: &Label| label.test.q.unwrap_or(1.0);
     b.borderline.cmp(&a.borderline).then(q(b).total_cmp(&q(a))).then(a.margin.total_cmp(&b.margin))
 }
 
-/// The syntactic label with the strongest evidence, and its head.
+/// The syntactic label with the strongest evidence, and its head; `None` without such a label.
 pub fn strongest_relation(report: &Report) -> Option<(HeadPlace, &Label)> {
     let labels = report.non_constant_heads().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
     labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| compare_evidence(a, b))
@@ -202,7 +209,8 @@ fn relation_sentence(report: &Report) -> Option<String> {
     Some(format!("{start} {name}: attention of {place} leads {found} (best fixed offset {offset}{tags}); {stands}."))
 }
 
-/// Sentences on the labels with too little evidence and how many more sentences they need, and on undecided heads.
+/// Sentences on labels that lack evidence, with the number of further sentences that they need, and on undecided
+/// heads.
 fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
@@ -247,7 +255,7 @@ pub(super) fn head_sentence(head: &HeadReport, sections: &Sections, known: ViewC
     format!("{} {}{end}", head.place, attention_clause(head))
 }
 
-/// The head's first label that is a role, as a verb phrase, and the number of further labels.
+/// A verb phrase for the head's first label that is a role, with the number of further labels.
 fn attention_clause(head: &HeadReport) -> String {
     let is_borderline = head.labels.first().map(|label| label.borderline);
     let alike: Vec<&Label> = head.labels.iter().filter(|label| Some(label.borderline) == is_borderline).collect();
@@ -271,7 +279,7 @@ fn attention_clause(head: &HeadReport) -> String {
     }
 }
 
-/// Metrics of the attention to sinks (tokens without content), each with the noun for its tokens.
+/// Metrics of the attention to tokens without content (sinks), each with the noun for those tokens.
 const SINKS: [(&str, &str); 3] = [
     ("first_special_mass", "the first special token"),
     ("separator_mass", "separators"),
@@ -286,7 +294,7 @@ fn sink_clause(head: &HeadReport) -> Option<String> {
         .find_map(|(metric, tokens)| Some(format!("gives {tokens} {} of its attention", whole_percent(share(metric)?))))
 }
 
-/// The attention share and chance level behind a label whose score is their difference; `None` for other labels.
+/// The attention share and the chance level of a label whose score is their difference; `None` for other labels.
 fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
     let (metric, key) = lead_over_chance(&label.number)?;
     let share = head.metrics.get(metric, key).copied().flatten()?;
@@ -294,12 +302,12 @@ fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
     (chance > 0.0).then(|| format!(": {} where chance is {}", whole_percent(share), whole_percent(chance)))
 }
 
-/// A verb phrase for a label, with score, interval and baseline.
+/// A verb phrase for a label, with its score, interval and baseline.
 fn clause(label: &Label) -> String {
     clause_with(label, "")
 }
 
-/// As [`clause`]. `level_note` is added after the level that the label's score is measured from.
+/// As [`clause`], with `level_note` after the level above which the label's score is measured.
 fn clause_with(label: &Label, level_note: &str) -> String {
     let phrase = detector_of_label(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = perhaps(label);
@@ -315,11 +323,12 @@ fn clause_with(label: &Label, level_note: &str) -> String {
     format!("{perhaps}{phrase} ({} {}{interval}{comparison})", label.label, decimal(label.score, 2))
 }
 
-/// The word "perhaps" for a borderline label; empty for a firm one.
+/// The word "perhaps" for a borderline label, and an empty text for a firm one.
 fn perhaps(label: &Label) -> &'static str {
     if label.borderline { "perhaps " } else { "" }
 }
 
+/// A verb phrase for a head without a label, which names the nearest labels.
 fn unlabelled_clause(nearest: &[Near]) -> String {
     match nearest.first() {
         // A score below half of its threshold is not near.

@@ -38,7 +38,8 @@ pub use caveats::{Caveat, is_about_certainty};
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo, TextInfo};
 
-/// The version of the report's schema. It rises when a key changes its meaning or goes away, but not for new keys.
+/// The version of the report's schema. It rises when a key changes its meaning or is removed, and stays when a key
+/// is added.
 pub const SCHEMA_VERSION: u32 = 4;
 
 /// A report on what each head of a model does, with the evidence.
@@ -131,7 +132,7 @@ pub struct Settings {
     pub policy: Policy,
 }
 
-/// Reads the policy of a saved report; thresholds that it lacks have their defaults.
+/// Reads the policy of a saved report; a threshold that the report lacks gets its default.
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     let values = Map::<String, Value>::deserialize(deserializer)?;
     registry::default_policy().with_json(&values).map_err(D::Error::custom)
@@ -189,7 +190,7 @@ pub struct HeadReport {
     pub denominators: Metrics<Option<Denominator>>,
 }
 
-/// The inputs of a report besides its results: what was analysed, with which settings, and under which controls.
+/// The inputs of a report besides its results: what was analysed, the settings, and the controls.
 pub struct ReportContext {
     pub tool: Tool,
     pub model: ModelInfo,
@@ -200,6 +201,7 @@ pub struct ReportContext {
 }
 
 impl ReportContext {
+    /// Applies another policy to the results and to the health checks of the corpus, and stores it in the settings.
     pub fn set_policy(&mut self, results: &mut Results, policy: Policy) {
         self.corpus.health.judge(&policy);
         results.could_read_text = self.corpus.health.is_read();
@@ -273,7 +275,8 @@ impl Report {
         report
     }
 
-    /// Labels the heads by another policy. The labels of controls are dropped, since a report lacks their evidence.
+    /// Labels the heads by another policy. The labels found in controls are dropped, since a report lacks their
+    /// evidence.
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
         let (mut context, mut results) = self.into_parts();
@@ -281,7 +284,8 @@ impl Report {
         Self { attention_maps, ..Self::new(context, results) }
     }
 
-    /// Splits the report into its inputs and its results. Controls are dropped, since only their outcome is stored.
+    /// Splits the report into its inputs and its results. The labels of controls are dropped, since the report
+    /// lacks their evidence.
     pub fn into_parts(self) -> (ReportContext, Results) {
         let standard_errors = self.standard_errors().collect();
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;
@@ -306,27 +310,29 @@ impl Report {
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, results)
     }
 
-    /// The label policy and the facts that are needed to display the sections.
+    /// The label policy and the facts about the run that are needed to display the sections.
     pub fn known_facts(&self) -> ViewContext<'_> {
         ViewContext { policy: &self.settings.policy, run: &self.facts }
     }
 
+    /// Each study with the view of its section, in the order of the registry.
     pub fn views(&self) -> impl Iterator<Item = (&'static dyn AnyStudy, View<'_>)> {
         self.sections.0.iter().map(|(study, section)| (*study, section.view(self.known_facts())))
     }
 
+    /// The heads that the model ran with, without absent and removed ones.
     pub fn present_heads(&self) -> impl Iterator<Item = &HeadReport> {
         self.heads.iter().filter(|head| !head.is_absent())
     }
 
-    /// Number of firm labels by category, among the labels that `label_counts` counts.
+    /// Number of firm labels by category; `label_counts` counts borderline labels as well.
     pub fn firm_label_counts(&self) -> BTreeMap<String, u64> {
         let studies: Vec<_> = self.sections.0.iter().map(|(study, _)| *study).collect();
         let labels = self.heads.iter().flat_map(|head| head.labels.iter().chain(&head.chooses));
         registry::label_counts(&studies, labels.filter(|label| !label.borderline).map(|label| label.label.as_str()))
     }
 
-    /// The controls that were run, with all seeds of one kind together.
+    /// The control runs, grouped by kind of control; a group has one run for each seed.
     pub fn controls_by_kind(&self) -> Vec<(ControlKind, Vec<&ControlReport>)> {
         let runs = |kind| self.controls.iter().filter(|run| run.control.kind == kind).collect::<Vec<_>>();
         ControlKind::ALL.map(|kind| (kind, runs(kind))).into_iter().filter(|(_, runs)| !runs.is_empty()).collect()
@@ -334,7 +340,7 @@ impl Report {
 }
 
 impl HeadReport {
-    /// Whether the model ran without the head: the checkpoint was saved without it, or the run removed it.
+    /// Whether the model ran without the head, because the checkpoint lacks it or the run removed it.
     pub fn is_absent(&self) -> bool {
         [ABSENT, REMOVED].contains(&&*self.primary)
     }
@@ -343,7 +349,7 @@ impl HeadReport {
         self.primary == REMOVED
     }
 
-    /// The labels of the head in the analysis that it also has in every one of the control `runs`.
+    /// The labels of the head in the analysis that it also has in all of the control `runs`.
     pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());
         labels.filter(|label| runs.iter().all(|run| run.shares_label(self.place, label)))

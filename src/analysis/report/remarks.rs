@@ -11,13 +11,15 @@ use crate::system::counted::{counted, join_with_and, plural, ranges};
 use crate::system::printable::printable;
 
 impl Report {
-    /// The population that intervals and tests generalise to, in words: the sampling unit of the corpus.
+    /// The population to which intervals and tests generalise, in words. It follows from the sampling unit of the
+    /// corpus.
     pub fn unit_in_words(&self) -> String {
         let [sentence, _] = self.model.text_units();
         self.corpus.unit.to_string().replace("sentence", sentence)
     }
 
-    /// Remarks to read before the labels, as sentences without a full stop: `[on the model, on the corpus]`.
+    /// Remarks that the summary prints before the labels, as sentences without a full stop: `[on the model, on the
+    /// corpus]`.
     pub fn remarks(&self) -> [Vec<String>; 2] {
         let shared = self.model.query_heads_per_group().map(|heads| {
             format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
@@ -57,7 +59,7 @@ impl Report {
         [of_model, of_corpus.collect()]
     }
 
-    /// A remark on the studies that a model of proteins leaves out; `None` for another model.
+    /// A remark on the studies that a protein model leaves out; `None` for other models.
     fn protein_remark(&self) -> Option<String> {
         const NO_WORDS: &str = "its tokens are residues of proteins, and it knows no words";
         let is_of_language =
@@ -70,7 +72,7 @@ impl Report {
         self.model.residues.then(|| format!("{NO_WORDS}{studies}"))
     }
 
-    /// A remark that the corpus has no links between words, though an option asks for links; else `None`.
+    /// A remark that the corpus has no links between words although an option asks for them; `None` otherwise.
     fn missing_links_remark(&self) -> Option<String> {
         let protocol = &self.settings.protocol;
         let study = registry::study_name_of_option("links-from");
@@ -80,7 +82,8 @@ impl Report {
         section.view(self.known_facts()).lacks_subject.then(|| format!("it has no link that {source} could find"))
     }
 
-    /// A remark on the study that is left out because a decoder lacks its language-model head; `None` for another model.
+    /// A remark on the study that is left out because a decoder lacks its token-prediction layer; `None` for other
+    /// models.
     fn headless_decoder_remark(&self) -> Option<String> {
         let decoders_only = |name: &&String| registry::find_study(name).is_some_and(|study| study.card().decoders_only);
         let left_out = self.settings.protocol.left_out.iter().find(decoders_only)?;
@@ -88,7 +91,7 @@ impl Report {
     }
 }
 
-/// Describes in words the sequences that a decoder read, and the token that each begins with.
+/// Writes how many sequences a decoder read, how long they were, and with which token each begins.
 fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
     let (mean, most) = (tokens.mean, tokens.largest);
     let read = match reading.context {
@@ -111,7 +114,7 @@ fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, re
     format!("{read}; {begins}")
 }
 
-/// A remark for each class of layers whose queries do not see every key.
+/// A remark for each class of layers in which a query sees only some of the keys.
 fn window_remarks(model: &ModelInfo) -> impl Iterator<Item = String> {
     Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
         let (visibility, layers) = (class.visibility(), class.layers);

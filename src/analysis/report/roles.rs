@@ -13,7 +13,8 @@ use crate::study::{AnyStudy, columns};
 use crate::system::counted::{counted, plural};
 
 impl Report {
-    /// Whether a head writes a constant whatever it attends to. False for all heads if every head of the model does.
+    /// Whether a head writes a constant, whatever it attends to. `false` for all heads if every head of the model
+    /// does.
     pub fn is_constant(&self, head: &HeadReport) -> bool {
         self.model.constant_heads_unless_all().contains(&head.place)
     }
@@ -23,8 +24,8 @@ impl Report {
         self.heads.iter().filter(|head| !self.is_constant(head))
     }
 
-    /// Marks after the first label of a head: `?` borderline, `~` near tie, `=` head that writes a constant, `+2` two more
-    /// labels.
+    /// The marks after a head's first label: `?` borderline, `~` near tie, `=` head that writes a constant, `+2`
+    /// two more labels.
     pub fn marks(&self, head: &HeadReport) -> String {
         let marks = [
             (head.labels.first().is_some_and(|label| label.borderline), BORDERLINE_MARK),
@@ -39,8 +40,8 @@ impl Report {
     }
 }
 
-/// The heads whose first label is a firm role, by falling margin of that label; ties keep their order. Heads that write a
-/// constant are left out.
+/// The heads whose first label is a firm role, by falling margin of that label; heads with equal margins keep their
+/// order. Heads that write a constant are left out.
 pub fn firm_heads_by_margin(report: &Report) -> Vec<&HeadReport> {
     let is_firm = |head: &&HeadReport| head.labels.first().is_some_and(is_firm_role);
     let mut firm: Vec<&HeadReport> = report.non_constant_heads().filter(is_firm).collect();
@@ -48,14 +49,19 @@ pub fn firm_heads_by_margin(report: &Report) -> Vec<&HeadReport> {
     firm
 }
 
-/// Counts of heads with firm labels, with and without a role; heads that write a constant are left out. `broad` is no role, since
-/// untrained heads have it.
+/// Counts of heads and labels for the summary; heads that write a constant are left out of all counts but `heads`.
+/// The label `broad` is no role, since untrained heads have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleCounts {
+    /// Number of heads that the model ran with, heads that write a constant included.
     heads: usize,
+    /// Number of heads with a firm role.
     pub firm: usize,
+    /// Number of heads that have a firm label, but no firm role.
     without_role: usize,
+    /// Number of labels, firm and borderline, that the heads have together.
     labels: usize,
+    /// Number of borderline labels among `labels`.
     borderline: usize,
 }
 
@@ -75,7 +81,7 @@ impl RoleCounts {
         }
     }
 
-    /// The number of borderline labels, as a sentence; empty if there are none.
+    /// A sentence on the number of borderline labels; empty if there are none.
     pub fn borderline_sentence(&self) -> String {
         let &Self { labels, borderline, .. } = self;
         if borderline == 0 {
@@ -86,7 +92,8 @@ impl RoleCounts {
         format!("{borderline} of {labels} {are} borderline: score above the threshold, but not significantly.")
     }
 
-    /// "At least N heads have": the start of a sentence on N heads. More text may show more heads.
+    /// The start of a sentence on a number of heads: "At least N heads have". The number is a lower bound, since
+    /// more text may show more heads.
     pub fn at_least_clause(&self, heads: usize) -> String {
         match heads {
             0 => format!("No head of {} is shown to have", self.heads),
@@ -94,6 +101,7 @@ impl RoleCounts {
         }
     }
 
+    /// The number of `heads` and their share of all heads: `12 of 144 heads (8 %)`.
     pub fn share_of_heads(&self, heads: usize) -> String {
         let share = 100.0 * heads as f64 / self.heads.max(1) as f64;
         format!("{heads} of {} ({share:.0} %)", counted(self.heads, "head"))
@@ -111,7 +119,7 @@ impl fmt::Display for RoleCounts {
     }
 }
 
-/// A line for each shortage of evidence that keeps studies from any label; it names all studies concerned.
+/// One line for each shortage of evidence that keeps studies from giving any label, with the names of the studies.
 pub fn shortage_lines(report: &Report) -> Vec<String> {
     let line =
         |Shortage { missing_finding: of, count, things: [one, many], required: asked, threshold, .. }: Shortage| {
@@ -122,7 +130,8 @@ pub fn shortage_lines(report: &Report) -> Vec<String> {
     shortages(report).into_iter().map(line).collect()
 }
 
-/// Shortages of evidence that keep whole studies from any label; equal shortages of several studies are joined.
+/// Shortages of evidence that keep whole studies from giving any label; equal shortages of several studies are one
+/// entry.
 pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
     let mut shortages: Vec<Shortage> = Vec::new();
     for (study, _) in &report.sections.0 {
@@ -136,7 +145,8 @@ pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
     shortages
 }
 
-/// The shortage of evidence that keeps a study from any label, judged by the metric with the most evidence.
+/// The shortage of evidence that keeps a study from giving any label, judged by its metric with the most evidence;
+/// `None` if there is enough.
 fn study_shortage(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let policy = &report.settings.policy;
     let card = study.card();
@@ -153,13 +163,15 @@ fn study_shortage(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
 }
 
 impl HeadReport {
-    /// Whether the head has no label, but might with more text: a nearest label may reach its threshold, or no rule was tested.
+    /// Whether the head has no label, but might get one with more text. A nearest label may reach its threshold, or
+    /// no rule was tested.
     pub fn is_undecided(&self) -> bool {
         let reaches = |near: &Near| near.ci95.is_none_or(|ci95| ci95.high() >= near.threshold);
         self.labels.is_empty() && !self.is_absent() && (self.nearest.is_empty() || self.nearest.iter().any(reaches))
     }
 
-    /// `[mark, meaning]` in the grid of heads, for a head without a label; `None` for a head with a label.
+    /// The mark for a head without a label in the grid of heads, as `[mark, meaning]`; `None` for a head with a
+    /// label.
     pub fn unlabelled_mark(&self) -> Option<[&'static str; 2]> {
         let sign = match (self.is_absent(), self.is_undecided()) {
             (true, _) if self.is_removed() => REMOVED_LEGEND_ENTRY,

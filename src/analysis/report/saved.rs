@@ -15,7 +15,8 @@ use crate::system::json::read_key;
 use crate::system::parallel::run_both;
 
 impl Report {
-    /// Gives the heads' labels to the sections, then sets the derived facts, the descriptions of heads and the brief.
+    /// Gives the heads' labels to the sections. Then derives from them the facts for display, the descriptions of
+    /// heads and the opening sentences.
     pub(super) fn derive_facts(&mut self) {
         let (Settings { protocol, policy }, sections) = (&self.settings, &mut self.sections.0);
         let first: Vec<String> = self.heads.iter().map(|head| head.primary.clone()).collect();
@@ -32,8 +33,8 @@ impl Report {
         self.in_brief = in_brief::opening_sentences(self);
     }
 
-    /// Parses a saved report with the sections of all its studies. Fails if the text is no report, or lacks something that one of
-    /// its studies writes.
+    /// Parses a saved report with the sections of all its studies. Fails if the text is no report, or if it lacks a
+    /// key that one of its studies writes.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         // The settings come before what is long, and name the studies.
         let settings: Option<Settings> = read_key(text, "settings");
@@ -54,7 +55,8 @@ impl Report {
         Ok(report)
     }
 
-    /// Prepares the report to be written with numbers rounded by `round`: drops standard errors that rounded intervals imply.
+    /// Prepares the report to be written with numbers rounded by `round`. It drops the standard errors that can be
+    /// computed from the rounded intervals.
     pub fn rounded(mut self, round: impl Fn(f64) -> f64 + Copy) -> Self {
         for head in &mut self.heads {
             let implied = implied_errors(head, &self.denominators, round);
@@ -70,7 +72,7 @@ impl Report {
         self
     }
 
-    /// The standard errors of each head: as written, else as its intervals imply.
+    /// The standard errors of each head: the stored ones, or those computed from the head's intervals.
     pub fn standard_errors(&self) -> impl Iterator<Item = StandardErrors> {
         self.heads.iter().map(move |head| {
             let implied = implied_errors(head, &self.denominators, |number| number);
@@ -80,7 +82,8 @@ impl Report {
         })
     }
 
-    /// The first fault of an incomplete report; `None` if it has every head, each with the same metrics, and complete sections.
+    /// The first fault of an incomplete report; `None` if the report is complete. A complete report has every head,
+    /// the same metrics for each, and complete sections.
     pub fn defect(&self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
@@ -112,7 +115,8 @@ impl Report {
         of_maps.or_else(|| self.sections.0.iter().find_map(|(_, section)| section.defect(grid)))
     }
 
-    /// Puts all metrics in the order of the metric tables. Fails if an expected metric is missing, or one is unknown.
+    /// Sorts all metrics into the order of the metric tables. Fails if an expected metric is missing, or if a
+    /// metric is unknown.
     pub fn order_metrics(&mut self) -> Result<(), String> {
         let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
         for head in &mut self.heads {
@@ -131,15 +135,16 @@ impl Report {
     }
 }
 
-/// Largest relative difference from the error that the interval implies at which a standard error is left out: the error of
-/// rounding to four digits.
+/// Largest relative difference at which a standard error counts as implied by its interval and is left out. It is
+/// the error of rounding to four digits.
 const IMPLIED_ERROR_TOLERANCE: f64 = 5e-4;
 
-/// Largest relative difference between the halves of an interval that counts as symmetric: its ends and its value are rounded.
+/// Largest relative difference between the two halves of an interval that counts as symmetric. Halves differ
+/// because the ends and the value are rounded.
 const SYMMETRY_TOLERANCE: f64 = 1e-2;
 
-/// The standard error of each metric of a head that its interval implies once `round` has been over it; null where the interval
-/// is not symmetric about the value.
+/// The standard error of each metric of a head that follows from its interval after rounding by `round`. Null where
+/// the interval is not symmetric about the value.
 fn implied_errors(head: &HeadReport, common: &Metrics<Denominator>, round: impl Fn(f64) -> f64) -> StandardErrors {
     let own = common.zip_map(&head.denominators, |common, own| own.copied().flatten().unwrap_or(*common));
     let halves = head.ci95.zip_map(&head.metrics, |interval, value| {
@@ -154,6 +159,7 @@ fn implied_errors(head: &HeadReport, common: &Metrics<Denominator>, round: impl 
     })
 }
 
+/// The message for a head that lacks a metric.
 fn incomplete(head: &HeadReport) -> String {
     format!("the head `{}` does not have every metric", head.place)
 }

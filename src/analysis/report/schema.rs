@@ -10,11 +10,12 @@ use crate::study::AnyStudy;
 use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, REMOVED, UNLABELLED};
 use crate::study::metrics::metric::{Denominator, Keys};
 
-/// The schema of a number or null for each metric; metrics of studies that were not run are absent.
+/// The schema of an object with a number or null for each metric. Metrics of studies that were not run are absent.
 pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
     metrics_schema(|range| number_schema(range, &["number", "null"]))
 }
 
+/// The schema of an object with an interval or null for each metric.
 pub(super) fn intervals(_: &mut SchemaGenerator) -> Schema {
     metrics_schema(|range| {
         let end = number_schema(range, &["number"]);
@@ -22,17 +23,19 @@ pub(super) fn intervals(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The schema of an object with a denominator for each metric.
 pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Denominator>();
     metrics_schema(|_| value.clone())
 }
 
+/// The schema of an object with a denominator or null for each metric that heads share unequally.
 pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Option<Denominator>>();
     metrics_schema(|_| value.clone())
 }
 
-/// The schema of a value of one of these JSON types; a number is within `range`.
+/// The schema of a value with one of these JSON `types`; a number must be within `range`.
 fn number_schema(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
     let mut schema = json_schema!({ "type": types });
     for (key, bound) in [("minimum", range.start()), ("maximum", range.end())] {
@@ -43,7 +46,8 @@ fn number_schema(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
     schema
 }
 
-/// The schema of an object with a key for each metric; `value` makes the schema of a number in a range.
+/// The schema of an object with a key for each metric; `value` makes the schema of a metric's value from the
+/// metric's range.
 fn metrics_schema(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
     let metric = |range: &RangeInclusive<f64>, keys: Keys, text: &str| match keys {
         Keys::Single => {
@@ -107,7 +111,7 @@ pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
     labelled_list(&generator.subschema_for::<Near>())
 }
 
-/// The schema of a list of objects, each with the name of a label.
+/// The schema of a list whose `item`s each have the name of a label.
 fn labelled_list(item: &Schema) -> Schema {
     json_schema!({ "type": "array", "items": { "allOf": [item, { "properties": { "label": label_schema() } }] } })
 }

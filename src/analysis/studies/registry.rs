@@ -17,7 +17,8 @@ use crate::study::show::terms::{TERMS, Term};
 use crate::study::verdict_rule::VerdictRow;
 use crate::system::errors::similar;
 
-/// All studies, in the order of reports. The order holds for metrics, labels with equal margins, sections and the summary.
+/// All studies, in the order of reports. Metrics, labels with equal margins, sections and the summary have this
+/// order.
 pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::attention::Attention,
     &patterns::norms::Norms,
@@ -62,12 +63,12 @@ pub fn default_studies() -> impl Iterator<Item = &'static dyn AnyStudy> {
     STUDIES.iter().copied().filter(|study| study.card().is_default)
 }
 
-/// Names of the studies that read the corpus again once earlier results are known.
+/// Names of the studies with a second pass over the corpus, which builds on the results of their first pass.
 pub fn two_stage_study_names() -> impl Iterator<Item = &'static str> {
     STUDIES.iter().filter(|study| study.passes().iter().any(|spec| spec.is_second_stage)).map(|study| study.card().name)
 }
 
-/// Name of the study to which a command-line option belongs. Panics if the option belongs to no study.
+/// Name of the study to which a command-line option belongs. Panics if no study has the option.
 pub fn study_name_of_option(option: &str) -> &'static str {
     let study = STUDIES.iter().find(|study| study.card().options.contains(&option));
     study.expect("an option of a study is on its card").card().name
@@ -84,7 +85,7 @@ pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives_label(label)))
 }
 
-/// Whether a label says how an attention head chooses its keys.
+/// Whether a label says how an attention head chooses its keys, by position, token or context.
 pub fn is_key_choice_label(label: &str) -> bool {
     STUDIES.iter().any(|study| study.card().choices.iter().any(|detector| detector.gives_label(label)))
 }
@@ -108,7 +109,7 @@ pub fn detector_of_label(label: &str) -> Option<&'static Detector> {
     detectors().find(|detector| detector.gives_label(label))
 }
 
-/// Lists the labels that the grid of a summary abbreviates by this code.
+/// Lists the labels that have this short form in the grid of a summary.
 pub fn labels_with_code(code: &str) -> Vec<String> {
     for (label, shown) in
         [(UNLABELLED, UNLABELLED_LEGEND_ENTRY), (ABSENT, ABSENT_LEGEND_ENTRY), (REMOVED, REMOVED_LEGEND_ENTRY)]
@@ -128,7 +129,8 @@ pub fn default_policy() -> Policy {
     Policy::with_defaults(detectors().flat_map(thresholds).copied().chain(common).chain(text_health))
 }
 
-/// Counts labels by the name of their detector in these studies, zeros included. Panics if a label comes from another detector.
+/// Counts labels by the name of the detector that gave them, among the detectors of these studies; detectors
+/// without a label count 0. Panics if a label comes from another detector.
 pub fn label_counts<'a>(
     studies: &[&'static dyn AnyStudy],
     labels: impl Iterator<Item = &'a str>,
@@ -158,7 +160,8 @@ pub fn metric_entries() -> impl Iterator<Item = Entry> {
     metrics.map(|(explanation, _)| Entry { explanation, thresholds: None })
 }
 
-/// Finds the documentation of a label or metric. `offset:-3` and `offset_mass.-1` find the entry for all offsets.
+/// Finds the documentation of a label or metric. `offset:-3` and `offset_mass.-1` find the entry that covers all
+/// offsets.
 pub fn find_entry(name: &str) -> Option<Entry> {
     let family = detector_of_label(name)
         .map_or_else(|| name.split_once('.').map_or(name, |(metric, _)| metric), |detector| detector.explanation.name);
@@ -180,7 +183,8 @@ pub fn find_threshold(name: &str) -> Option<&'static Threshold> {
     default_policy().thresholds().find(|threshold| threshold.name == name)
 }
 
-/// Lists the rules of all verdicts under the default policy: labels first, then the other verdicts.
+/// Lists the rules of all verdicts under the default policy: the rules of labels first, then the rules of other
+/// verdicts.
 pub fn verdict_rules() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
     detectors().map(move |detector| VerdictRow::from_detector(detector, &policy)).chain(non_label_verdict_rules())
@@ -192,7 +196,7 @@ pub fn non_label_verdict_rules() -> impl Iterator<Item = VerdictRow> {
     STUDIES.iter().flat_map(|study| study.card().verdicts).map(move |rule| VerdictRow::from_rule(rule, &policy))
 }
 
-/// Finds the known name most like `name`, for "did you mean".
+/// Finds the known name most similar to `name`, for the hint "did you mean".
 pub fn closest_name(name: &str) -> Option<&'static str> {
     let policy = default_policy();
     let names = label_entries().chain(metric_entries()).map(|entry| entry.name());
@@ -203,7 +207,7 @@ pub fn closest_name(name: &str) -> Option<&'static str> {
     similar::closest_name(name, names)
 }
 
-/// Finds the label, or category of labels, most like `name`.
+/// Finds the label, or category of labels, whose name is most similar to `name`.
 pub fn closest_label(name: &str) -> Option<&'static str> {
     similar::closest_name(name, detectors().flat_map(|detector| [detector.explanation.name, detector.family()]))
 }

@@ -1,7 +1,8 @@
-//! The health of the input: checks of whether a model could read the text of a corpus, each a number against a threshold of the
-//! policy. docs/methodology/health.md has the reasons.
+//! The health of the input: checks of whether a model could read the text of a corpus. Each check compares a number
+//! with a threshold of the policy. docs/methodology/health.md has the reasons.
 //!
-//! If a check that [decides](HealthId::affects_firmness) fails, no label is firm, since its score may not be about the text.
+//! If a check that [decides](HealthId::affects_firmness) on firmness fails, no label is firm, since its score may not
+//! be about the text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,12 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::labels::policy::{Policy, Threshold};
 use crate::stats::block_test::FEWEST_BLOCKS;
 
-/// Share of unread tokens, letters, words or sentences above which no label is firm. If a share `u` of tokens is unread,
-/// `1 - (1 - u)^2` of all token pairs have an unread token: for .05 about 10 in 100, and a syntactic label is a lead of 10
-/// points. `all-MiniLM-L6-v2` leaves less than .01 of EWT, GUM, PUD and German GSD unread.
+/// Share of unread tokens, letters, words or sentences above which no label is firm.
+///
+/// If a share `u` of tokens is unread, `1 - (1 - u)^2` of all token pairs have an unread token. For `u` of .05
+/// these are about 10 in 100, and a syntactic label is a lead of 10 points. `all-MiniLM-L6-v2` leaves less than .01
+/// of EWT, GUM, PUD and German GSD unread.
 const MAX_UNREAD: f64 = 0.05;
 
-/// Threshold of checks that count a part of the corpus: above one half, that part decides most numbers.
+/// Threshold of checks that measure a part of the corpus, such as its skipped sentences. A part above one half
+/// decides most numbers.
 const MAX_PART: f64 = 0.5;
 
 /// Threshold of each check of the input, in the order of [`HealthId::ALL`].
@@ -107,11 +111,13 @@ impl HealthId {
         Self::Units,
     ];
 
+    /// The threshold of the check, as a number of the label policy.
     pub fn threshold(self) -> &'static Threshold {
         &THRESHOLDS[self as usize]
     }
 
-    /// Whether no label is firm if this check fails. `Repeated` and `Units` do not decide: block tests already account for both.
+    /// Whether no label is firm if this check fails. `Repeated` and `Units` leave labels firm, since block tests
+    /// already account for both.
     pub fn affects_firmness(self) -> bool {
         !matches!(self, Self::Repeated | Self::Units)
     }
@@ -137,6 +143,7 @@ pub struct HealthCheck {
 pub struct Health(pub Vec<HealthCheck>);
 
 impl Health {
+    /// Computes each check from its `value`, in the order of [`HealthId::ALL`], and judges it by `policy`.
     pub fn new(value: impl Fn(HealthId) -> Option<f64>, policy: &Policy) -> Self {
         let check = |id: HealthId| HealthCheck { id, value: value(id), threshold: 0.0, fails: false };
         let mut health = Self(HealthId::ALL.map(check).into());
@@ -144,7 +151,7 @@ impl Health {
         health
     }
 
-    /// Compares each number with its threshold in `policy`.
+    /// Sets for each check whether it fails, by its threshold in `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         for HealthCheck { id, value, threshold, fails } in &mut self.0 {
             *threshold = policy.share(id.threshold());
@@ -159,12 +166,13 @@ impl Health {
         self.0.iter().filter(|check| check.fails)
     }
 
-    /// Failing checks that keep every label from being firm.
+    /// Failing checks whose failure keeps every label from being firm.
     pub fn reading_failures(&self) -> impl Iterator<Item = &HealthCheck> {
         self.failing_checks().filter(|check| check.id.affects_firmness())
     }
 
-    /// Whether the model could read the corpus: true unless a check that [decides](HealthId::affects_firmness) fails.
+    /// Whether the model could read the corpus: true unless a check fails that
+    /// [decides](HealthId::affects_firmness) on firmness.
     pub fn is_read(&self) -> bool {
         self.reading_failures().next().is_none()
     }

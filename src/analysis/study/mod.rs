@@ -37,30 +37,32 @@ pub use verdict_rule::VerdictRule;
 ///
 /// A study is a folder of [`crate::studies`] and a line of [`crate::studies::registry::STUDIES`]; nothing else names it.
 pub trait Study: Sync {
-    /// The study's section of the report; [`section::NoSection`] if it has none.
+    /// Type of the study's section of the report; [`section::NoSection`] if the study has no section.
     type Section: Stored;
 
     const CARD: Card;
 
-    /// The passes that the study observes, each with separate sums.
+    /// The passes over the corpus that the study observes. Each pass has sums of its own.
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// Computes the metrics with intervals and chance levels, and the section of the report.
+    /// Computes the metrics, with intervals and chance levels, and the section of the report, from the sums that
+    /// were `observed`.
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
-    /// Returns results that later studies build on.
+    /// Returns the results of this study that later studies build on.
     fn upstream(&self, _observed: &Observed<'_>, _section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         UpstreamResults::default()
     }
 }
 
-/// Object-safe form of [`Study`]: the section's type is erased, and the functions of [`Stored`] are methods.
+/// A [`Study`] as an object: the type of its section is erased, and the functions of [`Stored`] are methods.
 pub trait AnyStudy: Sync {
     fn card(&self) -> &'static Card;
 
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// The passes over a task's items if the run has a task, else the others; a study with only one kind of pass has that one.
+    /// The passes of the study in a run. If the run has a task, they are the passes over the task's items,
+    /// otherwise the other passes. A study with only one kind of pass always has that kind.
     fn passes_for(&self, has_task: bool) -> Vec<PassSpec> {
         let (items, others): (Vec<_>, Vec<_>) =
             self.passes().into_iter().partition(|spec| spec.pass.sequences.are_task_items());
@@ -68,19 +70,23 @@ pub trait AnyStudy: Sync {
         if is_of_items { items } else { others }
     }
 
+    /// As [`Study::measure`], with the section as a trait object.
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
+    /// As [`Study::upstream`], with the section among the `labelling`.
     fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
-    /// Keys of the section in a report, each with its value.
+    /// Each key of the section in a report, with its value.
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<(&'static str, &'a dyn erased_serde::Serialize)>;
 
+    /// Each key of the section in a report, with the schema of its value.
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 
-    /// The key of the section with this name, and the function that parses its value; `None` if the section has no such key.
+    /// The section's key called `name`, with the function that parses the key's value; `None` if the section has no
+    /// such key.
     fn parser(&self, name: &str) -> Option<(&'static str, ParseValue)>;
 
-    /// Builds the section from the values of its keys. Fails with the first missing key.
+    /// Builds the section from the values of its keys. Fails with the first missing key, as text.
     fn section_from_values(&self, values: &mut KeyValues) -> Result<Box<dyn Section>, &'static str>;
 }
 
@@ -119,6 +125,7 @@ impl<S: Study> AnyStudy for S {
     }
 }
 
+/// The columns of the study's metrics, with the scales and bounds of its card.
 pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
     let card = study.card();
     let column = |(explanation, keys): (&'static Explanation, Keys)| {

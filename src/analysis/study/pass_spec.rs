@@ -16,75 +16,80 @@ use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 
+/// A function that makes an observer with empty sums for a model and settings.
 type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
 
-/// A pass that a study observes, with the function that makes its empty sums.
+/// A pass over the corpus that a study requests, with the function that makes the study's empty sums.
 pub struct PassSpec {
     pub pass: Pass,
-    /// Whether the pass is of the second stage, whose sums are made from the results of the first.
+    /// Whether the pass is of the second stage, whose empty sums are made from the results of the first stage.
     pub is_second_stage: bool,
-    /// Activations that a first-stage pass over the same sequences may keep for this pass.
+    /// Activations that a first-stage pass over the same sequences may keep, so that this pass can be replayed from
+    /// them.
     pub keep: Option<KeepRequest>,
     make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
 }
 
 impl PassSpec {
+    /// A pass of the first stage; `make` makes its empty sums.
     pub fn new<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>) -> S + 'static) -> Self {
         let make = Box::new(move |subject: &Subject<'_>| new_observer(make(subject)));
         Self { pass, is_second_stage: false, keep: None, make, restore: observer::restore_observer::<S> }
     }
 
-    /// A pass with separate sums for each class of layers; `make` is given the keys that queries of the class see.
+    /// A pass with separate sums for each class of layers. `make` also takes the class's visibility: which keys its
+    /// queries see.
     pub fn by_class<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>, Visibility) -> S + 'static) -> Self {
         Self::new(pass, move |subject| ByClass::new(subject.classes, |visibility| make(subject, visibility)))
     }
 
-    /// This pass in the second stage.
+    /// This pass, moved to the second stage.
     pub fn in_second_stage(self) -> Self {
         Self { is_second_stage: true, ..self }
     }
 
-    /// This pass in the second stage. It needs only the activations `needs` of sequences for which `is_needed` is true; the first
-    /// stage may keep them.
+    /// This pass, moved to the second stage, where it can be replayed from kept activations. It needs the
+    /// activations `needs` of sequences for which `is_needed` is true. The first stage may keep them.
     pub fn in_second_stage_from_kept(self, needs: Needs, is_needed: fn(&Sequence) -> bool) -> Self {
         Self { is_second_stage: true, keep: Some(KeepRequest { needs, applies_to: is_needed }), ..self }
     }
 
-    /// Makes an observer with empty sums.
+    /// Makes an observer with empty sums for `subject`.
     pub fn observer(&self, subject: &Subject<'_>) -> Box<dyn Observer> {
         (self.make)(subject)
     }
 
-    /// Restores an observer from the bytes of its sums in a partial (saved sums of a run). Fails if the bytes are no sums of its
-    /// type.
+    /// Restores an observer from the bytes of its sums in a partial (saved sums of a run). Fails if the bytes are
+    /// not sums of this pass's type.
     pub fn restore(&self, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         (self.restore)(bytes)
     }
 }
 
-/// The model and the settings for which empty sums are made.
+/// The model and the settings for which the empty sums of a pass are made.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     pub grid: HeadGrid,
     pub classes: &'a LayerClasses,
-    /// For each layer, the first layer with the same weights; empty if no layers share weights.
+    /// For each layer, the first layer with equal weights; empty if no layers share weights.
     pub first_layers: &'a [usize],
     pub from_token: FromToken,
+    /// Returns the id of a token in the vocabulary; `None` if the vocabulary lacks the token.
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
-    /// Columns and keys of the corpus to probe for, besides UPOS and relation.
+    /// Names of the probing tasks besides UPOS and relation: columns or keys of the corpus.
     pub probes: &'a [String],
     /// The column or key of the corpus with the class of each word, if one was named.
     pub class_column: Option<&'a str>,
-    /// Results of the first stage, for passes of the second stage; empty before the first stage has ended.
+    /// Results of the first stage, for passes of the second stage; empty during the first stage.
     pub upstream: &'a UpstreamResults,
-    /// The study's sums of the first stage, for its passes of the second stage.
+    /// The sums of the study's first-stage passes, for its passes of the second stage.
     pub first_stage_sums: Observed<'a>,
     pub threads: NonZeroUsize,
 }
 
 impl<'a> Subject<'a> {
-    /// A subject before anything was observed: every query sees every key, and no columns are probed for.
+    /// A subject before anything was observed. Every query sees every key, and no columns are probed for.
     pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
         static ONE_CLASS: LazyLock<LayerClasses> = LazyLock::new(LayerClasses::default);
         Self {
@@ -102,19 +107,20 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The sums of a study over its finished passes, in the order of the passes.
+/// The sums of a study after its passes, in the order of the passes.
 #[derive(Clone, Copy)]
 pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
 
+/// The sums of one finished pass of a study.
 #[derive(Clone, Copy)]
 pub struct ObservedPass<'a> {
     pub sums: &'a dyn Observer,
-    /// Sentences of the corpus that could be encoded, but are in no sequence of the pass.
+    /// Number of sentences of the corpus that could be encoded, but that no sequence of the pass contains.
     pub left_out: u64,
 }
 
 impl<'a> Observed<'a> {
-    /// The sums of type `S`, in the order of the passes.
+    /// The sums of the passes whose sums have the type `S`, in the order of the passes.
     pub fn all_sums<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
         self.0.iter().filter_map(|pass| observer::downcast_sums(pass.sums))
     }
@@ -125,7 +131,7 @@ impl<'a> Observed<'a> {
         self.all_sums().next().expect("a study gets back the sums that it gave")
     }
 
-    /// Sentences that could be encoded, but are in no sequence of the first pass.
+    /// Number of sentences that could be encoded, but that no sequence of the first pass contains.
     pub fn left_out(&self) -> u64 {
         self.0.first().map_or(0, |pass| pass.left_out)
     }

@@ -16,7 +16,7 @@ pub fn sections(studies: &[&'static dyn AnyStudy], report: &str) -> serde_json::
     studies.iter().map(|study| study.section_from_values(&mut values).map_err(Error::missing_field)).collect()
 }
 
-/// Reads the values of the keys of all sections, and skips all other keys.
+/// Deserializer that reads the values of the keys of all sections, and skips all other keys.
 struct Reader<'a> {
     studies: &'a [&'static dyn AnyStudy],
     report: &'a str,
@@ -47,7 +47,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// Message of an error in a `part` of a report, with its line and column in the report, in the form of `serde_json`.
+/// Writes the message of an error in a `part` of a report with its line and column in the report, in the form of
+/// `serde_json`.
 fn in_report(report: &str, part: &str, error: &serde_json::Error) -> String {
     // `part` is borrowed from the report.
     let before = &report[..part.as_ptr().addr() - report.as_ptr().addr()];

@@ -23,76 +23,83 @@ use crate::sequences::reading::Context;
 
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
-    /// Completes the section with facts that are known only after all studies have measured.
+    /// Adds to the section a fact that is known only after all studies have measured.
     fn complete(&mut self, _known: &Completion<'_>) {}
 
-    /// All that is shown of the section, and all that other parts of the program use of it.
+    /// The view of the section: all that is shown of it, and all that other parts of the program read from it.
     fn view(&self, known: ViewContext<'_>) -> View<'_>;
 
-    /// The section's part of the card of one attention head.
+    /// What the section adds to the card of one attention head.
     fn head_card(&self, _head: HeadPlace, _known: ViewContext<'_>) -> HeadCard {
         HeadCard::default()
     }
 
-    /// Describes the first defect of a section that does not fit a model with this grid; `None` if there is none.
+    /// The first defect of a section that does not fit a model with this grid, as text; `None` if the section fits.
     fn defect(&self, _grid: HeadGrid) -> Option<String> {
         None
     }
 }
 
-/// View of a section: all that is shown of it, and all that other parts of the program use of it.
+/// All that is shown of a section, and all that other parts of the program read from it.
 #[derive(Default)]
 pub struct View<'a> {
-    /// Whether the corpus has nothing that the study is about; the summary then leaves the study out.
+    /// Whether the corpus has nothing that the study is about. The summary then leaves the study out.
     pub lacks_subject: bool,
-    /// The study's sentence for the opening of a report, or its shortage of text; empty for most studies.
+    /// The study's sentence for the opening of a report, or the shortage of text that prevents it; empty for most
+    /// studies.
     pub in_brief: InBrief,
-    /// Text of the study for the summary, in whole lines; empty if it has none.
+    /// The study's text in the summary, in whole lines; empty if it has none.
     pub summary: Summary,
-    /// Figures of the study's results; empty if there is nothing to draw.
+    /// Figures of the study's results; empty if there are no results to draw.
     pub figures: Vec<Figure>,
-    /// Flat tables of the study's results, under their names in the report; without rows if there are no results.
+    /// Flat tables of the study's results, named as in the report; without rows if there are no results.
     pub tables: Vec<TableRows<'a>>,
-    /// Numbers, other than metrics, by which two analyses can be compared.
+    /// Numbers by which two analyses can be compared, without the metrics.
     pub numbers: Vec<Number<'a>>,
-    /// For each relation that the study knows, how well each attention head follows it.
+    /// For each relation that the study scores, the accuracy of each attention head.
     pub tracked: Vec<Tracked>,
-    /// Tests of whether the model uses the arcs that labels are about.
+    /// Tests of whether the model uses the arcs that a label claims for its head.
     pub use_tests: Vec<LabelUse>,
-    /// Attention heads, each with the number in the corpus of its typical sentence.
+    /// Attention heads, each with the number of its typical sentence in the corpus.
     pub typical_sentences: Vec<(HeadPlace, u64)>,
+    /// Orders in which heads were removed one after another.
     pub pruning: Vec<PruningOrder>,
-    /// Whether the model is significantly above the baseline of the task; `None` except in the study that tests it.
+    /// Whether the model is significantly above the baseline of the task; `None` in all studies but the one that
+    /// tests it.
     pub is_above_baseline: Option<bool>,
 }
 
 impl View<'_> {
+    /// A view with only this summary.
     pub fn from_summary(summary: impl Into<Summary>) -> Self {
         Self { summary: summary.into(), ..Self::default() }
     }
 }
 
-/// A fact that is known only after all studies have measured.
+/// A fact that is known only after all studies have measured; sections are completed by it.
 pub enum Completion<'a> {
+    /// The metrics of all studies.
     Estimates(&'a Estimates),
-    /// The thresholds of the policy, by which sections correct their tests.
+    /// The label policy, by whose thresholds a section corrects its tests.
     Policy(&'a Policy),
-    /// Kind of a control that was run, and the sections of the same study in it, one for each seed.
+    /// Kind of a control that was run, and the study's sections from the control runs, one for each seed.
     Control(ControlKind, &'a [&'a dyn Section]),
-    /// First label of every head, `[layers * heads]`, for parts of a section that name heads.
+    /// First label of every head, `[layers * heads]`, for sections that name heads.
     Labels(&'a [String]),
-    /// Number of consecutive heads of a layer that share keys and values; only for models in which heads share them.
+    /// Number of consecutive heads of a layer that share keys and values. Only models in which heads share them
+    /// have this fact.
     SharedKeys(usize),
-    /// The report is written with rounded numbers: sections drop numbers that no policy needs.
+    /// The report will be written with rounded numbers, so that sections drop numbers that no policy needs.
     Rounded,
 }
 
-/// Facts of a run that are needed to show its sections.
+/// Facts of a run that are needed to display its sections.
 #[derive(Clone, Debug, Default)]
 pub struct SectionFacts {
-    /// Text unit that a decoder read: where it is a document, sections count windows as sentences.
+    /// Text unit that a decoder read. If it is a document, the sections count windows as sentences.
     pub read: Context,
-    /// Number of masking patterns run, of seven that each mask every seventh word; `None` where no head was removed.
+    /// Number of masking patterns that were run; each of the seven patterns masks every seventh word. `None` if no
+    /// head was removed.
     pub phases: Option<u8>,
     /// First label of every attention head.
     pub labels: BTreeMap<HeadPlace, String>,
@@ -100,7 +107,7 @@ pub struct SectionFacts {
     pub is_above_baseline: Option<bool>,
 }
 
-/// Policy and facts of the run by which a section is shown.
+/// The label policy, and the facts of the run, by which a section is shown.
 #[derive(Clone, Copy)]
 pub struct ViewContext<'a> {
     pub policy: &'a Policy,
@@ -108,7 +115,7 @@ pub struct ViewContext<'a> {
 }
 
 impl<'a> ViewContext<'a> {
-    /// The policy without facts of the run; tests, numbers and the sentence on a task do not depend on them.
+    /// A context without facts of the run. Tests, numbers and the sentence on a task do not depend on such facts.
     pub fn new(policy: &'a Policy) -> Self {
         static NO_FACTS: SectionFacts =
             SectionFacts { read: Context::Sentence, phases: None, labels: BTreeMap::new(), is_above_baseline: None };
@@ -116,27 +123,32 @@ impl<'a> ViewContext<'a> {
     }
 }
 
+/// What a section adds to the card of one attention head.
 #[derive(Default)]
 pub struct HeadCard {
+    /// Lines of text.
     pub lines: Vec<String>,
-    /// Verb phrases for the sentence about the head, each with its number; the subject is the head.
+    /// Verb phrases for the sentence about the head, which is their subject. Each has a number in it.
     pub clauses: Vec<String>,
-    /// Figures, which the page shows in place of `lines`.
+    /// Figures, which the page shows instead of `lines`.
     pub figures: Vec<Figure>,
-    /// Related heads, which the page shows in place of `lines`.
+    /// Related heads, which the page shows instead of `lines`.
     pub neighbours: Vec<Neighbour>,
-    /// The content of `lines` as a table, where the lines are alike.
+    /// The content of `lines` as a table, if the lines are alike; `None` otherwise.
     pub table: Option<CardTable>,
 }
 
+/// A head that is related to the head of a card.
 pub struct Neighbour {
-    /// Relation to the head of the card, as a phrase before the neighbour's name: `looks most like`.
+    /// Relation of the neighbour to the head of the card, as a phrase before the neighbour's name: `looks most
+    /// like`.
     pub relation: &'static str,
     pub place: HeadPlace,
     /// Strength of the relation in a few words: `distance 0.123`.
     pub strength: String,
 }
 
+/// A table on the card of a head.
 pub struct CardTable {
     pub columns: &'static [&'static str],
     pub rows: Vec<Vec<String>>,
@@ -149,35 +161,40 @@ impl FromIterator<String> for HeadCard {
 }
 
 impl HeadCard {
+    /// This card with these [clauses](Self::clauses).
     pub fn with_clauses(self, clauses: impl IntoIterator<Item = String>) -> Self {
         Self { clauses: clauses.into_iter().collect(), ..self }
     }
 }
 
-/// An order in which attention heads were removed one after the other, with the loss each time.
+/// An order in which attention heads were removed one after another, with the loss after each removal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PruningOrder {
+    /// Criterion by which heads were ordered: `effect`, `gradient`, `task`, or `random:` with the seed.
     pub criterion: String,
     pub removal: Replacement,
-    /// Heads in the order of removal, each with the constant that replaces its output, if any.
+    /// Heads in the order of removal, each with the constant that replaces its output; `None` for other kinds of
+    /// removal.
     pub heads: Vec<(HeadPlace, Option<Vec<f32>>)>,
     /// Loss of the model with all heads, in `unit`.
     pub loss: f64,
     /// Unit of the loss: nats, or the unit in which a task is scored.
     pub unit: &'static str,
-    /// Loss without the first head, without the first two, and so on, in `unit`.
+    /// Loss without the first head, without the first two, and so on, in `unit`, `[heads]`.
     pub losses_without: Vec<f64>,
-    /// Share of a task's predictions that are right: with all heads, and without the first head, the first two and so on.
+    /// Share of a task's predictions that are right, as `(with all heads, after each removal)`. `None` for losses
+    /// of tokens.
     pub accuracies: Option<(f64, Vec<f64>)>,
-    /// `(measure, rise, number of heads)`: heads that can be removed within a rise of the report, by each measure of loss.
+    /// Number of heads that can be removed before the loss rises by more than a limit, as `(measure, rise, number
+    /// of heads)`. The limit is the share `rise` of the measure.
     pub budgets: Vec<(ShareOf, f64, usize)>,
-    /// Whether the model is significantly above the baseline of the task; `None` where the loss is of tokens, not of a task.
+    /// Whether the model is significantly above the baseline of the task; `None` for losses of tokens.
     pub is_above_baseline: Option<bool>,
 }
 
 impl PruningOrder {
-    /// Number of heads that can be removed, in this order, before the loss rises by more than the share `rise` of a measure.
-    /// `None` if this order does not have the measure.
+    /// Number of heads that can be removed, in this order, before the loss rises by more than the share `rise` of
+    /// `measure`. `None` if the order was not measured by it.
     pub fn removable_heads(&self, rise: f64, measure: ShareOf) -> Option<usize> {
         let mut budgets = self.budgets.iter().filter(|(limited, ..)| *limited == measure).peekable();
         budgets.peek()?;
@@ -202,7 +219,7 @@ impl PruningOrder {
     }
 }
 
-/// Upper bound of rounding errors in differences of shares.
+/// Upper bound of the rounding errors in differences of shares.
 pub const ROUNDING_TOLERANCE: f64 = 1e-9;
 
 /// Measure that limits pruning: the loss may rise, or the share right may fall, by a share of this number.
@@ -221,7 +238,7 @@ pub enum ShareOf {
 impl ShareOf {
     pub const ALL: [Self; 3] = [Self::Loss, Self::AllHeads, Self::Right];
 
-    /// The measure as a noun phrase.
+    /// The measure as a noun phrase, such as "the loss".
     pub fn words(self) -> &'static str {
         match self {
             Self::Loss => "the loss",
@@ -246,24 +263,24 @@ pub struct LabelUse {
     pub test: UseTest,
 }
 
-/// Values of the keys of sections in a saved report, by key; each has the type that its section has under the key.
+/// Values of the keys of all sections in a saved report, by key. Each has the type that its section has under the key.
 pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
 /// A key of the report under which a section, or a part of it, is stored.
 pub struct StoredKey<S> {
     pub name: &'static str,
-    /// Returns the value of the key in a section.
+    /// Returns the value that a section has under the key.
     pub value: fn(&S) -> &dyn erased_serde::Serialize,
     pub schema: fn(&mut SchemaGenerator) -> Schema,
-    /// Parses the value of the key from JSON. Fails if the JSON is not of the value's type.
+    /// Parses the value of the key from JSON. Fails if the JSON does not have the value's type.
     pub parse: ParseValue,
 }
 
-/// Function that parses the value of a key from JSON.
+/// Function that parses the value of a key from JSON; the value has the type of the key.
 pub type ParseValue = fn(&str) -> serde_json::Result<Box<dyn Any>>;
 
 impl<S> StoredKey<S> {
-    /// A key whose value has the type `T`.
+    /// A key whose value has the type `T`; `value` returns the value that a section has under it.
     pub const fn new<T: DeserializeOwned + JsonSchema + 'static>(
         name: &'static str,
         value: fn(&S) -> &dyn erased_serde::Serialize,
@@ -273,7 +290,7 @@ impl<S> StoredKey<S> {
     }
 }
 
-/// A section with the keys under which it stands in a report. [`stored!`](crate::stored) implements it.
+/// A section with the keys under which it stands in a report; [`stored!`](crate::stored) implements this trait.
 pub trait Stored: Section + Sized {
     const KEYS: &'static [StoredKey<Self>] = &[];
 
@@ -307,13 +324,14 @@ macro_rules! stored {
 }
 pub use crate::stored;
 
-/// Removes and returns a key's value, of the type that [`StoredKey::parse`] gave it. Fails with the key if it is missing.
+/// Removes and returns the value of a key, of the type that [`StoredKey::parse`] gave it. Fails with the name of a
+/// missing key.
 pub fn take_value<T: 'static>(values: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
     let value = values.remove(key).ok_or(key)?;
     Ok(*value.downcast().unwrap_or_else(|_| unreachable!("{key} was read as what it is")))
 }
 
-/// Empty section of a study that adds none to the report.
+/// The empty section of a study that adds no section to the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSection;
 
@@ -329,7 +347,7 @@ impl Stored for NoSection {
     }
 }
 
-/// The section as the type `S` that its study made. Panics if it belongs to another study.
+/// The section as the type `S` of its study. Panics if the section belongs to another study.
 pub fn section<S: Section>(section: &dyn Section) -> &S {
     (section as &dyn Any).downcast_ref().expect("a study gets back the section that it made")
 }

@@ -1,4 +1,4 @@
-//! How well each attention head follows a relation, for the studies that score relations.
+//! Accuracies of attention heads on a relation, in a form that all studies that score relations share.
 
 use serde::Serialize;
 
@@ -6,19 +6,22 @@ use super::labels::evidence::Direction;
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 
-/// A relation with its two baselines (offset, word classes) and the accuracy of every attention head.
+/// A relation with its two baselines (best offset, word classes) and the accuracy of every attention head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracked {
+    /// Name of the relation in the corpus.
     pub relation: String,
-    /// In a decoder, the words whose syntactic heads stand on one side; `None` in an encoder.
+    /// In a decoder, the part of the relation's words whose syntactic heads stand on one side; `None` in an
+    /// encoder.
     #[serde(flatten)]
     pub part: Option<RelationPart>,
     /// Number of scored words.
     pub words: u64,
-    /// The most accurate fixed offset, in words.
+    /// The fixed offset with the highest accuracy, in words.
     pub offset: i32,
     pub offset_accuracy: f64,
-    /// The accuracy of the word-class baseline (nearest word of a class); null where no word has a class.
+    /// Accuracy of the word-class baseline, which predicts the nearest word of a class; null where no word has a
+    /// class.
     pub tags_accuracy: Option<f64>,
     /// Accuracy of each attention head in both directions, the most accurate first.
     pub heads: Vec<Tracker>,
@@ -33,21 +36,28 @@ pub struct RelationPart {
     pub share: f64,
 }
 
+/// Accuracy of one attention head on a relation, in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracker {
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The end of the arc at which attention starts.
+    /// The end of the dependency arc that is the query.
     pub direction: Direction,
     pub accuracy: f64,
+    /// 95 % interval of `accuracy`.
     pub ci95: Option<Interval>,
-    /// Accuracy on the words that the best fixed offset gets wrong; null where there are no such words.
+    /// Accuracy on the words for which the best fixed offset is wrong; null if there are no such words.
     pub where_offset_wrong: Option<f64>,
+    /// Accuracy minus the accuracy of the best fixed offset.
     pub over_offset: f64,
+    /// 95 % interval of `over_offset`.
     pub over_offset_ci95: Option<Interval>,
-    /// Accuracy less the word-class baseline's; null without that baseline, and in rounded reports of heads below the offset.
+    /// Accuracy minus the accuracy of the word-class baseline. Null without that baseline, and in rounded reports
+    /// of heads below the offset.
     pub over_tags: Option<f64>,
+    /// 95 % interval of `over_tags`.
     pub over_tags_ci95: Option<Interval>,
-    /// q-value of the test that the head beats the offset by the margin of a syntactic label; null where there are too few words.
+    /// q-value of the test that the head beats the best offset by the margin of a syntactic label; null where there
+    /// are too few words.
     pub q: Option<f64>,
 }

@@ -8,17 +8,21 @@ use serde::{Deserialize, Serialize};
 use super::aim::Aim;
 use super::labels::evidence::Direction;
 
+/// Results of the first stage that later studies build on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamResults {
-    /// Claims of labels that attention heads follow the arcs of a relation.
+    /// Labels that claim that a head follows the dependency arcs of a relation.
     pub claims: Vec<ArcClaim>,
+    /// Orders of all heads by importance, for pruning.
     pub rankings: Vec<Ranking>,
-    /// Indices of the attention heads that are called negligible.
+    /// Indices of the attention heads with a negligible effect.
     pub negligible: Vec<usize>,
-    /// Clusters of attention heads that look alike, each with the heads' indices, ascending.
+    /// Clusters of attention heads that attend alike, each with the heads' indices, ascending.
     pub clusters: Vec<Vec<usize>>,
+    /// Aims of the heads that have a label about where they attend.
     pub aims: Vec<HeadAim>,
-    /// Reason why nothing can be said of attention heads on the run's task; `None` if there is none.
+    /// Reason why nothing can be said about attention heads on the run's task; `None` if there is no reason, or no
+    /// task.
     pub obstacle: Option<Obstacle>,
 }
 
@@ -37,6 +41,7 @@ pub enum Obstacle {
 pub static NO_RESULTS: LazyLock<UpstreamResults> = LazyLock::new(UpstreamResults::default);
 
 impl UpstreamResults {
+    /// These results and the results of another study.
     pub fn merged_with(mut self, other: Self) -> Self {
         self.claims.extend(other.claims);
         self.rankings.extend(other.rankings);
@@ -51,13 +56,14 @@ impl UpstreamResults {
 /// A pruning order of all attention heads, chosen on the even-numbered blocks alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranking {
+    /// Criterion of the order: `effect`, `gradient`, `task`, or `random:` with the seed.
     pub by: String,
     /// Indices of all attention heads, the least important first.
     pub places: Vec<usize>,
 }
 
 impl Ranking {
-    /// Heads in rising order of a score, `[heads]`; ties keep the order of the heads.
+    /// Heads by rising score, from the scores `[heads]`; ties keep the order of the heads.
     pub fn from_scores(by: &str, scores: &[f64]) -> Self {
         let mut places: Vec<usize> = (0..scores.len()).collect();
         places.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
@@ -70,19 +76,22 @@ impl Ranking {
 pub struct ArcClaim {
     /// Index of the attention head in lists of all heads.
     pub place: usize,
+    /// Name of the label.
     pub label: String,
     /// Name of the relation, under which its arcs are [scored](crate::corpus::relation::scored_relations).
     pub relation: String,
-    /// The end of the arc at which the attention starts.
+    /// The end of the dependency arc that is the query.
     pub direction: Direction,
-    /// The offset from the dependent to its syntactic head that is right most often, in words.
+    /// The fixed offset from the dependent to its syntactic head that is right most often, in words.
     pub offset: i32,
 }
 
+/// Where one attention head attends, by one of its labels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadAim {
+    /// Index of the attention head in lists of all heads.
     pub place: usize,
-    /// First of the attention head's labels that has an aim.
+    /// The first of the attention head's labels that has an aim.
     pub label: String,
     pub aim: Aim,
     /// Mean score of the aim over the whole corpus.

@@ -5,41 +5,47 @@ use std::fmt;
 use super::labels::Detector;
 use super::labels::policy::{Policy, Threshold, Value};
 
-/// The rule of a verdict: the number that decides it, the null or margin of the test, and what is printed beside it.
+/// The rule of a verdict: its test statistic, the null value or margin of the test, and the numbers printed with
+/// the verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct VerdictRule {
-    /// The verdict, as reports and summaries word it.
+    /// The verdict in the words of reports and summaries.
     pub verdict: &'static str,
-    /// The number that the verdict's test is about.
+    /// The number that the verdict's test is about, such as the effect on the loss.
     pub statistic: &'static str,
-    /// Null or margin that the statistic is tested against; a threshold's name in braces is replaced by its default.
+    /// Null value or margin that the statistic is tested against. A threshold's name in braces is replaced by its
+    /// default.
     pub margin: &'static str,
-    /// The tests that are corrected together by Benjamini & Hochberg (a family of tests).
+    /// The family of tests: the tests that are corrected together by Benjamini & Hochberg.
     pub family: &'static str,
+    /// Minimum evidence that the verdict requires.
     pub min_evidence: &'static str,
     /// The numbers that reports print beside the verdict.
     pub printed: &'static str,
 }
 
+/// A row of the table of verdicts in docs/detectors.md, cell by cell.
 pub struct VerdictRow([String; 6]);
 
 impl VerdictRow {
     pub const HEADINGS: [&'static str; 6] =
         ["verdict", "statistic", "null or margin", "family of the correction", "least evidence", "printed beside it"];
 
-    /// The cells verdict, statistic, margin and family, without the least evidence and the numbers printed beside the verdict.
+    /// The cells verdict, statistic, margin and family; the cells for minimum evidence and printed numbers are left
+    /// out.
     pub fn main_cells(self) -> [String; 4] {
         let [verdict, statistic, margin, family, ..] = self.0;
         [verdict, statistic, margin, family]
     }
 
-    /// The row of a rule, with the thresholds of `policy` in its texts.
+    /// The row of a verdict's rule; names of thresholds in its texts are replaced by their values in `policy`.
     pub fn from_rule(rule: &VerdictRule, policy: &Policy) -> Self {
         let VerdictRule { verdict, statistic, margin, family, min_evidence: least, printed } = *rule;
         Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill(text)))
     }
 
-    /// The row of a detector; one rule gives all its labels.
+    /// The row of a detector, whose one rule gives all its labels; names of thresholds are replaced by their values
+    /// in `policy`.
     pub fn from_detector(detector: &Detector, policy: &Policy) -> Self {
         let Detector { explanation, thresholds, .. } = detector;
         let margin =

@@ -76,11 +76,17 @@ impl Sequences {
 pub enum Weights {
     Trained,
     /// The weights of an untrained model.
-    Untrained { seed: u64 },
+    Untrained {
+        seed: u64,
+    },
     /// The weights of an untrained model, rescaled so that each layer attends as sharply as the trained layer.
-    UntrainedSharp { seed: u64 },
+    UntrainedSharp {
+        seed: u64,
+    },
     /// The checkpoint's weights, except that the output of each head is rotated at random.
-    RotatedOutputs { seed: u64 },
+    RotatedOutputs {
+        seed: u64,
+    },
 }
 
 /// The part of the corpus that a pass runs over.

@@ -16,29 +16,34 @@ use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 use crate::system::errors::Facts;
 
+/// One study's request for a forward pass over the corpus.
 struct PassRequest {
     study: &'static dyn AnyStudy,
-    /// The requested pass; `place` is its index among the passes of the study.
+    /// The requested pass, with the observer that the study attaches to it.
     spec: PassSpec,
+    /// Index of the requested pass among the passes of the study.
     place: usize,
-    /// The control run that the pass belongs to; `None` for the main analysis.
+    /// The control run that requests the pass; `None` for the main analysis.
     control: Option<Control>,
 }
 
+/// The distinct forward passes of a run, each with the studies that request it.
 pub struct Plan {
+    /// Each distinct pass with the requests that it serves.
     passes: Vec<(Pass, Vec<PassRequest>)>,
-    /// Index in `passes` of the first pass of the second stage, whose passes build on results of the first stage.
+    /// Index in `passes` of the first pass of the second stage. Passes of that stage build on results of the first
+    /// stage.
     followers: usize,
     has_task: bool,
 }
 
-/// The names of `studies` as a protocol stores them, in the order of the registry.
+/// The names of `studies`, in the order of the registry, as a protocol stores them.
 pub fn study_names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
     let ran = |name: &&str| studies.iter().any(|study| study.card().name == *name);
     STUDIES.iter().map(|study| study.card().name).filter(ran).map(str::to_owned).collect()
 }
 
-/// The studies with these names, in the order of the registry. Fails if there is no study of a name.
+/// The studies with these names, in the order of the registry. Fails if a name belongs to no study.
 pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
     if let Some(unknown) = names.iter().find(|name| registry::find_study(name).is_none()) {
         let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
@@ -49,8 +54,8 @@ pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
 }
 
 impl Plan {
-    /// Plans the passes that the studies and controls of `protocol` request, and the plain pass over the sentences. Fails if the
-    /// protocol names an unknown study.
+    /// Plans the passes that the studies and controls of `protocol` request, and a plain pass over the sentences.
+    /// Fails if the protocol names an unknown study.
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed, has_task) = (studies(&protocol.studies)?, &protocol.removed, protocol.task.is_some());
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
@@ -82,14 +87,14 @@ impl Plan {
         Ok(Self { passes, followers, has_task })
     }
 
-    /// Each pass of the first stage, with empty sums of the studies that request it.
+    /// Each pass of the first stage, with the empty sums of every study that requests it.
     pub fn first_stage_observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |request: &PassRequest| request.spec.observer(subject);
         Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
-    /// Each pass of the second stage, with empty sums of the studies that request it. `passes` are the sums of the first stage
-    /// over the whole corpus.
+    /// Each pass of the second stage, with the empty sums of every study that requests it. `passes` are the sums of
+    /// the first stage over the whole corpus.
     pub fn second_stage_observers(
         &self,
         passes: &[PassSums],
@@ -107,7 +112,8 @@ impl Plan {
         self.passes[self.followers..].iter().map(|(pass, _)| pass.clone()).collect()
     }
 
-    /// Passes of the second stage that can be replayed from kept activations, each with the activations to keep.
+    /// Passes of the second stage that can be replayed from activations of the first stage, each with the
+    /// activations to keep.
     pub fn kept_activations(&self) -> Vec<(Pass, Vec<KeepRequest>)> {
         let of_pass = |(pass, requests): &(Pass, Vec<PassRequest>)| {
             Some((pass.clone(), requests.iter().map(|request| request.spec.keep).collect::<Option<Vec<_>>>()?))
@@ -115,11 +121,12 @@ impl Plan {
         self.passes[self.followers..].iter().filter_map(of_pass).collect()
     }
 
-    /// The stage with which a run begins: the first of two, or the whole run if there is no second stage.
+    /// The stage with which a run begins: [`Stage::First`], or [`Stage::Whole`] if no study needs a second stage.
     pub fn first_stage(&self) -> Stage {
         if self.followers < self.passes.len() { Stage::First } else { Stage::Whole }
     }
 
+    /// The passes that run in a stage, with the requests that they serve.
     fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<PassRequest>)] {
         match stage {
             Stage::Whole | Stage::Followed { .. } => &self.passes,
@@ -128,6 +135,7 @@ impl Plan {
         }
     }
 
+    /// Each requested pass, with an observer made for each of its requests.
     fn for_each(
         requested: &[(Pass, Vec<PassRequest>)],
         observer: impl Fn(&PassRequest) -> Box<dyn Observer>,
@@ -135,7 +143,8 @@ impl Plan {
         requested.iter().map(|(pass, requests)| (pass.clone(), requests.iter().map(&observer).collect())).collect()
     }
 
-    /// Restores the sums of a run's passes from the bytes of a partial. Fails if they do not fit a run of this identity.
+    /// Restores the sums of a run's passes from the bytes of a partial result. Fails if the sums do not fit a run
+    /// with this `identity`.
     pub fn restore(identity: &Identity, stage: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
         let (grid, from) = (identity.model.grid(), identity.protocol.from_token);
         let heads = grid.layers.checked_mul(grid.heads);
@@ -167,8 +176,8 @@ impl Plan {
         restored.collect()
     }
 
-    /// The sums of each study whose passes have all run, pass by pass, in the order of the registry. `control` selects a control
-    /// run; `None` selects the main analysis.
+    /// The sums of each study all of whose passes have run, pass by pass; studies are in the order of the registry.
+    /// `control` selects a control run; `None` selects the main analysis.
     pub fn observed<'a>(
         &self,
         passes: &'a [PassSums],
@@ -182,7 +191,8 @@ impl Plan {
         STUDIES.iter().filter_map(of_study).collect()
     }
 
-    /// The sums of the finished passes of each study, by the name of the study.
+    /// The sums of the passes that have run, by the name of the study that requested them. `control` selects as in
+    /// [`Self::observed`].
     fn of_studies<'a>(
         &self,
         passes: &'a [PassSums],

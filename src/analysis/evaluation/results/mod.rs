@@ -17,18 +17,21 @@ use crate::study::upstream::{HeadAim, UpstreamResults};
 use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
 
 pub struct Results {
+    /// The metrics of all studies, for every head.
     pub estimates: Estimates,
     /// Each study with its section of the report, in the order of the registry.
     pub sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)>,
-    /// Whether the model could read the text; if not, no label is firm.
+    /// Whether the model could read the text, by the health checks; if it could not, no label is firm.
     pub could_read_text: bool,
+    /// Indices of the heads that the checkpoint lacks, layer by layer.
     pub absent_heads: Vec<usize>,
-    /// Indices of the heads that the run removed, layer by layer; these heads have metrics and no labels.
+    /// Indices of the heads that the run removed, layer by layer. Removed heads have metrics and no labels.
     pub removed_heads: Vec<usize>,
 }
 
 impl Results {
-    /// Computes the metrics and sections of the studies from the sums `observed`, with the thresholds of `policy`.
+    /// Computes the metrics and sections of the studies from their sums (`observed`), with the thresholds of
+    /// `policy`.
     pub fn new(
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
         context: &EstimationContext,
@@ -61,7 +64,7 @@ impl Results {
         self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
     }
 
-    /// The verdict on every head, its labels or the nearest ones; `[layers * heads]`.
+    /// The verdict on every head: its labels, or the nearest labels if it has none; `[layers * heads]`.
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
         let assessments = self.assessments(policy);
         let asks_corpus = self.studies().into_iter().filter(|study| registry::reads_corpus(*study, false));
@@ -80,7 +83,8 @@ impl Results {
         verdicts
     }
 
-    /// Adds the tests of whether the model uses the arcs of a label to the labels of `verdicts`.
+    /// Adds to the labels of `verdicts` the tests of whether the model uses the arcs that a label claims for its
+    /// head.
     pub fn with_knockout_tests(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for LabelUse { place: head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.view(ViewContext::new(policy)).use_tests)
@@ -94,7 +98,8 @@ impl Results {
         verdicts
     }
 
-    /// The results that second-stage studies build on, from the sums `observed` and the labels under `policy`.
+    /// The results of the first stage that studies of the second stage build on. They come from the sums `observed`
+    /// and the labels under `policy`.
     pub fn upstream(
         &self,
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
@@ -109,7 +114,8 @@ impl Results {
         upstream
     }
 
-    /// The aim of each head: the tokens that its label says it attends to. It is the aim of the head's first label that has one.
+    /// The aims of the heads that have one. An aim says which tokens the head attends to, by the first of its
+    /// labels that names tokens.
     fn aims(&self, verdicts: &[Verdict]) -> Vec<HeadAim> {
         let aim_of_head = |(place, verdict): (usize, &Verdict)| {
             let aim_of_label = |label: &Label| {
@@ -123,7 +129,7 @@ impl Results {
         verdicts.iter().enumerate().filter_map(aim_of_head).collect()
     }
 
-    /// Gives each section the sections of its study from the control runs.
+    /// Gives each section the sections of the same study from the control runs.
     pub fn add_controls(&mut self, controls: &[(Control, Self)]) {
         for kind in ControlKind::ALL {
             for (study, section) in &mut self.sections {
@@ -142,13 +148,14 @@ impl Results {
         }
     }
 
-    /// The assessments of every head for every label: the score, its test, and whether the rule fires. `[layers * heads]`, labels
-    /// in the order of the registry.
+    /// The assessments of every head for every label: its score, its test, and whether the rule of the label is
+    /// met. They are `[layers * heads]`, with the labels in the order of the registry.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         self.assessed(policy, |card| card.labels, labels::best_of_each_label)
     }
 
-    /// As [`Results::assessments`], with both directions of each syntactic relation and not only the better-supported one.
+    /// As [`Results::assessments`], but with both directions of each syntactic relation instead of only the
+    /// better-supported one.
     pub fn every_assessment(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         self.assessed(policy, |card| card.labels, |assessed| assessed)
     }
@@ -164,8 +171,8 @@ impl Results {
         self.assessed(policy, |card| card.choices, labels::best_of_each_label)
     }
 
-    /// The assessments of every head by the detectors that `detectors` returns for each study's card. `select` chooses among the
-    /// assessments of a head by one detector.
+    /// The assessments of every head by the detectors that `detectors` returns for a study's card. `select` chooses
+    /// which of one detector's assessments of a head are kept.
     fn assessed(
         &self,
         policy: &Policy,
@@ -219,6 +226,7 @@ impl Results {
         self.sections.iter().map(|(study, _)| *study).collect()
     }
 
+    /// The caveats of the studies that apply to these verdicts under `policy`.
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
         let caveats_of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
             study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })
@@ -226,7 +234,8 @@ impl Results {
         self.sections.iter().flat_map(caveats_of).collect()
     }
 
-    /// All numbers by which two analyses can be compared: the metrics of heads, and numbers of the sections.
+    /// All numbers by which two analyses can be compared: the metrics of every head, and the comparable numbers of
+    /// the sections.
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, without_blocks, .. } = &self.estimates;
         let cards: BTreeMap<&str, &Card> = (self.sections.iter())

@@ -21,21 +21,24 @@ use crate::studies::ablation::output_shifts::cosine_distance;
 use crate::studies::ablation::removal::{EachHead, LossQuantity, PerTokenChange, RemovalQuantity, RemovalSums};
 use crate::study::show::wording::decimal;
 
-/// Summed losses of scored tokens (masked, replaced or next): `-ln p` of the truth, in nats.
+/// Summed losses of scored tokens (masked, replaced or next), in nats. The loss of a token is `-ln p` of the true
+/// token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
+    /// Number of scored tokens.
     pub tokens: u64,
     /// Number of sentences with a scored token; each group of dependent sentences counts once.
     pub sentences: u64,
+    /// Summed loss of the scored tokens with all heads, in nats.
     pub whole: ExactSum,
-    /// Summed loss of each ablation variant, `[variants]`.
+    /// Summed loss of the scored tokens in each ablation variant, in nats, `[variants]`.
     pub without: Vec<ExactSum>,
 }
 
 merge_fields!(Losses { tokens, sentences, whole, without });
 
 impl Losses {
-    /// Summed loss without any head, provided that the last variant removes all heads.
+    /// Summed loss with all heads removed, in nats. The last variant must remove all heads.
     pub fn loss_without_heads(&self) -> f64 {
         self.without.last().expect("the last variant has no head").value()
     }
@@ -65,11 +68,14 @@ impl LossQuantity for Losses {
     }
 }
 
+/// A token whose loss is measured, with data about its word.
 #[derive(Debug)]
 pub struct ScoredToken<T> {
     /// Position whose logits predict the token.
     pub position: usize,
+    /// Id of the true token.
     pub truth: u32,
+    /// Data about the token's word that the study needs, such as its groups.
     pub word_data: T,
 }
 
@@ -118,9 +124,10 @@ impl RemovalQuantity for Losses {
     }
 }
 
-/// Task items of a block, by number.
+/// Task items of a block, by item number.
 ///
-/// Items are kept separately: their texts may run in several packs, and only the total score tells whether the model is right.
+/// Each item has an entry of its own, because its texts may run in several packs of sequences. Only the item's
+/// total score decides whether the model is right.
 pub type Items = BTreeMap<u64, Item>;
 
 pub type TaskSums = RemovalSums<EachHead, Items>;
@@ -128,14 +135,17 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub is_first: bool,
-    /// Right answers, each with the number of predictions for which it is right; empty where items cannot share answers.
+    /// Right answers by token id, each with the number of predictions for which it is right. Empty where items
+    /// cannot share answers.
     pub truths: BTreeMap<u32, u64>,
+    /// Name of the item's group (condition) in the task file; `None` if it has no group.
     pub group: Option<String>,
     /// Score of the item with all heads, then in each ablation variant, `[1 + variants]`.
     scores: Vec<ExactSum>,
-    /// Right class predictions with all heads, then in each variant, `[1 + variants]`; empty if the sign of the score decides.
+    /// Number of right class predictions with all heads, then in each ablation variant, `[1 + variants]`. Empty if
+    /// the sign of the score decides what is right.
     right: Vec<u64>,
-    /// Embeddings of a triple's texts in the current run, until all three are complete.
+    /// Embeddings of the three texts of a triple in the run at hand; each is `None` until that text has run.
     #[serde(skip)]
     vectors: [Option<Vec<f64>>; 3],
 }
@@ -148,12 +158,13 @@ impl Item {
         self.scores[score_index(variant)].value()
     }
 
+    /// Number of right predictions of the item, with all heads (`None`) or in an ablation variant.
     pub fn correct_predictions(&self, variant: Option<usize>) -> f64 {
         let of_classes = self.right.get(score_index(variant)).map(|&right| right as f64);
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
     }
 
-    /// Number of predictions: the tagged words of a tagging item, 1 for other items.
+    /// Number of predictions: one for each tagged word of a tagging item, one for any other item.
     pub fn prediction_count(&self) -> f64 {
         if self.right.is_empty() { 1.0 } else { self.truths.values().sum::<u64>() as f64 }
     }
@@ -170,10 +181,10 @@ pub struct RightShare {
 }
 
 impl RightShare {
-    /// Takes a share, if it is finite, with its jackknife over blocks; `units` is the number of sampling units.
+    /// Computes the interval of `share` from its jackknife over blocks; `units` is the number of sampling units.
     ///
-    /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper & Pearson 1934): `[0,
-    /// 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`.
+    /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper &
+    /// Pearson 1934): `[0, 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`, with `n` units.
     pub fn new(share: f64, blocks: Jackknife, units: u64) -> Self {
         // Every block counts at least one unit, even where a condition has none in it.
         let units = units.max(blocks.blocks() as u64).max(1);
@@ -197,20 +208,26 @@ impl fmt::Display for RightShare {
     }
 }
 
-/// Unit of the loss of a task, or of tokens for `None`: cosines for triples, which have no probabilities, nats otherwise.
+/// Unit of the loss: cosines for a task of triples, whose answers have no probabilities, and nats for other tasks
+/// and for tokens (`None`).
 pub fn loss_unit(task: Option<TaskKind>) -> &'static str {
     if task == Some(TaskKind::Triple) { "cosines" } else { "nats" }
 }
 
+/// Index in `scores` and `right` of the run with all heads (`None`) or of an ablation variant.
 fn score_index(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }
 
+/// One text of a task item while it runs.
 pub struct ItemText {
+    /// Number of the item in the task file.
     index: u64,
+    /// Rule by which the score is computed from the model's predictions.
     rule: ScoreRule,
-    /// Scored tokens, each with its foil class, if any.
+    /// Scored tokens, each with the id of its foil (the token to compare with), if it has one.
     scored: Vec<ScoredToken<Option<u32>>>,
+    /// Positions of the text's tokens, without special tokens.
     text: Vec<usize>,
 }
 
@@ -321,7 +338,8 @@ impl LossQuantity for Items {
     }
 }
 
-/// Embedding of a text, pooled from its last hidden states; `text` lists the positions of its non-special tokens.
+/// Embedding of a text, pooled from its last hidden states. `text` lists the positions of its tokens, without
+/// special tokens.
 fn pool(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
     let row = |place: usize| states.row(place).iter().copied().map(f64::from);
     let folded = |places: &mut dyn Iterator<Item = usize>, fold: fn(f64, f64) -> f64| {

@@ -10,10 +10,11 @@ use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::studies::ablation::removal::{PerTokenChange, RemovalQuantity};
 
-/// Sum of `1 - cos` between vectors with all heads and vectors without some heads.
+/// Sum of `1 - cos` between vectors in the run with all heads and the matching vectors in a run without some heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShiftSum {
     pub sum: ExactSum,
+    /// Number of vector pairs in the sum; pairs with a vector of zeros are left out.
     pub vectors: u64,
 }
 
@@ -28,27 +29,32 @@ impl ShiftSum {
 
 merge_fields!(ShiftSum { sum, vectors });
 
+/// Shifts of a model's last hidden states in one ablation variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputShifts {
+    /// Shift of the last hidden state of each text token.
     pub output: ShiftSum,
-    /// Shift of the mean of each sentence's last hidden states, special tokens included.
+    /// Shift of the mean last hidden state of each sequence, special tokens included.
     pub pooled: ShiftSum,
 }
 
 merge_fields!(OutputShifts { output, pooled });
 
+/// Output shifts summed over a block of the corpus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputShiftTotals {
+    /// Number of text tokens.
     pub tokens: u64,
     /// Number of sequences with a text token.
     pub sequences: u64,
-    /// As `sequences`, but each group of dependent sentences counts once.
+    /// Number of sentences with a text token; each group of dependent sentences counts once.
     pub sentences: u64,
-    /// Shifts of each ablation variant, `[variants]`.
+    /// Summed shifts of each ablation variant, `[variants]`.
     pub without: Vec<OutputShifts>,
 }
 
 impl OutputShiftTotals {
+    /// Shifts in the last variant, which removes all heads.
     pub fn without_all_heads(&self) -> &OutputShifts {
         self.without.last().expect("the last variant has no head")
     }
@@ -68,7 +74,9 @@ impl PerTokenChange for OutputShiftTotals {
 
 #[derive(Debug)]
 pub struct OutputShiftState {
+    /// Positions of the sequence's text tokens.
     text: Vec<usize>,
+    /// Last hidden states of the sequence in the run with all heads.
     baseline: LastHiddenStates,
 }
 
@@ -107,9 +115,12 @@ impl RemovalQuantity for OutputShiftTotals {
     }
 }
 
+/// Last hidden states of a sequence in one run.
 #[derive(Debug, Default)]
 pub struct LastHiddenStates {
+    /// Last hidden states of the text tokens, `[text tokens, width]`.
     text: Vec<f64>,
+    /// Mean last hidden state of all tokens, special tokens included, `[width]`.
     pooled: Vec<f64>,
 }
 
@@ -123,7 +134,8 @@ impl LastHiddenStates {
         Self { text: text.iter().flat_map(|&token| states.row(token)).copied().map(f64::from).collect(), pooled }
     }
 
-    /// Shifts from the hidden states with all heads (`whole`); `width` is the width of a hidden state.
+    /// Shifts of these hidden states from those of the run with all heads (`baseline`); `width` is the width of a
+    /// hidden state.
     pub fn shifts(&self, baseline: &Self, width: usize) -> OutputShifts {
         let mut shifts = OutputShifts::default();
         let pairs = baseline.text.chunks_exact(width).zip(self.text.chunks_exact(width));

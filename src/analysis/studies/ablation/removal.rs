@@ -25,15 +25,16 @@ use crate::study::show::wording::counted_sequences;
 use crate::study::{Estimates, EstimationContext, Ranking};
 use crate::system::counted::counted;
 
-/// Sets of heads to remove; each is one ablation variant.
+/// A choice of head sets to remove; the run without one of these sets is an ablation variant.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// The head sets to remove, one for each ablation variant.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
 
     /// Whether all head sets are valid for a model's grid of heads. Sums read from a file are untrusted.
     fn fits_grid(&self, grid: HeadGrid) -> bool;
 }
 
-/// Removal of each attention head alone, layer by layer, then of all heads together.
+/// Removes each attention head alone, layer by layer, and finally all heads together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EachHead;
 
@@ -47,8 +48,9 @@ impl Removals for EachHead {
     }
 }
 
-/// Sums of one block, in the run with all heads and in each ablation variant.
+/// A quantity that is summed in a jackknife block, in the run with all heads and in each ablation variant.
 pub trait RemovalQuantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
+    /// The state of a sequence while its runs are observed.
     type State: Send + Sync;
 
     /// Activations that the quantity reads in a pass; by default the logits.
@@ -59,26 +61,30 @@ pub trait RemovalQuantity: Clone + Merge + Send + Sync + Serialize + Deserialize
     /// Creates empty sums for the run with all heads and for this many ablation variants.
     fn new(variants: usize) -> Self;
 
-    /// Counts a sequence and returns the state of its runs. `None` if the sequence has nothing to measure.
+    /// Counts a sequence, and returns the state for its runs. `None` if the sequence has nothing to measure.
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State>;
 
-    /// Adds the logits at a position, from the run with all heads (`None`) or an ablation variant.
+    /// Adds the logits at a position, in the run with all heads (`None`) or in an ablation variant.
     fn logits(&mut self, _state: &Self::State, _variant: Option<usize>, _position: usize, _logits: &[f32]) {}
 
-    /// Adds the hidden states of the last layer, from the run with all heads (`None`) or an ablation variant.
+    /// Adds the hidden states of the last layer, in the run with all heads (`None`) or in an ablation variant.
     fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
+    /// Whether the sums have this number of ablation variants. Sums read from a file are untrusted.
     fn fits(&self, variants: usize) -> bool;
 }
 
-/// Change of a quantity in an ablation variant, relative to the number of tokens.
+/// Change of a quantity in an ablation variant, summed over tokens and with the number of tokens.
 pub trait PerTokenChange {
+    /// Number of tokens over which the change is summed.
     fn tokens(&self) -> u64;
 
-    /// Change from the run with all heads to an ablation variant (rise of the loss, or shift of the output), summed over tokens.
+    /// Rise of the loss, or shift of the output, from the run with all heads to an ablation variant, summed over
+    /// tokens.
     fn change(&self, variant: usize) -> f64;
 }
 
+/// A loss that ablation variants change: of predicted tokens, or of a task's items.
 pub trait LossQuantity: RemovalQuantity + PerTokenChange {
     /// Number of sampling units: sentences with a scored token, or units of a task's items.
     fn sampling_units(&self) -> u64;
@@ -97,7 +103,8 @@ pub trait LossQuantity: RemovalQuantity + PerTokenChange {
     }
 }
 
-/// Writes the numbers of scored tokens and sentences, or of task items and sampling units, for the summary.
+/// Writes for the summary how many tokens in how many sentences were scored, or how many task items in how many
+/// sampling units.
 pub fn scored_counts_text(
     [count, units]: [u64; 2],
     objective: Option<Objective>,
@@ -111,15 +118,20 @@ pub fn scored_counts_text(
     format!("{count} {} of {}", objective.loss_unit(), counted_sequences(units, read))
 }
 
+/// Sums of a quantity over sequences with all heads and in each ablation variant, by jackknife block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemovalSums<R, Q> {
+    /// The choice of head sets that are removed.
     pub removals: R,
     grid: HeadGrid,
+    /// Head set that each ablation variant removes, `[variants]`.
     variants: Vec<HeadSet>,
     pub conditions: PassConditions,
-    /// Indices of the heads that are removed one at a time (`layer * heads + head`); `None` if every head is.
+    /// Indices of the heads that are removed one at a time (`layer * heads + head`); `None` if every head is
+    /// removed alone.
     chosen: Option<Vec<usize>>,
-    /// Constant that replaces each removed head, `[layers * heads, head_dim]`; `None` for other kinds of ablation.
+    /// Constant that replaces each removed head's context, `[layers * heads, head_dim]`; `None` for other kinds of
+    /// ablation.
     pub constants: Option<Vec<Vec<f32>>>,
     pub blocks: Blocks<Q>,
 }
@@ -135,16 +147,17 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
         self.grid.count()
     }
 
-    /// Whether the head with this index is among those removed one at a time.
+    /// Whether the head with index `place` is removed alone in one of the variants.
     pub fn removes_alone(&self, place: usize) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
 
+    /// Value of `part` in each block.
     pub fn per_block(&self, part: impl Fn(&Q) -> f64) -> PerBlock {
         self.blocks.map_blocks(part)
     }
 
-    /// Index of the variant that removes exactly these heads. Panics if there is none.
+    /// Index of the variant that removes exactly the heads with these indices. Panics if no variant does.
     pub fn variant_without(&self, places: &[usize]) -> usize {
         let heads = head_set_at(self.grid, places);
         self.variants.iter().position(|removed| *removed == heads).expect("a variant of these sums")
@@ -152,7 +165,8 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
 }
 
 impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
-    /// Estimates every metric from values per block. If every head was removed alone, `metric` also gets `effect` per block.
+    /// Estimates every metric from its `values` per block. If every head was removed alone, the estimates also keep
+    /// the block sums of `metric`, from `effect`.
     pub fn estimates(
         &self,
         columns: &[Column],
@@ -174,7 +188,8 @@ impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
         estimates.with_block_sums(metric, MetricByBlock::new(self.head_count(), numerator, denominator))
     }
 
-    /// Ranks heads by rising effect over the even-numbered blocks. Empty unless every head was removed alone.
+    /// Ranks heads by rising effect, estimated on the even-numbered blocks. Empty unless every head was removed
+    /// alone.
     pub fn rankings(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
         let even = &self.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head)).value().filter(|_| self.removes_alone(head));
@@ -183,11 +198,14 @@ impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
     }
 }
 
+/// State of a sequence during its run with all heads and its runs in ablation variants.
 #[derive(Debug)]
 pub struct RemovalState<S> {
+    /// Jackknife block of the sequence.
     block: usize,
     /// Index of the ablation variant that is running; `None` in the baseline run with all heads.
     variant: Option<usize>,
+    /// State of the quantity that is summed.
     quantity_state: S,
 }
 
@@ -247,6 +265,7 @@ impl<R: Removals, Q: RemovalQuantity> Sums for RemovalSums<R, Q> {
     }
 }
 
+/// Whether there is a constant for every head of `grid`, all finite and of one length.
 fn fits_heads(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
     let is_vector = |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|one| one.is_finite());
     constants.len() == grid.count() && constants.iter().all(is_vector)

@@ -78,6 +78,8 @@ pub struct HeadEffect {
     pub removed: bool,
 }
 
+/// Effect of removing each head on the loss `metric`, with tests against 0 and against `band`, the equivalence
+/// margin. `None` for `band` leaves out the equivalence test.
 pub fn head_effects(
     metric: &str,
     estimates: &Estimates,
@@ -105,7 +107,8 @@ pub fn head_effects(
     heads
 }
 
-/// Sets the q-values of two groups of tests: difference from 0, over all heads, and equivalence, over heads within the band.
+/// Sets the q-values of two families of tests. One tests the difference from 0, over all heads; the other tests
+/// equivalence, over heads with an effect within the band.
 fn set_q_values(heads: &mut [HeadEffect], band: Option<f64>) {
     let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
     heads.iter_mut().zip(q_values_of_present(&p)).for_each(|(head, q)| head.q = q);
@@ -114,7 +117,8 @@ fn set_q_values(heads: &mut [HeadEffect], band: Option<f64>) {
     heads.iter_mut().zip(q_values_above_margin(&within)).for_each(|(head, q)| head.q_negligible = q);
 }
 
-/// Sets the verdict of each head that was removed alone, and counts the verdicts. Without `enough` data no test is significant.
+/// Sets the verdict of each head that was removed alone, and counts the verdicts. No test is significant if
+/// `enough` is false (too few tokens or sentences).
 pub fn set_verdicts<'a>(
     heads: impl IntoIterator<Item = &'a mut HeadEffect>,
     enough: bool,
@@ -145,7 +149,8 @@ pub fn set_verdicts<'a>(
 }
 
 impl HeadEffect {
-    /// Effect of removing the head alone. `None` if it was not removed alone, or is removed throughout the run.
+    /// Effect of removing the head alone. `None` if the head was not removed alone, or if it is removed throughout
+    /// the run.
     pub fn single_removal_effect(&self) -> Option<f64> {
         self.effect.filter(|_| !self.removed)
     }
@@ -157,6 +162,7 @@ impl HeadEffect {
     }
 }
 
+/// Whether a count is 0; reports leave such a count out.
 pub fn is_zero(count: &usize) -> bool {
     *count == 0
 }
@@ -189,7 +195,8 @@ pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     (Chart::Forest(Forest::around_zero(scale, ["effect"], rows)), left_out)
 }
 
-/// Shortens a table to `2 * rows_per_end` rows: the first ones, a row that counts the omitted ones, and the last ones.
+/// Shortens a table to its first and last `rows_per_end` rows, with a row between them that counts the omitted
+/// rows.
 pub fn shortened_to_both_ends(mut rows: Vec<Vec<String>>, rows_per_end: usize) -> Vec<Vec<String>> {
     if rows.len() > 2 * rows_per_end {
         let last = rows.len() + 1 - rows_per_end;

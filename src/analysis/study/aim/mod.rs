@@ -15,18 +15,21 @@ use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// The tokens to which a labelled attention head attends, according to its label.
+/// The tokens to which a head should attend according to one of its labels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Aim {
-    /// The other end of a relation's arcs; `relation` is a name under which arcs are [scored](scored_relations).
+    /// The other end of a relation's dependency arcs; `relation` is a name under which arcs are
+    /// [scored](scored_relations).
     Partner {
         relation: String,
-        /// The end of the arc at which attention starts.
+        /// The end of the dependency arc that is the query.
         direction: Direction,
     },
+    /// The token at this offset from the query, in tokens.
     Offset(i32),
-    /// The two tokens before the query and the two after it.
+    /// The two tokens before the query and the two tokens after it.
     Window,
+    /// The first special token of the sequence.
     FirstSpecial,
     /// The first token of a decoder's sequence.
     FirstToken,
@@ -38,16 +41,17 @@ pub enum Aim {
     SameTag,
     /// Other occurrences of the query token.
     SameToken,
-    /// All tokens, with uniform attention.
+    /// All tokens, with equal weights (uniform attention).
     Spread,
 }
 
+/// What each query of a sentence should attend to, by an aim.
 #[derive(Clone, Debug)]
 pub enum Goals {
-    /// The arcs of a relation: right if the most attended word is the other end of the arc.
+    /// The arcs of a relation. A prediction is right if the most attended word is the other end of the arc.
     Partners {
         direction: Direction,
-        /// Word indices `(dependent, syntactic head)` of each arc.
+        /// Word indices of each arc, as `(dependent, syntactic head)`.
         arcs: Vec<(usize, usize)>,
         partners: Partners,
     },
@@ -59,18 +63,20 @@ pub enum Goals {
     Spread(Vec<(usize, f64)>),
 }
 
-/// Score of an attention head for the aim of a label in one sentence, from 0 to 1.
+/// How closely an attention head follows the aim of a label in one sentence, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Mean over queries. For arcs, the share predicted right. For tokens and words, the attention to the goals. For uniform
-    /// attention, the entropy as a share of the largest possible.
+    /// Mean over queries of what the aim asks for.
+    ///
+    /// For arcs, it is the share predicted right. For tokens and words, it is the attention to the goals. For
+    /// uniform attention, it is the entropy as a share of the largest possible.
     pub mean: f64,
     pub queries: u64,
 }
 
 impl Aim {
-    /// Finds the aim's goals in a sentence, among the keys that each query sees; `from` says how split words are pooled. `None`
-    /// if there is no goal or no query.
+    /// Finds the aim's goals in a sentence, among the keys that each query sees. `from` says how the tokens of a
+    /// split word are pooled. `None` if there is no query, or no goal.
     pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_positions().collect();
         let uniform = UniformAttention::new(visibility, sequence.ids.len());
@@ -133,12 +139,14 @@ impl Aim {
     }
 }
 
+/// The arcs of a relation, as `(dependent, syntactic head)`; arcs from the root are left out.
 fn arcs(sequence: &Sequence, relation: &str) -> Vec<(usize, usize)> {
     let tree = sequence.tree.iter().flatten().enumerate();
     let of_relation = tree.filter(|(_, arc)| scored_relations(&arc.relation).any(|name| name == relation));
     of_relation.filter_map(|(dependent, arc)| Some((dependent, arc.head.word()?))).collect()
 }
 
+/// Universal part of speech of a word; `None` if the word has none.
 fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
     Some(sequence.annotations.get(word)?.upos?.tag())
 }
@@ -153,8 +161,8 @@ impl Goals {
         }
     }
 
-    /// Keeps the goals whose queries are in one sentence of a window, which has these `tokens` and `words`. `None` if no goal
-    /// remains.
+    /// Keeps the goals whose queries are in one sentence of a window; the sentence has these `tokens` and `words`.
+    /// `None` if no goal remains.
     pub fn in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
         let goals_in = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
             goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()
@@ -173,7 +181,7 @@ impl Goals {
         (!goals.is_empty()).then_some(goals)
     }
 
-    /// Scores the attention of one head in the sentence, over tokens and over words.
+    /// Scores the attention of one head in the sentence, by its attention between tokens and between words.
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners { direction, arcs, partners } => {
@@ -191,7 +199,8 @@ impl Goals {
         Score { mean: sum / queries as f64, queries: queries as u64 }
     }
 
-    /// For each unit of text, the indices of the units to which it should attend, `[units]`; `None` for units without goals.
+    /// For each unit of text, the indices of the units to which it should attend, `[units]`; `None` for a unit
+    /// without goals.
     pub fn goal_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
         let mut goals_of_units = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {
@@ -216,7 +225,7 @@ impl Goals {
     }
 }
 
-/// The weight of all queries on their goals.
+/// The weight of all queries on their goals, summed; `weight(query, key)` is the weight of one pair.
 fn mass(goals: &[(usize, Vec<usize>)], weight: impl Fn(usize, usize) -> f64) -> f64 {
     let of_query = |(query, keys): &(usize, Vec<usize>)| keys.iter().map(|&key| weight(*query, key)).sum::<f64>();
     goals.iter().map(of_query).sum()

@@ -8,21 +8,26 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
-/// Words of a sentence, each with its class if it has one; the study decides what the class numbers mean.
+/// The words of a sentence, each with the number of its class, if it has a class. The study decides what the
+/// numbers mean.
 #[derive(Clone, Debug)]
 pub struct ClassedWords {
-    /// Index in the sentence of the first word in `classes`. A decoder's first word is left out.
+    /// Index in the sentence of the first word in `classes`: 0, or 1 in a decoder, whose first word is left out.
     pub first_word: usize,
+    /// Class number of each word, `[words]`; `None` for a word without a class.
     pub classes: Vec<Option<usize>>,
+    /// Tokens of each word.
     spans: Vec<WordSpan>,
+    /// Weights of uniform attention in the sequence.
     even: UniformAttention,
-    /// Whether every word sees every other.
+    /// Whether every word sees all other words.
     pub sees_all_words: bool,
     from: FromToken,
 }
 
 impl ClassedWords {
-    /// Collects a sentence's words with their classes; `visibility` says which keys queries see. `None` if no word has a class.
+    /// Collects a sentence's words with their classes; `visibility` says which keys each query sees. `None` if no
+    /// word has a class.
     pub fn new(
         sequence: &Sequence,
         visibility: Visibility,
@@ -39,17 +44,17 @@ impl ClassedWords {
         Some(Self { first_word: counted.start, classes, spans, even, sees_all_words: visibility.is_full(n), from })
     }
 
-    /// Indices of all words except one.
+    /// Indices of all words but `word`.
     pub fn other_words(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
         (0..self.classes.len()).filter(move |&other| other != word)
     }
 
-    /// Weight of uniform attention from one word to another.
+    /// Weight of uniform attention from the word `query` to the word `key`.
     pub fn uniform_weight(&self, query: usize, key: usize) -> f64 {
         self.even.word_weight(&self.spans[query], &self.spans[key], self.from)
     }
 
-    /// Adds to each class in `masses` the attention that its words receive from other words under uniform attention.
+    /// Adds to `masses`, `[classes]`, the uniform attention that the words of each class receive from other words.
     pub fn add_uniform(&self, masses: &mut [f64]) {
         let words = self.classes.len();
         let from_others = |key: usize| {
@@ -62,7 +67,7 @@ impl ClassedWords {
         self.add_by_class((0..words).map(from_others), masses);
     }
 
-    /// Adds the number of each word to the sum of its class in `masses`.
+    /// Adds the number of each word (`numbers`) to the sum of its class in `masses`, `[classes]`.
     pub fn add_by_class(&self, numbers: impl IntoIterator<Item = f64>, masses: &mut [f64]) {
         for (class, number) in self.classes.iter().zip(numbers) {
             if let Some(class) = class {
@@ -71,7 +76,8 @@ impl ClassedWords {
         }
     }
 
-    /// All pairs of two different words, weighted as by uniform attention; the target of a pair is the class of its key.
+    /// All pairs of two different words, weighted as by uniform attention. The target of a pair is the class of its
+    /// key.
     pub fn pairs(&self) -> impl Iterator<Item = Pair> {
         let pair = |query: usize, key: usize| {
             let target = self.classes[key].map(|class| (class, 1.0));

@@ -3,7 +3,8 @@
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
-/// The cosines between the word embeddings of tokens, `[tokens, tokens]`; 0 for zero vectors, and on the diagonal.
+/// The cosines between the word embeddings of all pairs of tokens, `[tokens, tokens]`. A vector of zeros has a
+/// cosine of 0; so does the diagonal, for a token with itself.
 pub fn cosines(ids: &[u32], embeddings: &WordEmbeddings) -> Vec<f64> {
     let count = ids.len();
     let rows: Vec<f32> = ids.iter().flat_map(|&id| embeddings.get(id)).copied().collect();

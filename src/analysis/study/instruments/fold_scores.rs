@@ -1,29 +1,36 @@
-//! Accuracies by block and in the two folds: intervals, differences, and held-out scores of what is chosen on one fold
-//! (docs/methodology/dependency.md).
+//! Accuracies in each block and in the two folds, with intervals and differences. Held-out accuracies are measured on
+//! one fold for what was chosen on the other (docs/methodology/dependency.md).
 
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{Merge, PerBlock};
 use crate::stats::interval::Interval;
 
+/// Sums of a study that scores words.
 pub trait ScoredSums: Merge + Clone {
+    /// Number of scored words.
     fn scored_words(&self) -> u64;
 }
 
-/// Sums over a corpus: by block, in total, and for both folds.
+/// Sums of a study over a corpus: in each block, in both folds, and in total.
 pub struct FoldScores<'a, S> {
     /// Sums of each block, `[BLOCKS]`; `None` for a block without a scored word.
     pub blocks: &'a [Option<&'a S>],
+    /// Sums over all blocks.
     pub total: S,
     /// Sums over `[even-numbered, odd-numbered]` blocks.
     folds: [S; 2],
+    /// Number of scored words of each block.
     pub words: PerBlock,
 }
 
+/// Numbers of right predictions.
 pub struct Hits {
+    /// Number of right predictions over all blocks.
     pub count: u64,
     pub by_block: PerBlock,
 }
 
+/// The difference of two shares, with its interval and standard error; both are `None` if there are too few blocks.
 #[derive(Clone, Copy)]
 pub struct ShareDifference {
     pub value: f64,
@@ -32,7 +39,7 @@ pub struct ShareDifference {
 }
 
 impl<'a, S: ScoredSums> FoldScores<'a, S> {
-    /// Adds up the sums of `blocks`, in total and by fold, starting from `empty` sums.
+    /// Adds up the sums of `blocks`, in total and by fold. `empty` has the sums of no word.
     pub fn new(blocks: &'a [Option<&'a S>], empty: &S) -> Self {
         let pool = |first: usize, step: usize| {
             let mut sums = empty.clone();
@@ -43,27 +50,29 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Self { blocks, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words }
     }
 
-    /// Accuracy: right predictions as a share of the scored words.
+    /// Accuracy: the number of `right` predictions as a share of the scored words.
     pub fn accuracy(&self, right: u64) -> f64 {
         right as f64 / self.total.scored_words() as f64
     }
 
-    /// Counts the right predictions of one attention head or rule, in total and by block.
+    /// Counts the right predictions of one attention head or rule, in total and by block. `right` returns the count
+    /// in a block's sums.
     pub fn hits(&self, right: impl Fn(&S) -> u64) -> Hits {
         Hits { count: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
     }
 
-    /// Computes a number for each block; 0 for a block without a scored word.
+    /// The `number` of each block; 0 for a block without a scored word.
     pub fn per_block(&self, number: impl Fn(&S) -> f64) -> PerBlock {
         per_block(self.blocks, |_, sums| number(sums))
     }
 
-    /// 95 % interval of the accuracy, from the right predictions by block.
+    /// 95 % interval of an accuracy, from the number of `right` predictions in each block.
     pub fn interval(&self, right: &PerBlock) -> Option<Interval> {
         Jackknife::new(right, &self.words).with_scale(Scale::Share).interval()
     }
 
-    /// Accuracy of the [held-out predictions](Self::held_out_hits) with its 95 % interval; both `None` if a fold is empty.
+    /// Accuracy of the [held-out predictions](Self::held_out_hits) with its 95 % interval; both are `None` if a
+    /// fold has no scored word.
     pub fn held_out<C>(
         &self,
         choose: impl Fn(&S) -> C,
@@ -73,8 +82,8 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         (Some(self.accuracy(hits.count)), self.interval(&hits.by_block))
     }
 
-    /// Counts held-out right predictions: `choose` picks an attention head or rule on one fold, and `right` scores it on the
-    /// other, both ways. `None` if a fold has no scored word.
+    /// Counts the held-out right predictions. `choose` picks an attention head or rule on one fold, and `right`
+    /// counts on the other fold. Both folds take both parts; `None` if a fold has no scored word.
     pub fn held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<Hits> {
         if self.folds.iter().any(|fold| fold.scored_words() == 0) {
             return None;
@@ -85,7 +94,8 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Some(Hits { count: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
     }
 
-    /// Difference of two counts of right predictions, `first` less `second`, as a share of the scored words.
+    /// Difference of two numbers of right predictions (`first` minus `second`, in each block), as a share of the
+    /// scored words.
     pub fn difference(&self, first: &PerBlock, second: &PerBlock) -> ShareDifference {
         let by_block: PerBlock = std::array::from_fn(|block| first[block] - second[block]);
         let difference = Jackknife::new(&by_block, &self.words).with_scale(Scale::Difference);
@@ -98,7 +108,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
     }
 }
 
-/// Computes a number for each block; 0 for a block without a scored word.
+/// The `number` of each block, given the block's index and sums; 0 for a block without a scored word.
 pub fn per_block<S>(blocks: &[Option<&S>], number: impl Fn(usize, &S) -> f64) -> PerBlock {
     std::array::from_fn(|block| blocks[block].map_or(0.0, |sums| number(block, sums)))
 }

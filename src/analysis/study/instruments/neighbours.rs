@@ -1,49 +1,63 @@
-//! Neighbours: each sequence is paired with the one before it in its pack, if that is of another group and about as long.
+//! Neighbours: the neighbour of a sequence is the sequence before it in its pack, if that belongs to another group of
+//! dependent sentences and is about as long.
 //!
-//! Neighbours have different tokens at the same positions. If a head behaves alike in both, its behaviour follows from
-//! positions: its choice in one sequence is what it would choose in the other by positions alone, noise included.
+//! Two neighbours have different tokens at equal positions. A head that behaves alike in both behaves by position.
+//! Its choice in one sequence is what positions alone would make it choose in the other, noise included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sequences::sequence::Sequence;
 
-/// Minimum length of a sequence with a neighbour: with two tokens, each query has one other key, which leaves no choice.
+/// Minimum number of tokens or words of a sequence with a neighbour. With two tokens, a query has one other key,
+/// which leaves no choice.
 const MIN_LENGTH: usize = 3;
 
-/// Neighbours in a pack. For each head of a layer, a value from one sequence is kept until the next sequence is seen.
+/// Finds the neighbour of each sequence of a pack, and keeps one value for each head of a layer until the next
+/// sequence comes.
 #[derive(Clone, Debug)]
 pub struct Neighbours<T> {
+    /// The sequence that began last.
     last: Option<BegunSequence>,
-    /// Indices of the sequences with which the next sequence is compared.
+    /// Indices of the sequences whose values the next sequence needs.
     wanted: BTreeSet<u64>,
-    /// Kept values by the head's number in its layer.
+    /// Kept values, by the number of the head in its layer.
     kept: BTreeMap<usize, Kept<T>>,
 }
 
+/// A sequence that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BegunSequence {
+    /// Index of the sequence in the corpus.
     index: u64,
+    /// Number of the group of dependent sentences that the sequence belongs to.
     group: u64,
+    /// Number of the sequence's text tokens, or of its words.
     length: usize,
 }
 
+/// The value that was kept of a head.
 #[derive(Clone, Debug)]
 struct Kept<T> {
+    /// Index of the sequence that the value is from.
     index: u64,
+    /// Layer of the head.
     layer: usize,
     value: T,
 }
 
+/// A sequence with its neighbour: the sequence before it, if that is of another group and about as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
+    /// Index of the sequence itself.
     index: u64,
+    /// The neighbour; `None` if the sequence has no neighbour.
     before: Option<BegunSequence>,
-    /// Whether a sequence of another group, of any length, comes before this one in the pack.
+    /// Whether a sequence of another group comes before this one in the pack, whatever its length.
     pub follows_other_group: bool,
 }
 
 impl Neighbour {
-    /// Length of the neighbour; `None` if the sequence has no neighbour.
+    /// Length of the neighbour, in the unit of [`Neighbours::begin`]; `None` if the sequence has no neighbour.
     pub fn length(&self) -> Option<usize> {
         self.before.map(|before| before.length)
     }
@@ -55,14 +69,16 @@ impl<T> Default for Neighbours<T> {
     }
 }
 
-/// Whether two lengths are similar: at least [`MIN_LENGTH`], and the longer at most a tenth longer than the shorter.
+/// Whether two lengths are similar. Both are at least [`MIN_LENGTH`], and the longer is at most a tenth longer than
+/// the shorter.
 fn are_alike(a: usize, b: usize) -> bool {
     let (shorter, longer) = (a.min(b), a.max(b));
     shorter >= MIN_LENGTH && 10 * longer <= 11 * shorter
 }
 
 impl<T> Neighbours<T> {
-    /// Begins a sequence and finds its neighbour; `length` counts the sequence's text tokens, or its words.
+    /// Begins a sequence and finds its neighbour; `length` is the number of the sequence's text tokens, or of its
+    /// words.
     pub fn begin(&mut self, sequence: &Sequence, length: usize) -> Neighbour {
         let begun = BegunSequence { index: sequence.index, group: sequence.family.number, length };
         let previous = self.last.replace(begun).filter(|last| last.group != begun.group);
@@ -71,20 +87,20 @@ impl<T> Neighbours<T> {
         Neighbour { index: begun.index, before: neighbour, follows_other_group: previous.is_some() }
     }
 
-    /// The value of a head that was kept from the neighbour; `None` if there is none.
+    /// The value that was kept of a head in the neighbour; `None` if none was kept.
     pub fn neighbour_value(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
         let kept = self.kept.get(&head)?;
         (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)
     }
 
-    /// Keeps the value of a head in a sequence, if the next sequence is compared with it.
+    /// Keeps the value of a head in a sequence, if the next sequence needs it.
     pub fn keep(&mut self, neighbour: &Neighbour, layer: usize, head: usize, value: impl FnOnce() -> T) {
         if self.wanted.contains(&neighbour.index) {
             self.kept.insert(head, Kept { index: neighbour.index, layer, value: value() });
         }
     }
 
-    /// Forgets all sequences, since the next pack has no neighbour in this one.
+    /// Forgets all sequences at the end of a pack: the sequences of the next pack have no neighbours in this one.
     pub fn end_pack(&mut self) {
         *self = Self::default();
     }

@@ -9,14 +9,15 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Direction;
 
-/// For each word, the candidates for the other end of its arc, and the factors that make their weights comparable.
+/// For each word, the candidates for the other end of its dependency arc, and the factors that make their weights
+/// comparable.
 #[derive(Clone, Debug)]
 pub struct Partners {
-    /// Whether queries see only the words before them.
+    /// Whether each query sees only the words before it.
     pub is_causal: bool,
-    /// Words of the same sentence for each word, `[words]`.
+    /// Candidates of each word, which are words of its sentence, `[words]`.
     candidates: Vec<Range<usize>>,
-    /// Factors that turn weights into ratios to uniform attention; shared by the sentences of a window.
+    /// Factors that turn weights into ratios to uniform attention. The sentences of a window share them.
     lifts: Arc<LiftFactors>,
 }
 
@@ -29,9 +30,11 @@ impl Partners {
         }
     }
 
-    /// Predicts the other end of a word's arc: the word that `word` attends to most or, backward, the word that attends to it
-    /// most. Ties go to the first. The word itself is no candidate. In a decoder the candidates are the words before it, or after
-    /// it.
+    /// Predicts the other end of a word's arc. Forward, it is the word that `word` attends to most; backward, the
+    /// word that attends to it most.
+    ///
+    /// The word itself is no candidate. In a decoder, the candidates are the words before it (forward) or after it
+    /// (backward). Ties go to the first candidate.
     pub fn predict(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
         let Range { start, end } = self.candidates[word].clone();
         let candidates = match direction.is_forward() {
@@ -44,7 +47,8 @@ impl Partners {
         })
     }
 
-    /// The largest weight of `word` on a candidate. In a decoder, the word that [`Self::predict`] predicts may have a smaller weight.
+    /// The largest weight of `word` on a candidate. In a decoder, [`Self::predict`] may predict a word with a
+    /// smaller weight, since it compares ratios to uniform attention.
     pub fn largest_weight(&self, attention: &WordAttention, word: usize) -> f64 {
         let Range { start, end } = self.candidates[word].clone();
         let end = if self.is_causal { word.min(end) } else { end };
@@ -52,14 +56,15 @@ impl Partners {
         weights.fold(0.0, f64::max)
     }
 
-    /// Weight between two words in one direction; in a decoder, as a ratio to uniform attention.
+    /// Weight between `word` and `other` in one direction; in a decoder, the ratio of the weight to uniform
+    /// attention.
     pub fn weight(&self, attention: &WordAttention, direction: Direction, word: usize, other: usize) -> f64 {
         let (query, key) = if direction.is_forward() { (word, other) } else { (other, word) };
         attention.get(query, key) * self.lifts.get(query, key)
     }
 }
 
-/// The index among `places` with the largest weight; ties go to the first. `None` without places.
+/// The index among `places` with the largest weight; ties go to the first. `None` if `places` is empty.
 pub fn index_of_largest(places: impl IntoIterator<Item = usize>, weight: impl Fn(usize) -> f64) -> Option<usize> {
     let weights = places.into_iter().map(|place| (place, weight(place)));
     weights.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(place, _)| place)

@@ -1,8 +1,8 @@
-//! Position-matched chance: the score of a head that has the same preference for offsets, but sees nothing else
-//! (docs/methodology/words.md).
+//! Position-matched chance: the expected score of a head with the preference for offsets of the measured head, but
+//! blind to content (docs/methodology/words.md).
 //!
-//! Attention to nearby tokens finds what tends to stand nearby. So a head's mean weight in each bin of offsets, over a metric's
-//! queries, is multiplied by the share of targets of the metric in that bin.
+//! A head that attends to nearby tokens scores well wherever targets tend to be near. So its mean weight in each bin
+//! of offsets, over the queries of a metric, is multiplied by the share of targets in that bin.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -14,26 +14,31 @@ use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::{ExactSum, add_elementwise, round_to_i64};
 
-/// The farthest distance of the first and of the second far bin on either side; the third has all larger distances.
+/// Largest distances of the first and of the second far bin on each side, in tokens. The third far bin has all
+/// larger distances.
 const FAR: [usize; 2] = [16, 32];
 
+/// Number of far bins on each side of a query.
 const FAR_BINS: usize = FAR.len() + 1;
 
-/// Number of bins of offsets: -8 to 8 singly, then 9-16, 17-32 and more on the left, then the same on the right.
+/// Number of bins of offsets. Offsets from -8 to 8 have one bin each; then come 9-16, 17-32 and more on the left,
+/// and the same on the right.
 ///
-/// The bin of offset 0 takes part in no expectation: a query is never its own key.
+/// Offset 0 has a bin, but it enters no expectation, since a query is never its own key.
 pub const BINS: usize = 2 * MAX_OFFSET_TOKENS + 1 + 2 * FAR_BINS;
 
-/// Index of the first far bin on the left; [`FIRST_RIGHT`] is the first on the right.
+/// Index of the nearest far bin on the left of the query.
 const FIRST_LEFT: usize = 2 * MAX_OFFSET_TOKENS + 1;
+/// Index of the nearest far bin on the right of the query.
 const FIRST_RIGHT: usize = FIRST_LEFT + FAR_BINS;
 
+/// A value for each bin of offsets.
 pub type ByBin<T> = [T; BINS];
 
-/// Summed weight of a target over the (query, key) pairs in each bin of offsets.
+/// Weight of a target, summed over the (query, key) pairs in each bin of offsets.
 pub type TargetSums = ByBin<ExactSum>;
 
-/// Index of a key's bin, by its offset from the query.
+/// Index of the bin of the offset from `query` to `key`.
 fn bin(query: usize, key: usize) -> usize {
     let distance = query.abs_diff(key);
     if distance <= MAX_OFFSET_TOKENS {
@@ -43,12 +48,12 @@ fn bin(query: usize, key: usize) -> usize {
     if key < query { FIRST_LEFT + far } else { FIRST_RIGHT + far }
 }
 
-/// Weights of one head over one sequence by bins of offsets, summed over queries.
+/// Weights of one head over one sequence in each bin of offsets, summed over queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Profile(ByBin<f64>);
 
 impl Profile {
-    /// Adds a query's weights on all keys, times `scale`, to their bins.
+    /// Adds the weights of a query on all keys (`row`), times `scale`, to the bins of the keys.
     #[inline(always)]
     pub fn add<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
         let (start, end) = (query.saturating_sub(MAX_OFFSET_TOKENS), row.len().min(query + MAX_OFFSET_TOKENS + 1));
@@ -57,7 +62,8 @@ impl Profile {
         self.add_all_far(row, query, scale);
     }
 
-    /// Adds a query's weights on keys beyond [`MAX_OFFSET_TOKENS`], times `scale`, to their bins.
+    /// Adds the weights of a query on keys farther than [`MAX_OFFSET_TOKENS`], times `scale`, to the bins of the
+    /// keys.
     #[inline(always)]
     fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
         let (start, end) = (query.saturating_sub(MAX_OFFSET_TOKENS), row.len().min(query + MAX_OFFSET_TOKENS + 1));
@@ -72,7 +78,7 @@ impl Profile {
         }
     }
 
-    /// Adds a query's attention to other tokens of text, times `scale`, to their bins.
+    /// Adds the weights of a query on other tokens of text, times `scale`, to the bins of these tokens.
     #[inline(always)]
     pub fn add_text(&mut self, text: &TextAttention, query: usize, scale: f64) {
         let near = self.0[..OFFSET_COUNT].iter_mut().zip(text.offset_weights(query));
@@ -80,7 +86,8 @@ impl Profile {
         self.add_all_far(&text.row(query)[..text.tokens()], query, scale);
     }
 
-    /// Adds a query's weights to each far bin of one side; `between` returns the weights between two distances, both included.
+    /// Adds the weights of a query to the far bins of one side, which begin at index `first`. `between` returns the
+    /// weights on keys between two distances, both included.
     #[inline(always)]
     fn add_far<'a, W: Copy + Into<f64> + 'a>(
         &mut self,
@@ -95,26 +102,27 @@ impl Profile {
         }
     }
 
-    /// Adds a query that has all its weight on one key.
+    /// Adds a query whose whole weight is on one key.
     #[inline(always)]
     pub fn add_one(&mut self, query: usize, key: usize) {
         self.0[bin(query, key)] += 1.0;
     }
 
-    /// This profile plus another.
+    /// The sum of this profile and another.
     pub fn sum_with(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
         self
     }
 }
 
-/// 2^32: the fixed-point number that stands for a weight of 1.
+/// The fixed-point number that stands for a weight of 1: 2^32.
 const FIXED_POINT_ONE: f64 = 4_294_967_296.0;
 
 /// The profiles of many sequences as fixed-point integers, whose sum is exact in any order.
 ///
-/// Each head, block and set of queries has 23 bins, so a bin has 64 bits where [`ExactSum`] has 128. With 32 bits of fraction,
-/// the sum of a sequence is rounded by at most 1.2e-10. A block holds the weights of 2^31 queries, enough for 10^11 tokens.
+/// A profile has 23 bins for each head, block and set of queries, so a bin has 64 bits where [`ExactSum`] has 128.
+/// With 32 bits of fraction, each sequence is rounded by at most 1.2e-10. A block holds the weights of 2^31
+/// queries, enough for 10^11 tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileSums(ByBin<i64>);
 
@@ -128,47 +136,53 @@ impl ProfileSums {
         }
     }
 
-    /// The sum over bins of the weight times the rate of the bin.
+    /// The sum over bins of the weight times the bin's rate.
     fn times(&self, rates: &ByBin<f64>) -> f64 {
         self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / FIXED_POINT_ONE * rate).sum()
     }
 }
 
-/// Mean share of a target in each bin of offsets: without one block of the corpus, and the change from leaving the block out.
+/// Rates of a target: the mean share of it in each bin of offsets, without one block of the corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
+    /// Mean share of the target in each bin without the block.
     without: ByBin<f64>,
-    /// Mean share of the target over the whole corpus less the mean without the block, by bin.
+    /// Change of the mean share in each bin when the block is included.
     change: ByBin<f64>,
 }
 
 impl Rates {
-    /// A block's part in the expected score of a head that knows offsets alone. `block` and `corpus` are the head's profiles in
-    /// the block and in the whole corpus.
+    /// A block's part in the expected score of a head that knows offsets alone. `block` and `corpus` are the head's
+    /// profiles in the block and in the whole corpus.
     ///
-    /// The expected score over the corpus, `corpus · rates`, less this part is the score over the other blocks at their own
-    /// rates, `(corpus - block) · without`. So the jackknife takes into account that the rates are estimated as well. If the
-    /// rates leave nothing out, the part is `block · rates`.
+    /// The expected score over the corpus is `corpus · rates`. Less this part, it is the score over the other
+    /// blocks at their own rates, `(corpus - block) · without`. So the jackknife takes into account that rates are
+    /// estimated as well. If no block is left out, the part is `block · rates`.
     pub fn expected_part(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
         block.times(&self.without) + corpus.times(&self.change)
     }
 }
 
+/// A query and another key, with what the pair adds to the rates of targets.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
+    /// Index of the query.
     pub query: usize,
+    /// Index of the key.
     pub key: usize,
-    /// The weight of uniform attention from the query to the key.
+    /// Weight of uniform attention from the query to the key.
     pub weight: f64,
-    /// The index of the target that the key counts for, and the key's share in it; `None` if the key is no target.
+    /// `(index of the target, share of the key in the target)`; `None` if the key belongs to no target.
     pub target: Option<(usize, f64)>,
 }
 
-/// All pairs of a query and another key by bins of offsets, weighted as by uniform attention, with the weight on targets.
+/// Uniform attention over all pairs of a query and another key, in each bin of offsets: its total weight, and its
+/// weight on targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionPairs {
+    /// Weight of uniform attention in each bin, summed over pairs.
     weights: ByBin<ExactSum>,
-    /// Weight times the key's share in the target, summed by bin; `[targets]`.
+    /// Weight times the key's share in the target, summed over the pairs of each bin, `[targets]`.
     targets: Vec<TargetSums>,
 }
 
@@ -192,22 +206,23 @@ impl PositionPairs {
         self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add_elementwise(sums, values));
     }
 
-    /// Takes out the sums of the targets, which are then stored apart from the pairs.
+    /// Takes out the sums of the targets, which are then stored separately.
     pub fn take_targets(&mut self) -> Vec<TargetSums> {
         std::mem::take(&mut self.targets)
     }
 
-    /// Number of targets.
+    /// Number of targets for which weights are summed.
     pub fn targets(&self) -> usize {
         self.targets.len()
     }
 
-    /// Rates of a target: its mean share over the pairs of each bin, with and without a block; 0 in a bin without pairs.
+    /// Rates of a target: its mean share over the pairs of each bin, in the corpus without `block` and with it. A
+    /// bin without pairs has a rate of 0.
     pub fn rates(&self, target: usize, block: Option<&Self>) -> Rates {
         self.rates_of_taken(&self.targets[target], block.map(|block| (block, &block.targets[target])))
     }
 
-    /// As [`Self::rates`], for a target whose sums were taken out by [`Self::take_targets`].
+    /// As [`Self::rates`], for a target whose sums [`Self::take_targets`] took out.
     pub fn rates_of_taken(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> Rates {
         let mean = |block: Option<(&Self, &TargetSums)>| -> ByBin<f64> {
             std::array::from_fn(|bin| {

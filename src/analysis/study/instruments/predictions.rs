@@ -6,25 +6,27 @@ use crate::linalg::lanes::LANES;
 use crate::linalg::search::{first_at_least, largest};
 use crate::sequences::fold::words::WordAttention;
 
-/// The syntactic head that one attention head predicts for each word; the buffers are reused from sentence to sentence.
+/// The syntactic head that one attention head predicts for each word. The buffers are reused from sentence to
+/// sentence.
 #[derive(Clone, Debug, Default)]
 pub struct Predictions {
-    /// One word's attention to the others, padded to whole SIMD vectors, `[width]`.
+    /// One word's attention to other words, padded to whole SIMD vectors, `[width]`.
     others: Vec<f64>,
-    /// Largest weight of each column so far, `[width]`.
+    /// Largest weight on each word so far, `[width]`.
     most: Vec<f64>,
-    /// Row of the largest weight in each column, `[width]`.
+    /// Word that the largest weight on each word comes from, `[width]`.
     chosen: Vec<u64>,
-    /// Predicted syntactic heads of each word, `[words]`, in the order of
+    /// Predicted syntactic heads of each word, `[words]`, one for each direction of
     /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
     heads: Vec<[usize; 2]>,
 }
 
 impl Predictions {
-    /// The syntactic head that `attention` predicts for each word, `[words]`, in the order of
+    /// The syntactic heads that `attention` predicts for each word, `[words]`, one for each direction of
     /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
     ///
-    /// The diagonal is left out, since a word is not its own syntactic head. Ties go to the lowest index.
+    /// A word's weight on itself is left out, since a word is not its own syntactic head. Ties go to the lowest
+    /// index.
     pub fn predict(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
         let words = attention.words();
         let width = words.next_multiple_of(LANES);
@@ -41,8 +43,10 @@ impl Predictions {
     }
 }
 
+/// Weight of a word on itself and of padding, below every real weight.
 const NONE: f64 = f64::NEG_INFINITY;
 
+/// Computes `heads` from `attention`; the other arguments are buffers.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 #[expect(clippy::cast_possible_truncation, reason = "indices of words, widened to the size of a weight")]
 fn predict(

@@ -5,12 +5,12 @@ use multiversion::multiversion;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
 
-/// Square roots of some attention rows of several heads over one sequence.
+/// Square roots of selected attention rows of several heads over one sequence.
 #[derive(Debug, Default)]
 pub struct AttentionRoots {
     /// Indices of the attention rows, ascending.
     pub rows: Vec<usize>,
-    /// Square roots of the attention weights, `[heads, rows, tokens]`, for the heads shown so far.
+    /// Square roots of the attention weights, `[heads, rows, tokens]`, for the heads that were added so far.
     values: Vec<f32>,
 }
 
@@ -19,7 +19,7 @@ impl AttentionRoots {
         Self { rows, values: Vec::new() }
     }
 
-    /// Appends the roots of the next head; `heads` is the number of all heads.
+    /// Appends the square roots of the next head's rows; `heads` is the number of all heads.
     pub fn push(&mut self, attention: AttentionView<'_>, heads: usize) {
         let size = self.rows.len() * attention.tokens();
         if self.values.is_empty() {
@@ -32,18 +32,20 @@ impl AttentionRoots {
         }
     }
 
-    /// The roots of the head at index `place`, `[rows, tokens]`. Panics if that head was not shown.
+    /// The square roots of the head at index `place`, `[rows, tokens]`. Panics if the head was not added.
     pub fn of_head(&self, place: usize, tokens: usize) -> &[f32] {
         let size = self.rows.len() * tokens;
         &self.values[place * size..][..size]
     }
 
+    /// The square roots of all heads that were added, `[heads, rows, tokens]`.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 }
 
-/// Sums squared Hellinger distances between attention rows and uniform attention, from the rows' `roots`, `[rows, tokens]`.
+/// Sum of the squared Hellinger distances of attention rows from uniform attention. `roots` are the square roots of
+/// the rows, `[rows, tokens]`.
 pub fn distance_from_uniform(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
     let row = |(roots, &query): (&[f32], &usize)| {
         let keys = visibility.visible_keys(query, tokens);
@@ -53,6 +55,7 @@ pub fn distance_from_uniform(roots: &[f32], rows: &[usize], (visibility, tokens)
     roots.chunks_exact(tokens).zip(rows).map(row).sum()
 }
 
+/// Replaces each weight by its square root.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn replace_by_roots(weights: &mut [f32]) {
     weights.iter_mut().for_each(|weight| *weight = weight.sqrt());

@@ -7,9 +7,12 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 use crate::study::labels::evidence::Direction;
 
+/// The special tokens and the words of a sequence.
 #[derive(Clone, Debug)]
 pub struct SpecialTokens {
+    /// Indices of the special tokens.
     tokens: Vec<usize>,
+    /// Tokens of each word.
     words: Vec<WordSpan>,
     from: FromToken,
 }
@@ -21,8 +24,10 @@ impl SpecialTokens {
         Self { tokens, words: sequence.words.clone(), from }
     }
 
-    /// The largest weight between a word and a special token; 0 without a special token. In the forward direction it is the
-    /// word's weight on the token, backward the token's weight on the word, and without a direction the mean of both.
+    /// The largest weight between a word and a special token; 0 without a special token.
+    ///
+    /// In the forward direction, it is the word's weight on the token. Backward, it is the token's weight on the
+    /// word. Without a direction, it is the mean of both.
     pub fn largest_weight(&self, view: AttentionView<'_>, word: usize, direction: Option<Direction>) -> f64 {
         let weight = |&token: &usize| match direction {
             None => f64::midpoint(self.weight_on(view, word, token), self.weight_from(view, word, token)),
@@ -32,6 +37,7 @@ impl SpecialTokens {
         self.tokens.iter().map(weight).fold(0.0, f64::max)
     }
 
+    /// Weight of a word on a token, pooled over the word's tokens.
     fn weight_on(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
         let word = &self.words[word];
         if self.from == FromToken::First || is_single(word) {
@@ -41,6 +47,7 @@ impl SpecialTokens {
         shares.sum::<f64>() / word.total_share()
     }
 
+    /// Weight of a token on a word, summed over the word's tokens.
     fn weight_from(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
         let (word, row) = (&self.words[word], view.row(token));
         if is_single(word) {
@@ -50,6 +57,7 @@ impl SpecialTokens {
     }
 }
 
+/// Whether the word is exactly one token.
 fn is_single(word: &WordSpan) -> bool {
     word.len() == 1 && word.is_whole()
 }

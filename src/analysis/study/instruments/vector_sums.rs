@@ -6,30 +6,32 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::Component;
 
-/// Unit in which products are summed: with 256, sums reach 5.5e11 in steps of 6e-8. Vectors with components of 50 have sums of
-/// squares of 2500 a word, which fill this range after 10^8 words.
+/// Smallest unit of summed products, in the fixed-point format: with 256, sums reach 5.5e11 in steps of 6e-8.
+///
+/// Vectors with components of 50 have sums of squares of 2500 a word, which fill this range after 10^8 words.
 const UNIT: f64 = 256.0;
 
-/// Sums of vectors or of products, empty until something is added.
+/// Sums of vectors, or of products of vectors. Empty until something is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VectorSums(Vec<Component>);
 
 merge_fields!(VectorSums { 0 });
 
 impl VectorSums {
-    /// Adds a vector to the sums from index `at` on; `len` is the number of all sums.
+    /// Adds the vector `values` to the sums that begin at index `at`; `len` is the number of all sums.
     pub fn add(&mut self, len: usize, at: usize, values: &[f64]) {
         self.0.resize(len, Component::default());
         self.0[at..].iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
     }
 
-    /// Adds products of vectors with other vectors, `[rows, columns]`.
+    /// Adds products of vectors with other vectors to the sums, `[rows, columns]`.
     pub fn add_products(&mut self, products: &[f64]) {
         self.0.resize(products.len(), Component::default());
         self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / UNIT);
     }
 
-    /// Adds products of vectors with themselves, `[size, size]`; only the upper half is kept.
+    /// Adds products of vectors with themselves, `[size, size]`. Only the upper half of the symmetric matrix is
+    /// kept.
     pub fn add_squares(&mut self, products: &[f64], size: usize) {
         self.0.resize(upper_half_len(size), Component::default());
         let rows = products.chunks_exact(size).enumerate();
@@ -37,22 +39,23 @@ impl VectorSums {
         self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / UNIT);
     }
 
-    /// The values of `len` sums of vectors, from index `at` on.
+    /// The values of `len` sums of vectors, beginning at index `at`.
     pub fn values(&self, at: usize, len: usize) -> impl Iterator<Item = f64> {
         self.0[at..at + len].iter().map(|sum| sum.value())
     }
 
-    /// Adds these sums of vectors to `into`.
+    /// Adds these sums of vectors to the numbers in `into`.
     pub fn add_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value());
     }
 
-    /// Adds these sums of products to `into`, `[rows, columns]`.
+    /// Adds these sums of products to the numbers in `into`, `[rows, columns]`.
     pub fn add_products_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
     }
 
-    /// Adds these sums of products of vectors with themselves to both halves of `into`, `[size, size]`.
+    /// Adds these sums of products of vectors with themselves to both halves of the symmetric matrix `into`,
+    /// `[size, size]`.
     pub fn add_squares_to(&self, into: &mut [f64], size: usize) {
         let mut values = self.0.iter();
         for row in 0..size {
@@ -66,22 +69,22 @@ impl VectorSums {
         }
     }
 
-    /// Whether there are this many sums.
+    /// Whether there are `len` sums.
     pub fn has_len(&self, len: usize) -> bool {
         self.0.len() == len
     }
 }
 
-/// The number of cells in the upper half of a square matrix, with its diagonal.
+/// Number of cells in the upper half of a square matrix, the diagonal included.
 pub fn upper_half_len(size: usize) -> usize {
     size * (size + 1) / 2
 }
 
-/// Number of rows that are multiplied at a time: a third of the 384 dimensions of a small encoder.
+/// Number of matrix rows that are multiplied at a time: a third of the 384 dimensions of a small encoder.
 const BAND_ROWS: usize = 128;
 
-/// Computes the upper half of the symmetric `a^T b`, `[size, size]`, from `a` and `b`, `[rows, size]`. The lower half of
-/// `products` is unspecified.
+/// Computes the upper half of the symmetric matrix `a^T b`, `[size, size]`, from `a` and `b`, `[rows, size]`. The
+/// lower half of `products` is unspecified.
 pub fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64>) {
     let size = a.columns();
     products.resize(size * size, 0.0);

@@ -8,30 +8,33 @@ use super::policy::Policy;
 use crate::stats::block_test::TAIL_SHARE;
 use crate::stats::significance::q_values_above_margin;
 
+/// The assessment of a head for a label: its score, its test, and whether the rule of the label is met.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment {
     /// The label, with the score that the rule compares with the threshold.
     pub label: Label,
-    /// Whether the score meets the rule, significantly or not.
+    /// Whether the score meets the rule of the label, whether or not significantly.
     pub fires: bool,
-    /// One-sided p-value for the rule failing, that is, for the score being below the threshold.
+    /// One-sided p-value for the true score being below the threshold; small values are evidence that the rule
+    /// fails.
     pub p_below_threshold: Option<f64>,
-    /// Whether the largest possible score, 1, would meet the rule.
+    /// Whether the rule would be met by the largest possible score, 1.
     pub is_attainable: bool,
 }
 
-/// Whether a score must reach its threshold or exceed it.
+/// Whether a score must reach its threshold, or exceed it.
 #[derive(Clone, Copy)]
 pub enum Bound {
     AtLeast,
     Above,
 }
 
-/// Tolerance for a share exactly at its threshold, which rounding may put below: `76/210` is `55/210 + 0.1`, but not in f64.
-/// Unequal shares of fewer than 10^9 words differ by more.
+/// Tolerance for a share that equals its threshold, which rounding may put below it. `76/210` is `55/210 + 0.1`,
+/// but not in f64. Different shares of fewer than 10^9 words differ by more.
 const ROUNDING: f64 = 1e-12;
 
 impl Bound {
+    /// Whether a score meets the rule.
     pub fn holds(self, score: f64, threshold: f64) -> bool {
         match self {
             Self::AtLeast => score >= threshold - ROUNDING,
@@ -40,9 +43,10 @@ impl Bound {
     }
 }
 
-/// Compares a score with `threshold`; `number` is its name in the rule. `None` if there is no score, or the rule is off.
+/// Compares a score with `threshold`; `number` is the score's name in the rule. `None` if there is no score, or the
+/// rule is off.
 ///
-/// [`correct_for_multiple_tests`] tells firm labels from borderline ones once all heads are assessed.
+/// [`correct_for_multiple_tests`] separates firm labels from borderline ones once all heads are assessed.
 pub fn assess(
     label: &str,
     number: &str,
@@ -80,15 +84,18 @@ pub fn assess(
     Some(Assessment { label, fires, p_below_threshold, is_attainable: attainable })
 }
 
-/// A threshold as text, at most 3 decimals from 0.01 on: a baseline plus a margin has many meaningless digits.
+/// A threshold as text, with at most 3 decimals from 0.01 on, since a baseline plus a margin has many meaningless
+/// digits.
 fn threshold_text(threshold: f64) -> String {
     let (exact, rounded) = (threshold.to_string(), format!("{threshold:.3}"));
     if exact.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { exact }
 }
 
-/// Assesses a label that requires each of several scores to reach its threshold; `scores` has `(metric, score, threshold)`. The
-/// score with the smallest margin stands for the label. The p-value is the largest (intersection–union test, Berger 1982).
-/// `None` if a score is missing, or a rule is off.
+/// Assesses a label that requires each of several scores to reach its threshold; `scores` has `(metric, score,
+/// threshold)`. The score with the smallest margin represents the label.
+///
+/// The p-value is the largest of the scores' p-values (intersection–union test, Berger 1982). `None` if a score is
+/// missing, or a rule is off.
 pub fn assess_all(
     label: &str,
     scores: impl IntoIterator<Item = (String, MeasuredScore, Option<f64>)>,
@@ -111,8 +118,10 @@ pub fn assess_all(
     Some(Assessment { label, fires, p_below_threshold, is_attainable: attainable })
 }
 
-/// Assesses a label that any of several rules gives; the surest rule stands for the label. The p-value is the smallest, times
-/// the number of rules that are on (Bonferroni). `None` if there is no rule.
+/// Assesses a label that any one of several rules gives; the rule with the smallest p-value represents the label.
+///
+/// The p-value is the smallest of the rules' p-values times the number of rules that are on (Bonferroni). `None` if
+/// there is no rule.
 pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let rules: Vec<Assessment> = rules.into_iter().collect();
     let p_below_threshold = rules.iter().map(|rule| rule.p_below_threshold).reduce(|a, b| Some(a?.max(b?))).flatten();
@@ -122,15 +131,16 @@ pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessm
     Some(Assessment { p_below_threshold, ..best })
 }
 
-/// The smallest of several p-values times their number (Bonferroni). `None` if there are none, or one is missing.
+/// The smallest of several p-values times their number (Bonferroni). `None` if there is no p-value, or one is
+/// missing.
 fn bonferroni_min(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let p: Vec<f64> = p.collect::<Option<_>>()?;
     Some((p.iter().copied().reduce(f64::min)? * p.len() as f64).min(1.0))
 }
 
 impl Assessment {
-    /// Restricts a label to heads that have none of the labels `others`. The p-value is the largest of the label's p-value and
-    /// the others' p-values of failing (intersection–union test, Berger 1982).
+    /// Restricts a label to heads that have none of the labels `others`. The p-value is the largest of the label's
+    /// p-value and the p-values for the other labels failing (intersection–union test, Berger 1982).
     pub fn excluding<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;
@@ -139,14 +149,17 @@ impl Assessment {
         self
     }
 
+    /// One-sided p-value for the score being above the threshold; `None` if the rule is not met.
     fn p_above(&self) -> Option<f64> {
         self.label.test.p.filter(|_| self.fires)
     }
 }
 
-/// Corrects the tests of one detector's labels for multiple testing. A significant label is firm, any other borderline.
+/// Corrects the tests of one detector's labels for multiple testing. A label with a significant test becomes firm,
+/// any other label borderline.
 ///
-/// If the policy has no bound on q-values, a label is firm if its one-sided test is significant at 2.5 %, as its interval shows.
+/// If the policy has no bound on q-values, a label is firm if its one-sided test is significant at 2.5 %, as its
+/// interval shows.
 pub fn correct_for_multiple_tests<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
     let assessed: Vec<&mut Assessment> = assessed.into_iter().collect();
     let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_above()).collect();
@@ -156,13 +169,15 @@ pub fn correct_for_multiple_tests<'a>(assessed: impl IntoIterator<Item = &'a mut
     }
 }
 
-/// Whether a head has a firm label in `direction`, by `[p, q]`: the p-value of its test and the q-value over all heads' tests.
+/// Whether a head has a firm label in `direction`. `[p, q]` are the p-value of its test and the q-value over the
+/// tests of all heads.
 pub fn is_firm(assessed: &[Assessment], direction: Direction, [p, q]: [Option<f64>; 2], policy: &Policy) -> bool {
     let fires = assessed.iter().any(|one| one.fires && one.label.direction == Some(direction));
     fires && is_significant(p, q, policy)
 }
 
-/// Whether a label that fires is firm: by its q-value or, if the policy has no bound on q-values, by its p-value.
+/// Whether the test of a label is significant, by its q-value. If the policy has no bound on q-values, the p-value
+/// decides.
 fn is_significant(p: Option<f64>, q: Option<f64>, policy: &Policy) -> bool {
     match policy.rule(&LABEL_Q) {
         Some(most) => q.is_some_and(|q| q <= most),
@@ -170,7 +185,7 @@ fn is_significant(p: Option<f64>, q: Option<f64>, policy: &Policy) -> bool {
     }
 }
 
-/// Keeps the surest assessment of each label; assessments must be corrected for multiple testing before.
+/// Keeps the best assessment of each label; assessments must be corrected for multiple testing before.
 pub fn best_of_each_label(assessed: Vec<Assessment>) -> Vec<Assessment> {
     let mut labels: Vec<(String, Vec<Assessment>)> = Vec::new();
     for assessment in assessed {
@@ -182,8 +197,8 @@ pub fn best_of_each_label(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// The best of several assessments of one label. Assessments that fire come first, then smaller p-values, then attainable ones,
-/// then larger margins. Ties go to the first.
+/// The best of several assessments of one label. Assessments that meet the rule come first, then those with smaller
+/// p-values, then attainable ones, then larger margins. Ties go to the first.
 fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {

@@ -5,6 +5,7 @@ use std::fmt;
 use super::policy::{Policy, Threshold};
 use crate::study::metrics::explanation::Explanation;
 
+/// The documentation of a label or a metric, as `headscope explain` prints it.
 #[derive(Clone, Copy)]
 pub struct Entry {
     pub explanation: &'static Explanation,
@@ -17,7 +18,7 @@ impl Entry {
         self.explanation.name
     }
 
-    /// Headings and texts that follow the first sentence of the entry.
+    /// Heading and text of each field that follows the entry's first sentence.
     fn fields(&self) -> Vec<(&'static str, String)> {
         let Explanation { formula, chance, source, caveats, .. } = self.explanation;
         let thresholds = self.thresholds.map_or_else(String::new, |thresholds| {
@@ -34,7 +35,7 @@ impl Entry {
         fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
     }
 
-    /// Replaces each threshold's name in braces by its default.
+    /// Replaces each threshold's name in braces by the threshold's default.
     pub fn fill_thresholds(&self, text: &str) -> String {
         Policy::with_defaults(self.thresholds.unwrap_or_default().iter().copied()).fill(text)
     }

@@ -23,9 +23,9 @@ pub const MIN_SENTENCES: Threshold = Threshold::count(
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvidenceGap {
-    /// The label rests on this many sentences, fewer than [`MIN_SENTENCES`].
+    /// The label rests on this number of sentences, which is below [`MIN_SENTENCES`].
     Sentences(u64),
-    /// The label rests on this many queries, fewer than [`MIN_QUERIES`].
+    /// The label rests on this number of queries, which is below [`MIN_QUERIES`].
     Queries(u64),
 }
 
@@ -38,7 +38,7 @@ impl EvidenceGap {
         (count < policy.count(&MIN_QUERIES)).then_some(Self::Queries(count))
     }
 
-    /// The count, its noun as `[singular, plural]`, and the threshold that the count misses.
+    /// The count that is too small, its noun as `[singular, plural]`, and the threshold that it misses.
     pub fn count_and_threshold(self) -> (u64, [&'static str; 2], &'static Threshold) {
         match self {
             Self::Sentences(count) => (count, ["sentence", "sentences"], &MIN_SENTENCES),
@@ -129,13 +129,13 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both directions of arcs, in the order of every pair of numbers in sums and reports.
+    /// Both directions of dependency arcs, in the order of all pairs of numbers in sums and reports.
     pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
 
-    /// Both directions of links, in the order of every pair of numbers in sums and reports.
+    /// Both directions of links, in the order of all pairs of numbers in sums and reports.
     pub const BOTH_OF_LINKS: [Self; 2] = [Self::From, Self::To];
 
-    /// Whether the query is the end of the arc or link from which the other end is predicted.
+    /// Whether the query is the end whose partner is predicted: the dependent of an arc, or the source of a link.
     pub fn is_forward(self) -> bool {
         matches!(self, Self::DependentToHead | Self::From)
     }
@@ -161,7 +161,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Both sides, in the order of every pair of numbers by side.
+    /// Both sides, in the order of all pairs of numbers by side.
     pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
 
     pub fn name(self) -> &'static str {
@@ -248,7 +248,7 @@ pub struct Comparison {
     pub q: Option<f64>,
 }
 
-/// A comparison as a report has it: complete, or only the difference and its interval.
+/// A comparison in the form that a report stores: complete, or only the difference and its interval.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SavedComparison<'a> {
@@ -256,7 +256,8 @@ enum SavedComparison<'a> {
     Difference { difference: f64, ci95: Option<Interval> },
 }
 
-/// Serializes a head's comparisons; one without word counts is written as its difference and interval alone.
+/// Serializes a head's comparisons. A comparison without word counts is written as its difference and interval
+/// alone.
 pub fn write_comparisons<S: Serializer>(
     comparisons: &ByDirection<Option<Comparison>>,
     serializer: S,

@@ -10,11 +10,13 @@ use crate::stats::interval::Interval;
 /// A measured score with its interval, its baseline and its standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MeasuredScore {
+    /// The score; `None` where nothing in the corpus was eligible.
     pub score: Option<f64>,
+    /// 95 % interval of the score.
     pub ci95: Option<Interval>,
-    /// The chance level, or the baseline that the score is compared with.
+    /// The chance level of the score, or the baseline that the score is compared with.
     pub baseline: Option<f64>,
-    /// The score with its standard error; `None` where the score rests on too few blocks.
+    /// The score with its standard error; `None` if there are too few blocks for a test.
     pub estimate: Option<Estimate>,
 }
 
@@ -87,6 +89,7 @@ pub struct Near {
 }
 
 impl Label {
+    /// What `baseline` is, in words.
     pub fn baseline_name(&self) -> &'static str {
         match self.beyond {
             Some(reach) if reach >= Reach::Place => "best rule of place",
@@ -95,17 +98,20 @@ impl Label {
         }
     }
 
-    /// Strongest baseline that a firm label beats; `None` for a borderline label, which is not shown to beat any baseline.
+    /// The strongest baseline that a firm label beats. `None` for a borderline label, which is not shown to beat a
+    /// baseline.
     pub fn reach(&self) -> Option<Reach> {
         self.beyond.filter(|_| !self.borderline)
     }
 
-    /// The comparison with word classes, if the entire interval of its difference is below 0.
+    /// The comparison with the word-class baseline, if the whole interval of its difference is below 0; else
+    /// `None`.
     pub fn below_word_classes(&self) -> Option<&TagComparison> {
         self.versus_tags.as_ref().filter(|tags| tags.ci95.is_some_and(|ci95| ci95.high() < 0.0))
     }
 
-    /// Whether this label nearly ties with `first`, the head's label with the larger margin: as firm, with overlapping intervals.
+    /// Whether this label nearly ties with `first`, the head's label with the larger margin. Both are then firm or
+    /// both borderline, and the intervals of their margins overlap.
     pub(super) fn ties_with(&self, first: &Self) -> bool {
         let margin_at =
             |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
@@ -114,7 +120,7 @@ impl Label {
     }
 }
 
-/// The distance of a score beyond a threshold, in units of `1 - threshold`.
+/// The distance of `score` beyond `threshold`, in units of `1 - threshold`.
 pub(super) fn margin(score: f64, threshold: f64) -> f64 {
     // A threshold of 1 or more leaves no room above: the margin is then at most 0.
     let room = 1.0 - threshold;

@@ -24,30 +24,31 @@ pub use policy::{Policy, Threshold};
 
 pub const UNLABELLED: &str = "unlabelled";
 
-/// Mark and legend, in the grid of a summary, of an unlabelled head that is significantly short of the nearest labels.
+/// `[mark, legend]` of an unlabelled head in the grid of a summary. Such a head is significantly short of its
+/// nearest labels.
 pub const UNLABELLED_LEGEND_ENTRY: [&str; 2] = [".", "no role found"];
 
-/// Mark and legend, in the grid of a summary, of an undecided head: see `HeadReport::is_undecided`.
+/// `[mark, legend]` of an undecided head in the grid of a summary (`HeadReport::is_undecided`).
 pub const UNDECIDED_LEGEND_ENTRY: [&str; 2] =
     ["?", "undecided: the interval of the nearest label reaches its threshold, or no rule could be tested"];
 
-/// The only label of a head that the checkpoint was saved without.
+/// The label of a head that the checkpoint lacks, in place of all other labels.
 pub const ABSENT: &str = "absent";
 
 pub const ABSENT_LEGEND_ENTRY: [&str; 2] = ["-", "absent: the checkpoint was saved without the head"];
 
-/// The only label of a head that the run removed (`--remove`).
+/// The label of a head that the run removed (`--remove`), in place of all other labels.
 pub const REMOVED: &str = "removed";
 
 pub const REMOVED_LEGEND_ENTRY: [&str; 2] = ["x", "removed (`--remove`)"];
 
-/// Grid mark of a borderline label: its score is above the threshold, but not significantly.
+/// Grid mark of a borderline label, whose score is above the threshold, but not significantly.
 pub const BORDERLINE_MARK: &str = "?";
 
-/// Grid mark of a first label that nearly ties with another label of the head.
+/// Grid mark of a head whose first label nearly ties with another of its labels.
 pub const TIED_MARK: &str = "~";
 
-/// Grid mark of a head that writes a constant (`model.constant_heads`).
+/// Grid mark of a head that writes a constant, whatever it attends to (`model.constant_heads`).
 pub const CONSTANT_MARK: &str = "=";
 
 pub const UNLABELLED_EXPLANATION: Explanation = Explanation {
@@ -79,29 +80,35 @@ pub const REMOVED_EXPLANATION: Explanation = Explanation {
     caveats: "Its metrics are of attention that no later layer reads.",
 };
 
+/// The rule that gives a label, or all labels that differ only in a parameter, with their documentation.
 pub struct Detector {
     pub explanation: Explanation,
+    /// Thresholds that the rule reads from the policy.
     pub thresholds: &'static [&'static Threshold],
-    /// Whether the label is a role of the head. A label that every untrained head also has is no role.
+    /// Whether the label is a role of the head. A label that every untrained head also gets is no role.
     pub is_role: bool,
-    /// The parameter in the names of the detector's labels, such as a relation.
+    /// What distinguishes the names of the detector's labels, such as a relation.
     pub parameter: Parameter,
+    /// The label as a verb phrase.
     pub phrase: Phrase,
+    /// How the label is written in the grid of a summary.
     pub style: LabelStyle,
-    /// Assesses how close a head comes to each of the detector's labels, including labels that the head does not get.
+    /// Assesses how close a head comes to each of the detector's labels, including labels that the head does not
+    /// get.
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
 
-/// The parameter that distinguishes the labels of a detector.
+/// What distinguishes the labels of one detector in their names.
 #[derive(Clone, Copy)]
 pub enum Parameter {
-    /// There is one label, with the detector's name.
+    /// There is one label, which has the detector's name.
     None,
-    /// Labels are `family:parameter`, with any text for the parameter; the function recognizes known parameters.
+    /// Labels are `family:parameter`, where the parameter may be any text. The function returns whether it is a
+    /// known parameter.
     Any(&'static str, fn(&str) -> bool),
-    /// Labels are `family:key=value`, with any text for both.
+    /// Labels are `family:key=value`, where both key and value may be any text.
     Keyed(&'static str),
-    /// Labels are `family:parameter`, with one of the listed parameters.
+    /// Labels are `family:parameter`, where the parameter is one of the listed texts.
     OneOf(&'static str, fn() -> Vec<String>),
 }
 
@@ -109,7 +116,7 @@ pub enum Parameter {
 #[derive(Clone, Copy, Debug)]
 pub enum Phrase {
     Fixed(&'static str),
-    /// One phrase for each end of a dependency arc at which attention may start.
+    /// One phrase for each end of a dependency arc from which attention may start.
     Directed {
         to_head: &'static str,
         to_dependent: &'static str,
@@ -126,24 +133,26 @@ impl Phrase {
     }
 }
 
+/// How a label is written in the grid of a summary.
 #[derive(Clone, Copy)]
 pub struct LabelStyle {
     /// The short form of the label; `None` if the label itself, or its parameter, is short enough.
     pub code: Option<&'static str>,
     pub colour: AnsiColor,
-    /// Whether the summary of a control names the label even if no head has it, because the control is run to test it.
+    /// Whether the summary of a control lists the label even if no head has it, because the control is run to test
+    /// this label.
     pub is_named_in_controls: bool,
 }
 
 impl LabelStyle {
-    /// The style of a label that the summary of a control names only if a head has it.
+    /// The style of a label that the summary of a control lists only if a head has it.
     pub const fn new(code: Option<&'static str>, colour: AnsiColor) -> Self {
         Self { code, colour, is_named_in_controls: false }
     }
 }
 
 impl Detector {
-    /// Detector of a role without a parameter, with only its documentation filled in.
+    /// The detector of a role without a parameter. Only its documentation is filled in.
     pub const fn role(explanation: Explanation) -> Self {
         Self {
             explanation,
@@ -156,26 +165,27 @@ impl Detector {
         }
     }
 
-    /// Whether at least one rule of the detector is on; true for a detector without rules.
+    /// Whether the policy has at least one rule of the detector switched on; true for a detector without rules.
     pub fn is_on(&self, policy: &Policy) -> bool {
         // The bound on q-values, which several detectors share, is no rule by itself.
         let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);
         rules.clone().next().is_none() || rules.any(|rule| policy.rule(rule).is_some())
     }
 
-    /// Whether the detector gives this label to some head.
+    /// Whether `label` is one of the detector's labels.
     pub fn gives_label(&self, label: &str) -> bool {
         self.parameter_of(label).is_some()
             || matches!(self.parameter, Parameter::None) && label == self.explanation.name
     }
 
-    /// Whether `name` refers to `label` of this detector: as label, detector, part of it before the colon, or code.
+    /// Whether `name` refers to `label`, one of this detector's labels. It may be the label, the detector, the part
+    /// before the colon, or the code.
     pub fn matches_name(&self, label: &str, name: &str) -> bool {
         let known = [label, self.explanation.name, self.family(), &self.code(label)];
         known.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// Whether `name` refers to some label of this detector, as in [`Detector::matches_name`].
+    /// Whether `name` refers to any label of this detector, in one of the forms of [`Detector::matches_name`].
     pub fn matches_any_label(&self, name: &str) -> bool {
         let known = [self.explanation.name, self.family()];
         known.iter().any(|known| known.eq_ignore_ascii_case(name))
@@ -183,7 +193,7 @@ impl Detector {
             || self.label_from_code(name).is_some()
     }
 
-    /// The part of the name before the colon, shared with other parameters or types: `sink` of `sink:no-op`.
+    /// The part of the detector's name before the colon, which related detectors share: `sink` of `sink:no-op`.
     pub fn family(&self) -> &'static str {
         self.explanation.name.split_once(':').map_or(self.explanation.name, |(family, _)| family)
     }
@@ -193,6 +203,7 @@ impl Detector {
         self.phrase.for_direction(label.direction).replace("{}", self.parameter_of(&label.label).unwrap_or_default())
     }
 
+    /// The parameter in the name of one of this detector's labels; `None` if the label has none.
     fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
         let (name, parameter) = label.split_once(':')?;
         let is_valid = match self.parameter {
@@ -206,13 +217,13 @@ impl Detector {
         is_valid.then_some(parameter)
     }
 
-    /// Short form of a label in the grid of a summary; an offset is written with its sign, as in tables.
+    /// Short form of a label in the grid of a summary; an offset is written with its sign.
     pub fn code<'a>(&self, label: &'a str) -> Cow<'a, str> {
         let code = self.style.code.or_else(|| self.parameter_of(label)).unwrap_or(label);
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
     }
 
-    /// The label with this short form; `None` if the detector has no such label.
+    /// The detector's label with this short form; `None` if there is no such label.
     pub fn label_from_code(&self, code: &str) -> Option<String> {
         let mut labels = match self.parameter {
             Parameter::None => vec![self.explanation.name.to_owned()],
@@ -227,6 +238,7 @@ impl Detector {
     }
 }
 
+/// What a detector reads to assess one head.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
     /// Index of the attention head in lists of all heads.
@@ -234,48 +246,52 @@ pub struct Evidence<'a> {
     pub metrics: &'a Metrics<MeasuredScore>,
     /// The study's section of the report.
     pub section: &'a dyn Any,
-    /// Assessments of the attention head by the detectors earlier in the table.
+    /// Assessments of the attention head by the detectors that come earlier in the table.
     pub earlier_assessments: &'a [Assessment],
 }
 
 impl Evidence<'_> {
-    /// The metric `id` of the attention head, at `key` if it has several cells. Panics if there is no metric of that name: a
-    /// detector knows its study's metrics.
+    /// The metric `id` of the attention head, at `key` if the metric has several cells. Panics if there is no such
+    /// metric, since a detector knows its study's metrics.
     pub fn metric(&self, id: &str, key: Option<&str>) -> MeasuredScore {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
-    /// Assesses a label whose rule is that the metric `id`, at `key` if it has several cells, is above a threshold.
+    /// Assesses a label whose rule requires the metric `id` (at `key`, if it has several cells) to be above a
+    /// threshold.
     pub fn assess_above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
         let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
         assess(label, &number, self.metric(id, key), Bound::Above, threshold).into_iter().collect()
     }
 
-    /// The section of the report as the type `S` that its study made. Panics if it belongs to another study.
+    /// The study's section of the report, as its type `S`. Panics if the section belongs to another study.
     pub fn section<S: 'static>(&self) -> &S {
         self.section.downcast_ref().expect("a study gets back the section that it made")
     }
 
-    /// The label `name`, if an earlier detector of any study gave it to the attention head.
+    /// The label `name` of the attention head, if an earlier detector of any study gave it; else `None`.
     pub fn given_label(&self, name: &str) -> Option<&Label> {
         self.earlier_assessments.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
     }
 }
 
+/// The labels of a head, or the labels that it comes nearest to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The first label, or [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
+    /// Name of the first label, or [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
     pub primary: String,
-    /// All labels of the head: firm before borderline ones, each group by falling margin.
+    /// All labels of the head: firm ones before borderline ones, each group by falling margin.
     pub labels: Vec<Label>,
-    /// The two labels nearest to an unlabelled head, nearest first; fewer if fewer rules are on and can be met.
+    /// The two labels that an unlabelled head comes nearest to, the nearest first. There are fewer if fewer rules
+    /// are on and can be met.
     pub nearest: Vec<Near>,
 }
 
+/// Maximum number of nearest labels of an unlabelled head.
 const MAX_NEAREST: usize = 2;
 
 impl Verdict {
-    /// Makes the verdict on a head from the assessments of all detectors, in the order of the tables.
+    /// Decides on a head from the assessments of all detectors, in the order of the tables.
     pub fn new(assessed: Vec<Assessment>) -> Self {
         let (fired, missed): (Vec<_>, Vec<_>) = assessed.into_iter().partition(|assessment| assessment.fires);
         // Sorting is stable: equal margins stay in the order of the table.

@@ -17,15 +17,19 @@ use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::shortened;
 
+/// A number in the rules of labels that a policy file can set.
 #[derive(Debug, PartialEq)]
 pub struct Threshold {
+    /// Name of the threshold in policy files and reports.
     pub name: &'static str,
+    /// Values that the threshold can have.
     pub range: Range,
     pub default: Value,
-    /// Meaning of the threshold, and source of its default.
+    /// What the threshold means, and where its default comes from.
     pub meaning: &'static str,
 }
 
+/// The kind of value that a threshold can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// A share or a rate, from 0 to 1, of a rule that may be switched off.
@@ -36,15 +40,17 @@ pub enum Range {
     Count(&'static str),
 }
 
+/// The value of a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
+    /// The rule of the threshold is switched off.
     Off,
     Share(f64),
     Count(u64),
 }
 
-/// The value that switches a rule off in a policy file.
+/// The text that switches a rule off in a policy file.
 const OFF: &str = "off";
 
 impl fmt::Display for Value {
@@ -64,7 +70,7 @@ impl fmt::Display for Threshold {
 }
 
 impl Threshold {
-    /// A threshold of a rule that may be switched off.
+    /// A threshold, from 0 to 1, of a rule that may be switched off.
     pub const fn rule(name: &'static str, default: f64, about: &'static str) -> Self {
         Self { name, range: Range::Rule, default: Value::Share(default), meaning: about }
     }
@@ -79,7 +85,7 @@ impl Threshold {
         Self { name, range: Range::Count(things), default: Value::Count(default), meaning: about }
     }
 
-    /// The values that the threshold can have, in words.
+    /// The values that the threshold can have, as text.
     pub fn allowed_values(&self) -> String {
         match self.range {
             Range::Rule => format!("a number from 0 to 1, or \"{OFF}\""),
@@ -88,8 +94,8 @@ impl Threshold {
         }
     }
 
-    /// Parses a value of the threshold: a decimal `number`, or `is_off` for a rule that is off. `None` if the threshold cannot
-    /// have the value.
+    /// Parses the value of a threshold from a decimal `number`, or from `is_off`, which switches the rule off.
+    /// `None` if the threshold cannot have this value.
     fn parse(&self, number: Option<&str>, is_off: bool) -> Option<Value> {
         let is_share = |share: &f64| (0.0..=1.0).contains(share);
         match self.range {
@@ -99,6 +105,7 @@ impl Threshold {
         }
     }
 
+    /// JSON Schema of the threshold's value.
     pub fn schema(&self) -> serde_json::Value {
         match self.range {
             Range::Rule => {
@@ -113,17 +120,17 @@ impl Threshold {
 /// Maximum size of a policy file, in bytes: 1 MiB. A file with all thresholds is far smaller.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The value of every threshold, in the order of the table of thresholds. Printed in every report.
+/// The value of every threshold, in the order of the table of thresholds. It is printed in every report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy(Vec<(&'static Threshold, Value)>);
 
 impl Policy {
-    /// SHA-256 of the names and values of all thresholds, which identifies the policy.
+    /// SHA-256 of the names and values of all thresholds, by which policies are told apart.
     pub fn digest(&self) -> String {
         hex(&Sha256::digest(json!(self).to_string()))
     }
 
-    /// A policy of the defaults of these thresholds, without duplicates.
+    /// The policy with the default of each of these thresholds; duplicates are dropped.
     pub fn with_defaults(thresholds: impl IntoIterator<Item = &'static Threshold>) -> Self {
         let mut policy = Self(Vec::new());
         for threshold in thresholds {
@@ -134,8 +141,8 @@ impl Policy {
         policy
     }
 
-    /// This policy with other values for some thresholds.
-    /// Panics if no threshold has such a name: presets are written by hand.
+    /// This policy with other values for the named thresholds. Panics if no threshold has such a name, since
+    /// presets are written by hand.
     pub fn with_values<'a>(mut self, values: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         for (name, value) in values {
             self.0.iter_mut().find(|(known, _)| known.name == name).expect("a threshold of that name").1 = value;
@@ -143,13 +150,13 @@ impl Policy {
         self
     }
 
-    /// The value of a threshold; its default if the policy has no value for it.
+    /// The value of a threshold, or its default if the policy has no value for it.
     pub fn get(&self, threshold: &Threshold) -> Value {
         let known = self.0.iter().find(|(known, _)| known.name == threshold.name);
         known.map_or(threshold.default, |(_, value)| *value)
     }
 
-    /// The value of a threshold; `None` if its rule is off.
+    /// The value of a threshold of a rule; `None` if the rule is switched off.
     pub fn rule(&self, threshold: &Threshold) -> Option<f64> {
         match self.get(threshold) {
             Value::Off => None,
@@ -158,12 +165,12 @@ impl Policy {
         }
     }
 
-    /// Value of a share that cannot be switched off.
+    /// The value of a threshold that is a share and cannot be switched off.
     pub fn share(&self, threshold: &Threshold) -> f64 {
         self.rule(threshold).unwrap_or_default()
     }
 
-    /// Value of a threshold that is a number of things.
+    /// The value of a threshold that is a number of things.
     pub fn count(&self, threshold: &Threshold) -> u64 {
         match self.get(threshold) {
             Value::Count(count) => count,
@@ -171,8 +178,9 @@ impl Policy {
         }
     }
 
-    /// This policy with the thresholds that a TOML file sets; others keep their values.
-    /// Fails if the file cannot be read, is no TOML, names an unknown threshold, or has a value that a threshold cannot have.
+    /// This policy with the values that a TOML file gives to thresholds; other thresholds keep their values. Fails
+    /// if the file cannot be read, is no TOML, names an unknown threshold, or has a value that its threshold cannot
+    /// have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
         let text = input::read_to_string(path, MAX_FILE_BYTES).cannot("read the policy", &file);
@@ -180,7 +188,7 @@ impl Policy {
         policy.map_err(|(line, why)| why.at(&file, line)).class(Class::Input)
     }
 
-    /// As [`Self::with_file`], from the text of the file. Fails with the error and its line number.
+    /// As [`Self::with_file`], from the text of a TOML file. Fails with `(line number, error)`.
     fn with_toml(mut self, text: &str) -> Result<Self, (u64, Error)> {
         let error_at = |offset: usize, why: Error| (text[..offset].matches('\n').count() as u64 + 1, why);
         let table = DeTable::parse(text).map_err(|error| {
@@ -206,8 +214,8 @@ impl Policy {
         Ok(self)
     }
 
-    /// This policy with the `values` of a saved report; thresholds without a value keep theirs. Fails, with a message, if a name
-    /// is unknown or a threshold cannot have a value.
+    /// This policy with the `values` of a saved report; thresholds without a value there keep theirs. Fails with a
+    /// message if a name is unknown, or a threshold cannot have its value.
     pub fn with_json(mut self, values: &Map<String, serde_json::Value>) -> Result<Self, String> {
         for (name, value) in values {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
@@ -221,13 +229,14 @@ impl Policy {
         Ok(self)
     }
 
-    /// The thresholds in which two policies differ, as `(name, own value, value of the other policy)`.
+    /// The thresholds whose values differ in two policies, as `(name, value in this policy, value in the other
+    /// policy)`.
     pub fn differences(&self, other: &Self) -> Vec<(&'static str, Value, Value)> {
         let pairs = self.0.iter().map(|(threshold, own)| (threshold.name, *own, other.get(threshold)));
         pairs.filter(|(_, own, others)| own != others).collect()
     }
 
-    /// Replaces each threshold's name in braces by its value.
+    /// Replaces each threshold's name in braces by the threshold's value.
     pub fn fill(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (threshold, value)| {
             text.replace(&format!("{{{}}}", threshold.name), &value.to_string())
@@ -238,7 +247,7 @@ impl Policy {
         self.0.iter().map(|(threshold, _)| *threshold)
     }
 
-    /// Names of the thresholds whose rules may be switched off.
+    /// Names of the thresholds whose rules can be switched off.
     pub fn rule_names(&self) -> impl Iterator<Item = &'static str> {
         self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
     }

@@ -8,11 +8,12 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
 
-/// Sums by block of a metric whose denominators are equal for all heads.
+/// Sums of a metric in each block, for a metric whose denominators are equal for all heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricByBlock {
-    /// Numerators of each head by block, `[layers * heads]`.
+    /// Numerators of each head in each block, `[layers * heads]`.
     numerators: Vec<PerBlock>,
+    /// Denominator in each block.
     denominators: PerBlock,
 }
 
@@ -28,14 +29,14 @@ pub struct RankCorrelation {
 }
 
 impl MetricByBlock {
-    /// Computes the sums from `numerator(head, block)`, with the head's index, and `denominator(block)`.
+    /// Computes the sums from `numerator(head, block)` and `denominator(block)`, where `head` is the head's index.
     pub fn new(heads: usize, numerator: impl Fn(usize, usize) -> f64, denominator: impl Fn(usize) -> f64) -> Self {
         let of_head = |head: usize| std::array::from_fn(|block| numerator(head, block));
         Self { numerators: (0..heads).map(of_head).collect(), denominators: std::array::from_fn(denominator) }
     }
 
-    /// Rank correlation of two metrics over blocks of opposite parity, averaged over both assignments of the parities. Over the
-    /// same blocks, the two metrics would share sampling noise.
+    /// Rank correlation of this metric with another over the heads, each estimated on blocks of opposite parity. It
+    /// is the mean over both assignments of the parities. Estimates on the same blocks would share sampling noise.
     pub fn rank_correlation_across_folds(&self, other: &Self) -> RankCorrelation {
         // All heads have the same denominator, so the order of heads is the order of the numerators.
         let fold = |metric: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {

@@ -12,19 +12,20 @@ use crate::stats::blocks::{BLOCKS, Blocks, Merge, PerBlock};
 use crate::stats::interval::Interval;
 use crate::system::parallel::parallel_map;
 
+/// The model, and the options with which metrics are estimated.
 pub struct EstimationContext {
     pub grid: HeadGrid,
     pub threads: NonZeroUsize,
-    /// Whether to keep the value of every ratio without each block, for the block test that compares two analyses.
+    /// Whether to keep the value of every metric without each block, for the block test that compares two analyses.
     pub keeps_replicates: bool,
     /// The heads that the checkpoint was saved without, ascending.
     pub absent_heads: Vec<HeadPlace>,
-    /// The heads that the run removed: they still attend, but write nothing.
+    /// The heads that the run removed. Removed heads still attend, but write nothing.
     pub removed_heads: Vec<HeadPlace>,
 }
 
 impl EstimationContext {
-    /// A context in which all heads take part, and values without a block are not kept.
+    /// A context in which all heads take part and leave-one-out values are not kept.
     pub fn new(grid: HeadGrid, threads: NonZeroUsize) -> Self {
         Self { grid, threads, keeps_replicates: false, absent_heads: Vec::new(), removed_heads: Vec::new() }
     }
@@ -39,12 +40,13 @@ impl EstimationContext {
         self.has_head(place) && !self.removed_heads.contains(&self.grid.place(place))
     }
 
-    /// Number of heads that take part.
+    /// Number of heads that take part, which are neither absent nor removed.
     pub fn participating_heads(&self) -> usize {
         (0..self.grid.count()).filter(|&place| self.takes_part(place)).count()
     }
 }
 
+/// The metrics of all heads, with chance levels, intervals and standard errors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
     /// The metrics of each head, `[layers * heads]`.
@@ -53,22 +55,26 @@ pub struct Estimates {
     pub ci95: Vec<Intervals>,
     /// The standard errors of `heads`, `[layers * heads]`.
     pub standard_errors: Vec<StandardErrors>,
-    /// Chance levels that differ between heads, `[layers * heads]`, from all studies that have such metrics.
+    /// Chance levels of each head, for metrics whose chance level depends on the head, `[layers * heads]`.
     pub own_chance: Vec<Values>,
+    /// Chance level of each metric that has one level for all heads.
     pub chance: Values,
+    /// 95 % intervals of `chance`.
     pub chance_ci95: Intervals,
-    /// Denominators of each metric, common to all heads; where classes of layers differ, the largest.
+    /// Denominators of each metric that all heads share. Where classes of layers differ, these are the largest
+    /// denominators of a class.
     pub denominators: Metrics<Denominator>,
-    /// Denominators of each head where they differ from `denominators`, `[layers * heads]`.
+    /// Denominators of each head that differ from `denominators`, `[layers * heads]`.
     pub own_denominators: Vec<Metrics<Option<Denominator>>>,
-    /// The metrics of each head without each block, `[layers * heads]`; empty unless `EstimationContext::keeps_replicates`.
+    /// The metrics of each head with one block left out, for each block, `[layers * heads]`; empty unless
+    /// `EstimationContext::keeps_replicates`.
     pub without_blocks: Vec<WithoutBlocks>,
-    /// Sums by block of metrics with which other studies compare theirs, by the metric's id.
+    /// Sums in each block of the metrics that other studies correlate with theirs, by the metric's id.
     pub by_block: BTreeMap<&'static str, MetricByBlock>,
 }
 
 impl Estimates {
-    /// Estimates of this many heads without any metric.
+    /// Estimates for this number of heads, without any metric.
     pub fn without_metrics(heads: usize) -> Self {
         Self {
             heads: vec![Values::default(); heads],
@@ -80,10 +86,11 @@ impl Estimates {
         }
     }
 
-    /// Computes the metrics of all heads over all blocks, and over all blocks but one.
+    /// Computes the metrics of all heads over all blocks, and with each block left out.
     ///
     /// `head_cells(block, place)` gives the cells of `columns` for a head in a block, or in all blocks for `None`.
-    /// `chance_cells(block)` gives the cells of a head without any preference, and thereby the denominators of all heads.
+    /// `chance_cells(block)` gives the cells of a head without any preference, whose denominators hold for all
+    /// heads.
     pub fn new(
         columns: &[Column],
         context: &EstimationContext,
@@ -94,7 +101,8 @@ impl Estimates {
         Self::by_class(columns, context, &one_class, head_cells, |block, _| chance_cells(block))
     }
 
-    /// As [`Estimates::new`], from the sums of `blocks`: `values` gives the cells of a head, or the cells of chance for `None`.
+    /// As [`Estimates::new`], from the sums of `blocks`. `values` gives the cells of a head, or the cells of chance
+    /// for `None`.
     pub fn from_blocks<B: Merge + Clone + Sync>(
         columns: &[Column],
         context: &EstimationContext,
@@ -106,7 +114,8 @@ impl Estimates {
         Self::new(columns, context, head_cells, |number| values(blocks.sums(number), None))
     }
 
-    /// A single metric of a head, its 95 % interval, and its estimate, which is `None` if it cannot be tested.
+    /// A single metric of a head, its 95 % interval and its estimate. The estimate is `None` if it cannot be
+    /// tested.
     pub fn metric_estimate(&self, place: usize, metric: &str) -> (Option<f64>, Option<Interval>, Option<Estimate>) {
         let (value, ci95) = (self.heads[place].value(metric, None), self.ci95[place].value(metric, None));
         let error = self.standard_errors[place].value(metric, None);
@@ -115,8 +124,8 @@ impl Estimates {
         (value, ci95, estimate)
     }
 
-    /// As [`Estimates::new`], with chance levels and denominators for each class of layers. The second argument of `chance_cells`
-    /// is the index of the class.
+    /// As [`Estimates::new`], with chance levels and denominators for each class of layers. The second argument of
+    /// `chance_cells` is the index of the class.
     pub fn by_class(
         columns: &[Column],
         context: &EstimationContext,
@@ -154,7 +163,7 @@ impl Estimates {
         estimates
     }
 
-    /// Sets all numbers of the head at index `place`, which the model lacks, to `None`.
+    /// Sets all numbers of the head at index `place` to `None`, since the model lacks this head.
     pub fn clear_head(&mut self, place: usize) {
         for values in [&mut self.heads[place], &mut self.own_chance[place], &mut self.standard_errors[place]] {
             values.clear_values();
@@ -163,14 +172,15 @@ impl Estimates {
         self.without_blocks.get_mut(place).into_iter().for_each(Metrics::clear_values);
     }
 
-    /// Adds the chance levels of each head, in the order of `columns`: the score of a head with the same values, but without
-    /// preference for keys.
+    /// Adds the chance levels of each head, in the order of `columns`. They are the scores of a head with equal
+    /// values but without preference for keys.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
         Self { own_chance: of_heads.map(chance).collect(), ..self }
     }
 
-    /// Adds the denominators of each head, in the order of `columns`, for metrics whose scored things differ between heads.
+    /// Adds the denominators of each head, in the order of `columns`, for metrics that score different things for
+    /// different heads.
     pub fn with_own_denominators(
         mut self,
         columns: &[Column],
@@ -184,20 +194,19 @@ impl Estimates {
         self
     }
 
-    /// Denominators of the head at index `place`.
+    /// Denominators of all metrics of the head at index `place`, shared and own ones.
     pub fn denominators_of(&self, place: usize) -> Metrics<Denominator> {
         let own = |common: &Denominator, own: Option<&Option<Denominator>>| own.copied().flatten().unwrap_or(*common);
         self.denominators.zip_map(&self.own_denominators[place], own)
     }
 
-    /// Adds the sums by block of a metric, with which other studies compare theirs.
+    /// Adds the sums in each block of `metric`, which other studies correlate with theirs.
     pub fn with_block_sums(mut self, metric: &'static str, blocks: MetricByBlock) -> Self {
         self.by_block.insert(metric, blocks);
         self
     }
 
-    /// Appends the metrics of another study.
-    /// Panics if the two have different numbers of heads.
+    /// Adds the metrics of another study. Panics if the two have different numbers of heads.
     pub fn extend(&mut self, other: Self) {
         assert_eq!((self.heads.len(), self.ci95.len()), (other.heads.len(), other.ci95.len()), "the same heads");
         self.heads.iter_mut().zip(other.heads).for_each(|(head, other)| head.extend(other));
@@ -217,11 +226,13 @@ impl Estimates {
     }
 }
 
-/// Ratios of all cells of some columns: over all blocks, in each block, and without each block.
+/// Ratios of all cells of some columns.
 struct CellEstimates {
+    /// Ratio of each cell over all blocks, `[cells]`.
     whole: Vec<Fraction>,
     /// Ratios in each block, `[BLOCKS][cells]`.
     blocks: Vec<Vec<Fraction>>,
+    /// Jackknife of each cell over blocks, `[cells]`; `None` for a cell without a value.
     without: Vec<Option<Jackknife>>,
 }
 
@@ -251,6 +262,7 @@ impl CellEstimates {
         Metrics::new(columns, self.estimates().zip(ends).map(interval))
     }
 
+    /// Denominator of each cell, with the number of blocks that have one.
     fn denominators(&self) -> impl Iterator<Item = Denominator> {
         self.whole.iter().enumerate().map(|(cell, fraction)| {
             let of_blocks: PerBlock = std::array::from_fn(|block| self.blocks[block][cell].denominator());
@@ -265,9 +277,10 @@ impl CellEstimates {
     }
 }
 
-/// Chance levels and denominators in a class of layers: the metrics of a head without any preference.
+/// Chance levels and denominators in one class of layers, which are the metrics of a head without any preference.
 #[derive(Clone)]
 struct ClassChance {
+    /// Chance level of each metric.
     values: Values,
     ci95: Intervals,
     denominators: Metrics<Denominator>,
@@ -280,7 +293,8 @@ impl ClassChance {
         Self { values: Metrics::new(columns, cells.values()), ci95: cells.intervals(columns), denominators }
     }
 
-    /// Chance levels that all classes share (`None` where they differ), and the largest denominators of any class.
+    /// Chance levels that are equal in all classes (`None` where they differ), and the largest denominators of any
+    /// class.
     fn common(classes: &[Self]) -> Self {
         let Self { mut values, mut ci95, mut denominators } = classes[0].clone();
         for class in &classes[1..] {
@@ -294,7 +308,7 @@ impl ClassChance {
         Self { values, ci95, denominators }
     }
 
-    /// Chance levels and denominators of a class, `None` where they equal the common ones.
+    /// Chance levels and denominators of this class; `None` where they equal the `common` ones.
     fn beside(&self, common: &Self) -> (Values, Metrics<Option<Denominator>>) {
         let chance = self.values.zip_map(&common.values, |own, common| own.filter(|_| common == Some(&None)));
         let denominators =
@@ -303,19 +317,20 @@ impl ClassChance {
     }
 }
 
-/// Jackknifes a ratio over blocks; `ratio(Some(block))` is the ratio in one block, `ratio(None)` over all blocks. `None` if the
-/// ratio has no value.
+/// Jackknife of a ratio over blocks. `ratio(Some(block))` is the ratio in one block, and `ratio(None)` the ratio
+/// over all blocks. `None` if the ratio has no value.
 pub fn jackknife(ratio: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
     let blocks: Vec<Fraction> = (0..BLOCKS).map(|block| ratio(Some(block))).collect();
     jackknife_of(&ratio(None), |block| &blocks[block], scale)
 }
 
-/// The scale of each cell of the columns, in order.
+/// The scale of each cell of the columns, in the order of the cells.
 pub fn scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.indices().map(|_| column.scale)).collect()
 }
 
-/// Jackknifes a ratio from its value over all blocks (`whole`) and in each block. `None` if `whole` has no value.
+/// Jackknife of a ratio over blocks, from the ratio over all blocks (`whole`) and in each block. `None` if `whole`
+/// has no value.
 fn jackknife_of<'a>(whole: &Fraction, block: impl Fn(usize) -> &'a Fraction, scale: Scale) -> Option<Jackknife> {
     let numerators: PerBlock = std::array::from_fn(|number| block(number).numerator());
     let denominators: PerBlock = std::array::from_fn(|number| block(number).denominator());

@@ -14,14 +14,16 @@ use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, merge_fields};
 use crate::stats::interval::Interval;
 
-/// A metric: one line of a study's table. `F` is the function that computes the ratio of a cell from the study's sums.
+/// A metric: one row of a study's table of metrics. `F` is the function that computes the ratio of a cell from the
+/// study's sums.
 pub struct Metric<F> {
     /// The metric's id, and the text that `explain` prints.
     pub explanation: Explanation,
     pub keys: Keys,
-    /// Computes the numerator and the denominator of the metric for a head.
+    /// Computes the ratio (numerator and denominator) of the metric for a head.
     pub value: F,
-    /// The chance level as a ratio, for a head without any preference; `None` if it is `value` of a uniformly attending head.
+    /// Computes the ratio of a head without any preference (chance); `None` if `value` also computes it, for
+    /// uniform attention.
     pub chance: Option<F>,
 }
 
@@ -44,28 +46,31 @@ impl<F: Copy> Metric<F> {
     }
 }
 
-/// The explanations and keys of the metrics of a table, in order.
+/// The explanation and the keys of each metric of a table, in order.
 pub fn explanations_with_keys<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
-/// All cells of a table; `cell` computes one from the metric and the index of its key.
+/// All cells of a table; `cell` computes one cell from its metric and the index of its key.
 pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fraction) -> Vec<Fraction> {
     let cells = table.iter().flat_map(|metric| metric.keys.indices().map(move |place| (metric, place)));
     cells.map(|(metric, place)| cell(metric, place)).collect()
 }
 
+/// The keys of a metric that has several numbers for a head, such as one for each offset.
 #[derive(Clone, Copy)]
 pub enum Keys {
+    /// The metric is a single number.
     Single,
-    /// This many numbers; the function gives the key of each from its index.
+    /// The metric has this many numbers. The function returns the key of a number from the number's index.
     Several(usize, fn(usize) -> String),
 }
 
 impl Keys {
+    /// One number for each offset from -8 to 8, with the offset as its key.
     pub const BY_OFFSET: Self = Self::Several(OFFSET_COUNT, |slot| offset_at(slot).to_string());
 
-    /// Indices of the cells.
+    /// Indices of the metric's numbers (cells).
     pub fn indices(self) -> std::ops::Range<usize> {
         match self {
             Self::Single => 0..1,
@@ -74,33 +79,38 @@ impl Keys {
     }
 }
 
-/// A metric computed from the sums of one or all blocks, and from the index of a head; `None` gives the chance level.
+/// A metric that is computed from the sums of a block or of all blocks, and from a head's index. `None` for the
+/// head gives the chance level.
 pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
 
-/// Returns the function that computes all cells of a table of single numbers.
+/// Returns the function that computes all cells of a table whose metrics are single numbers.
 pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
+/// A metric as a column of results: its id, its keys, and the scale and bounds of its values.
 #[derive(Clone, Copy)]
 pub struct Column {
     pub id: &'static str,
     pub keys: Keys,
-    /// Scale of the metric's tests and intervals: logit for a share, else the number itself.
+    /// Scale of the metric's tests and intervals: the logit for a share, the number itself otherwise.
     pub scale: Scale,
     /// Lower and upper bound of the metric, to which intervals are clipped.
     pub bounds: [f64; 2],
 }
 
-/// Names of all cells of the columns, in order: the id, and the key after a dot where there are several.
+/// Names of all cells of the columns, in order. The name is the metric's id; if the metric has several cells, the
+/// key follows after a dot.
 pub fn cell_names(columns: &[Column]) -> Vec<String> {
     Metrics::new(columns, std::iter::repeat(())).cells().map(|(name, ())| name).collect()
 }
 
+/// A ratio of two sums, with the evidence on which it rests.
 #[derive(Clone, Copy, Debug)]
 pub struct Fraction {
     numerator: f64,
     denominator: f64,
+    /// The evidence on which the ratio rests.
     basis: Denominator,
 }
 
@@ -122,7 +132,8 @@ pub struct Denominator {
     pub effective_blocks: f64,
 }
 
-/// Number of eligible things, and of sentences with any, counting one per sentence family (equal or grouped sentences).
+/// Number of eligible things, and of sentences that have any. Each sentence family (equal or grouped sentences)
+/// counts as one sentence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eligible {
     pub count: u64,
@@ -132,20 +143,22 @@ pub struct Eligible {
 merge_fields!(Eligible { count, sentences });
 
 impl Eligible {
-    /// Adds the eligible things of one sentence; `is_first` says whether it is the first of its sentence family.
+    /// Adds the number of eligible things in one sentence. `is_first` says whether the sentence is the first of its
+    /// sentence family.
     pub fn add(&mut self, count: u64, is_first: bool) {
         self.count += count;
         self.sentences += u64::from(count > 0 && is_first);
     }
 
-    /// Divides `sum` by the number of eligible things.
+    /// The mean of a sum over the eligible things.
     pub fn mean(self, sum: f64) -> Fraction {
         Fraction::mean(sum, self.count, self.sentences)
     }
 }
 
 impl Denominator {
-    /// Estimate of a number that rests on this evidence, with its standard error; `None` if there are too few blocks for a test.
+    /// Estimate of a number that rests on this evidence, from its value and standard error; `None` if there are too
+    /// few blocks for a test.
     pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Option<Estimate> {
         let (blocks, effective_blocks) = (usize::try_from(self.blocks).unwrap_or(BLOCKS), self.effective_blocks);
         Estimate { value, standard_error, blocks, effective_blocks, scale }.testable()
@@ -153,7 +166,7 @@ impl Denominator {
 }
 
 impl Fraction {
-    /// A ratio without a value: zero by zero.
+    /// The ratio 0 / 0, which has no value.
     pub const NONE: Self = Self {
         numerator: 0.0,
         denominator: 0.0,
@@ -165,17 +178,18 @@ impl Fraction {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The mean of `sum` over `count` things in `sentences` sentences.
+    /// The mean `sum / count`, over `count` things in `sentences` sentences.
     pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
         Self::new(sum, count as f64).with_evidence(count, sentences)
     }
 
-    /// This ratio with evidence: `count` things in `sentences` sentences.
+    /// This ratio with the evidence of `count` things in `sentences` sentences.
     pub fn with_evidence(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
-    /// A ratio on this evidence with an unknown numerator: the chance level differs between heads scored on the same things.
+    /// This ratio without its numerator: for a chance level that differs between heads while its denominator does
+    /// not.
     pub fn without_numerator(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
@@ -199,14 +213,14 @@ impl Fraction {
         (self.denominator != 0.0 && value.is_finite()).then_some(value)
     }
 
-    /// Jackknifes a ratio over blocks; `of_block` gives it in one block.
+    /// Jackknife of a ratio over blocks; `of_block` returns the ratio in one block.
     pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
         let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
         Jackknife::new(&blocks.map(|ratio| ratio.numerator), &blocks.map(|ratio| ratio.denominator))
     }
 }
 
-/// A value for each cell of each metric, under the metrics' ids and in the order of the tables.
+/// A value for each cell of each metric. Metrics are in the order of the tables, under their ids.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Metrics<T>(Named<Cells<T>>);
@@ -218,7 +232,7 @@ enum Cells<T> {
     Keyed(Named<T>),
 }
 
-/// A JSON object that keeps its order.
+/// A JSON object whose keys keep their order.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::study) struct Named<T>(pub(in crate::study) Vec<(String, T)>);
 
@@ -231,12 +245,11 @@ pub type StandardErrors = Metrics<Option<f64>>;
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no standard error.
 pub type Intervals = Metrics<Option<Interval>>;
 
-/// The metrics of one head without each block; `None` where a metric has no value.
+/// The jackknife of each metric of one head, with the value without each block; `None` where a metric has no value.
 pub type WithoutBlocks = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
-    /// Assigns `values` to the cells of `columns`, in order.
-    /// Panics if there are fewer `values` than cells.
+    /// Assigns `values` to the cells of `columns`, in order. Panics if there are fewer values than cells.
     pub fn new(columns: &[Column], values: impl IntoIterator<Item = T>) -> Self {
         let mut values = values.into_iter();
         let mut next = || values.next().expect("a value for each cell");
@@ -256,14 +269,14 @@ impl<T> Metrics<T> {
         self.0.0.is_empty()
     }
 
-    /// Whether both have the same cells, in any order.
+    /// Whether both have cells of the same names, in any order.
     pub fn has_same_cells<U>(&self, other: &Metrics<U>) -> bool {
         // Heads of one report nearly always list their metrics in one order.
         let names = self.cells().map(|(name, _)| name);
         names.eq(other.cells().map(|(name, _)| name)) || self.by_name().keys().eq(other.by_name().keys())
     }
 
-    /// Drops each metric whose cells are all `true` in `is_dropped`.
+    /// Drops each metric all of whose cells are `true` in `is_dropped`.
     pub fn drop_where(&mut self, is_dropped: &Metrics<bool>) {
         let all = |cells: &Cells<bool>| match cells {
             Cells::Single(is_dropped) => *is_dropped,
@@ -272,14 +285,14 @@ impl<T> Metrics<T> {
         self.0.0.retain(|(id, _)| !is_dropped.0.get(id).is_some_and(all));
     }
 
-    /// Appends the metrics of another study.
+    /// Adds the metrics of another study.
     pub fn extend(&mut self, other: Self) {
         self.0.0.extend(other.0.0);
     }
 
     /// The values in the order of `columns`; `None` unless the metrics are exactly those columns.
     ///
-    /// JSON objects have no order, so another program may have reordered them.
+    /// JSON objects have no order, so another program may have reordered the metrics.
     pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
         let mut take_column = |Column { id, keys, .. }: &Column| {
             let cells = match (self.0.remove(id)?, keys) {
@@ -297,13 +310,14 @@ impl<T> Metrics<T> {
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
-    /// As [`Metrics::in_order`], but some metrics may be missing.
+    /// As [`Metrics::in_order`], but columns may be missing.
     pub fn present_in_order(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|column| self.0.get(column.id).is_some()).copied().collect();
         self.in_order(&present)
     }
 
-    /// Each value with its name: the metric's id, and the key after a dot where there are several cells.
+    /// Each value with its name. The name is the metric's id; if the metric has several cells, the key follows
+    /// after a dot.
     pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
         self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
             match cells {
@@ -313,12 +327,12 @@ impl<T> Metrics<T> {
         })
     }
 
-    /// All values by their names, which are as in [`Metrics::cells`].
+    /// All values, by their names as in [`Metrics::cells`].
     pub fn by_name(&self) -> BTreeMap<String, &T> {
         self.cells().collect()
     }
 
-    /// The value of the metric `id`, at `key` if it has several cells; `None` if there is no such cell.
+    /// The value of the metric `id`, at `key` if the metric has several cells; `None` if there is no such cell.
     pub fn get(&self, id: &str, key: Option<&str>) -> Option<&T> {
         match (self.0.get(id)?, key) {
             (Cells::Single(value), None) => Some(value),
@@ -327,7 +341,7 @@ impl<T> Metrics<T> {
         }
     }
 
-    /// Applies `f` to the metric's id, the key and the value of each cell.
+    /// Replaces each value by the result of `f` for the metric's id, the key and the value.
     pub fn map<V>(&self, mut f: impl FnMut(&str, Option<&str>, &T) -> V) -> Metrics<V> {
         Metrics(self.0.map(|id, cells| match cells {
             Cells::Single(value) => Cells::Single(f(id, None, value)),
@@ -335,7 +349,7 @@ impl<T> Metrics<T> {
         }))
     }
 
-    /// Applies `f` to each cell and to the cell of the same name in `other`.
+    /// Replaces each value by the result of `f` for it and for the value of the same name in `other`.
     pub fn zip_map<U, V>(&self, other: &Metrics<U>, mut f: impl FnMut(&T, Option<&U>) -> V) -> Metrics<V> {
         self.map(|id, key, value| f(value, other.get(id, key)))
     }
@@ -349,7 +363,7 @@ impl<T> Metrics<Option<T>> {
 }
 
 impl<T: Copy> Metrics<Option<T>> {
-    /// As [`Metrics::get`], but `None` also for a cell without a value.
+    /// As [`Metrics::get`], and `None` also for a cell without a value.
     pub fn value(&self, id: &str, key: Option<&str>) -> Option<T> {
         self.get(id, key).copied().flatten()
     }

@@ -7,29 +7,34 @@ use super::unit::Unit;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 
+/// A number of one attention head by which two analyses can be compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number<'a> {
+    /// Part of the analysis that the number belongs to.
     pub part: Part,
     /// Index of the attention head in lists of all heads.
     pub head: usize,
+    /// What the number is about: a label, a relation, or a metric.
     pub subject: String,
-    /// Name of the number: for a metric as in the report (`offset_mass.-1`), otherwise as in rules.
+    /// Name of the number. A metric has the name that it has in the report (`offset_mass.-1`), other numbers the
+    /// name that they have in rules.
     pub name: String,
     pub unit: Unit,
-    /// Name of the number from which this one is computed with rates of the corpus; `None` if it depends on the head alone.
+    /// Name of the number from which this number is computed with rates of the corpus. `None` if this number
+    /// depends on the head alone.
     pub base_number: Option<String>,
     /// Value of the number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,
     pub ci95: Option<Interval>,
-    /// Number of blocks with a denominator.
+    /// Number of blocks that have a denominator.
     pub blocks: usize,
-    /// Effective number of blocks: the number of equal blocks with as much evidence.
+    /// Effective number of blocks: the number of equally large blocks with as much evidence.
     pub effective_blocks: f64,
-    /// Number of things that are each right or wrong, if the number is a share of them; otherwise `None`.
+    /// Number of things that are each right or wrong, if the number is a share of such things; otherwise `None`.
     pub trials: Option<u64>,
-    /// Whether the number rests on as much evidence as the policy requires.
+    /// Whether the number rests on the evidence that the policy requires.
     pub has_enough_evidence: bool,
-    /// Jackknife of the number, with its value without each block, if computed.
+    /// Jackknife of the number, with its value without each block; `None` if it was not computed.
     pub jackknife: Option<&'a Jackknife>,
 }
 
@@ -46,12 +51,13 @@ pub enum Part {
 }
 
 impl Number<'_> {
-    /// The number's name as in the rules of labels: `offset_mass[-1]`.
+    /// The number's name as rules of labels write it: `offset_mass[-1]`.
     pub fn rule_name(&self) -> String {
         rule_name(self.part, &self.name)
     }
 }
 
+/// The name of a number of this part as rules of labels write it: `offset_mass[-1]`.
 pub fn rule_name(part: Part, name: &str) -> String {
     match (part, name.split_once('.')) {
         (Part::Metrics, Some((metric, key))) => format!("{metric}[{key}]"),

@@ -3,21 +3,23 @@
 use super::metric::Fraction;
 use crate::stats::blocks::BLOCKS;
 
-/// A jackknife replicate: a number without one block, and the share of its denominator in the other blocks.
+/// A jackknife replicate: a number with one block left out, and the share of its denominator in the other blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replicate {
-    /// The number computed without the block.
+    /// The number, computed without the block.
     pub value: f64,
     /// The share of the number's denominator that is in the other blocks.
     pub remaining_share: f64,
 }
 
-/// Computes pseudo-values: one fraction for each block, followed by the number over the corpus (`whole`). `θ_(b)` is the number
-/// without block `b`, and `w_b` the block's share of the corpus. The fraction is `(x - θ_(b) (1 - w_b)) / w_b`. `x` is the sum
-/// over blocks of `θ_(b) (1 - w_b)`, divided by the number of blocks less one.
+/// Computes pseudo-values: one fraction for each block, followed by the number over the corpus (`whole`). Panics
+/// unless `replicates` has one entry for each block.
 ///
-/// The ratio of the sums of all blocks but one is then `θ_(b)`, so that any number can be jackknifed and resampled like ratios
-/// of sums (Efron & Tibshirani 1993, section 11.5). Panics unless `replicates` has one entry for each block.
+/// `θ_(b)` is the number without block `b`, and `w_b` the block's share of the corpus. The fraction is `(x - θ_(b)
+/// (1 - w_b)) / w_b`. `x` is the sum over blocks of `θ_(b) (1 - w_b)`, divided by the number of blocks minus one.
+///
+/// The sums over all blocks but one then have the ratio `θ_(b)`. So any number can be jackknifed and resampled like
+/// ratios of sums (Efron & Tibshirani 1993, section 11.5).
 pub fn pseudo_values(whole: Option<f64>, replicates: &[Option<Replicate>]) -> Vec<Fraction> {
     assert_eq!(replicates.len(), BLOCKS, "one for each block");
     let add_replicate =

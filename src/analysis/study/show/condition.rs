@@ -8,19 +8,21 @@ use anyhow::{Error, Result, anyhow};
 use super::table::{Cell, Table};
 use crate::system::errors::Facts;
 
-/// A condition on the cells of a column: the column, a comparison sign, and the value on its right side.
+/// A condition on the cells of a column: the column's name, a comparison sign, and the value to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
+    /// Name of the column.
     column: String,
     /// The comparison sign, one of [`RELATIONS`].
     relation: &'static str,
+    /// Value that a cell is compared with, as text.
     value: String,
 }
 
-/// A comparison sign, and whether it admits an ordering of cell and value.
+/// A comparison sign, with the function that returns whether an ordering of cell and value meets it.
 type Relation = (&'static str, fn(Ordering) -> bool);
 
-/// All comparison signs; `>=` and `<=` stand before their prefixes `>` and `<`.
+/// All comparison signs; `>=` and `<=` come before `>` and `<`, which are prefixes of them.
 const RELATIONS: [Relation; 6] = [
     ("!=", Ordering::is_ne),
     (">=", Ordering::is_ge),
@@ -45,8 +47,8 @@ impl FromStr for Condition {
 }
 
 impl Condition {
-    /// Whether a cell meets the condition. An empty cell equals an empty value, and is neither above nor below any value. Fails
-    /// if the cell is a number and the value is not, or if texts are compared by order.
+    /// Whether a cell meets the condition. An empty cell equals an empty value, and is neither above nor below any
+    /// value. Fails if only the cell is a number, or if the condition orders texts.
     fn is_met(&self, cell: &Cell) -> Result<bool> {
         let Self { column, relation, value } = self;
         let (_, holds) = RELATIONS.into_iter().find(|(known, _)| known == relation).expect("one of the relations");
@@ -80,7 +82,8 @@ impl Condition {
 }
 
 impl Table {
-    /// Keeps the rows that meet all conditions. Fails if the table lacks a column, or a condition does not fit its cells.
+    /// Keeps the rows that meet all conditions. Fails if the table lacks a condition's column, or if a condition
+    /// does not fit the column's cells.
     pub fn rows_where(mut self, conditions: &[Condition]) -> Result<Self> {
         for condition in conditions {
             let place = self.column_index(&condition.column)?;

@@ -10,11 +10,12 @@ pub struct Figure {
     /// The figure's name on the command line and in files.
     pub name: &'static str,
     pub title: String,
-    /// How to read the figure: the unit, the amount of data, and what to compare with.
+    /// How to read the figure: its unit, the amount of data, and what to compare with.
     pub reading: String,
     pub chart: Chart,
 }
 
+/// The content of a figure, by kind of chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chart {
     Forest(Forest),
@@ -27,52 +28,56 @@ pub enum Chart {
     Bars(Bars),
 }
 
+/// A bar chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// The quantity of the horizontal scale.
     pub x_label: String,
     /// Name of the reference level drawn beside each bar; empty if there is none.
     pub level: String,
-    /// Whether the numbers are shares, shown in per cent.
+    /// Whether the numbers are shares and are drawn in per cent.
     pub is_in_percent: bool,
     pub bars: Vec<Bar>,
 }
 
+/// One bar of a bar chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// Name of the bar, on the horizontal scale.
     pub name: String,
-    /// The bar's height; `None` if there was nothing to measure.
+    /// The bar's height, with its interval; `None` if there was nothing to measure.
     pub mark: Option<Mark>,
+    /// Reference level beside the bar; `None` if there is none.
     pub level: Option<f64>,
 }
 
-/// A stacked bar for each head, layer by layer.
+/// A chart with a stacked bar for each head, layer by layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
-    /// Quantity of a bar's height, which is a share.
+    /// Quantity that the height of a bar shows, which is a share.
     pub scale: String,
+    /// Names of the parts of each bar, from the bottom.
     pub parts: Vec<String>,
     pub stacks: Vec<Stack>,
 }
 
-/// A stacked bar of one head: shares that add up to 1, or no shares at all.
+/// The stacked bar of one head. Its shares add up to 1, or there are none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     pub place: HeadPlace,
-    /// Shares of the head's bar, from the bottom.
+    /// Shares of the parts of the bar, from the bottom.
     pub parts: Vec<f64>,
 }
 
 /// A forest plot: rows of numbers with their intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forest {
-    /// The quantity of the scale, with its unit.
+    /// Quantity of the horizontal scale, with its unit.
     pub scale: String,
     pub is_in_percent: bool,
     /// Value that means no effect, drawn as a line; `None` if there is no such value.
     pub no_effect: Option<f64>,
-    /// Legend: the meanings of a row's marks, in order. Each has a different shape.
+    /// Meaning of each mark of a row, in order, for the legend. Each mark has a shape of its own.
     pub marks: Vec<String>,
     pub rows: Vec<ForestRow>,
 }
@@ -81,7 +86,7 @@ pub struct Forest {
 const MAX_HEADS: usize = 24;
 
 impl Forest {
-    /// Forest plot of numbers whose value without an effect is 0.
+    /// Forest plot of numbers for which 0 means no effect.
     pub fn around_zero(scale: &str, marks: impl IntoIterator<Item = impl Into<String>>, rows: Vec<ForestRow>) -> Self {
         let marks = marks.into_iter().map(Into::into).collect();
         Self { scale: scale.to_owned(), is_in_percent: false, no_effect: Some(0.0), marks, rows }
@@ -92,8 +97,8 @@ impl Forest {
         Self { is_in_percent: true, no_effect: None, ..Self::around_zero(scale, marks, rows) }
     }
 
-    /// Forest plot of the first `MAX_HEADS` of these heads on a scale around 0. The sentence with it counts the heads left out,
-    /// whose `what` are smaller.
+    /// Forest plot of the first `MAX_HEADS` of these heads, on a scale around 0. The text with it counts the heads
+    /// that are left out, whose `what` (such as an effect) is smaller.
     pub fn heads_around_zero(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(MAX_HEADS) {
             0 => String::new(),
@@ -104,46 +109,51 @@ impl Forest {
     }
 }
 
+/// One row of a forest plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestRow {
     pub name: String,
     /// Further facts about the row, such as the head or the count.
     pub note: String,
-    /// Marks of the row, one for each of the forest's `marks`; `None` where there is no number.
+    /// A mark for each entry of the forest's `marks`; `None` where there is no number.
     pub marks: Vec<Option<Mark>>,
 }
 
+/// A number to draw, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
     pub value: f64,
+    /// 95 % interval of `value`.
     pub ci95: Option<Interval>,
 }
 
 impl Mark {
+    /// A mark for `value`; `None` without a value.
     pub fn from_value(value: Option<f64>, ci95: Option<Interval>) -> Option<Self> {
         value.map(|value| Self { value, ci95 })
     }
 }
 
-/// Curves of a number over the number of removed heads.
+/// A chart of curves over the number of removed heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
+    /// Quantity of the horizontal scale.
     pub x_label: String,
     /// The quantity of the vertical scale, with its unit.
     pub y_label: String,
     pub curves: Vec<Curve>,
 }
 
-/// A curve, with a point for 0, 1, 2 and so on removed heads.
+/// A curve, with one point for each number of removed heads, from 0 on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     pub name: String,
-    /// Whether the curve is only a reference for the other curves.
+    /// Whether the curve is drawn only for comparison with the other curves.
     pub is_reference: bool,
     pub points: Vec<Mark>,
 }
 
-/// Edges between heads of different layers.
+/// A drawing of edges between heads of different layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edges {
     /// Quantity that the width of an edge shows.
@@ -153,6 +163,7 @@ pub struct Edges {
     pub edges: Vec<Edge>,
 }
 
+/// A kind of edges in the legend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeKind {
     pub line: EdgeLine,
@@ -160,6 +171,7 @@ pub struct EdgeKind {
     pub meaning: String,
 }
 
+/// How the line of an edge is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeLine {
     Solid,
@@ -172,69 +184,78 @@ pub struct Edge {
     pub source: HeadPlace,
     pub target: HeadPlace,
     pub mark: Mark,
-    /// Whether the edge is among the strongest of all.
+    /// Whether the edge is among the strongest edges of all.
     pub is_strongest: bool,
     pub line: EdgeLine,
 }
 
-/// Heads as points of the plane, whose distances approximate how different the heads are.
+/// A map of the heads as points of the plane. The distances of the points approximate how different the heads are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
     /// Quantity that the distances between points show.
     pub distance_label: String,
     /// The point of each head, layer by layer.
     pub points: Vec<[f64; 2]>,
-    /// Groups of heads by their indices; each is drawn with lines from its centre.
+    /// Groups of heads, as the heads' indices. A group is drawn with lines from its centre.
     pub groups: Vec<Vec<usize>>,
 }
 
-/// A dendrogram: heads joined one after the other.
+/// A dendrogram, in which heads are joined one after another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     /// Quantity that the height of a join shows.
     pub height_label: String,
-    /// Height at which the tree is cut into groups; `None` if it is not cut.
+    /// Height at which the tree is cut into groups of heads; `None` if the tree is not cut.
     pub cut: Option<f64>,
-    /// Joins of heads (layer by layer) or of earlier joins, by rising height: one fewer than heads.
+    /// Joins by rising height, one fewer than there are heads. A join has two members, each a head or an earlier
+    /// join.
     pub joins: Vec<TreeJoin>,
 }
 
-/// A join of two attention heads, or of earlier joins.
+/// A join of two members, each a head or an earlier join.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeJoin {
-    /// The two that are joined: a head by its index, an earlier join by the number of heads plus its index among the joins.
+    /// The two joined members. A head is given by its index, an earlier join by the number of heads plus its index
+    /// in the list of joins.
     pub members: [usize; 2],
     pub height: f64,
 }
 
-/// Sentences with arcs between their words.
+/// A drawing of sentences with arcs between their words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arcs {
     pub sentences: Vec<ArcSentence>,
 }
 
+/// One sentence with its arcs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArcSentence {
     pub caption: String,
+    /// Words and special tokens of the sentence.
     pub units: Vec<String>,
     pub arcs: Vec<Arc>,
-    /// Arcs of the gold tree as `[from, to]`, drawn for comparison; `from` is where attention should start.
+    /// Arcs of the gold tree as `[from, to]`, drawn for comparison. Attention should start at `from`.
     pub gold: Vec<[usize; 2]>,
 }
 
+/// An arc from one unit of a sentence to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arc {
+    /// Index of the unit that attends.
     pub from: usize,
+    /// Index of the unit that is attended to.
     pub to: usize,
     pub weight: f64,
+    /// Whether the arc is right by the label.
     pub outcome: ArcMatch,
 }
 
+/// Whether an arc is what the label expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArcMatch {
     Right,
-    /// The arc is wrong: the label expects another.
+    /// The label expects another arc from this unit.
     Wrong,
-    /// The label expects no particular arc.
+    /// The label expects no particular arc from this unit.
     Neutral,
 }

@@ -4,13 +4,16 @@ use crate::study::labels::evidence::{EvidenceGap, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Denominator;
 
+/// What a study adds to the opening of a report.
 #[derive(Debug, Default, PartialEq)]
 pub struct InBrief {
-    /// The finding, as a sentence that can be repeated to somebody who has not seen the report.
+    /// The finding, as a sentence that makes sense to somebody who has not seen the report; `None` without a
+    /// finding.
     pub finding: Option<String>,
-    /// The shortage that prevented a finding.
+    /// The shortage of evidence that prevented a finding; `None` if there was enough.
     pub shortage: Option<Shortage>,
-    /// Whether the finding comes before the findings of all other studies, because the run asked for this study by name.
+    /// Whether the finding stands before the findings of all other studies, because the run asked for this study by
+    /// name.
     pub comes_first: bool,
 }
 
@@ -20,29 +23,33 @@ impl InBrief {
     }
 }
 
-/// Shortage of text or task items that prevents a finding.
+/// A shortage of text, or of task items, that prevents a finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
-    /// The missing finding, as a noun.
+    /// The finding that could not be made, as a noun.
     pub missing_finding: String,
+    /// Number of things that there are.
     pub count: u64,
+    /// Number of things that are required.
     pub required: u64,
-    /// Noun of the things that were too few, as `[singular, plural]`.
+    /// Noun of the things of which there are too few, as `[singular, plural]`.
     pub things: [String; 2],
-    /// Name of the threshold in the policy that was missed; `None` if there is none.
+    /// Name of the policy's threshold that was missed; `None` if the requirement is no threshold.
     pub threshold: Option<&'static str>,
-    /// The factor by which the text must grow; `None` if there is nothing to extrapolate from, or more text would not help.
+    /// Factor by which the text must grow. `None` if there is nothing to extrapolate from, or if more text would
+    /// not help.
     pub growth_factor: Option<f64>,
 }
 
 impl Shortage {
-    /// A shortage of things that grow with the text: `count` where `asked` are required.
+    /// A shortage of things whose number grows with the text. There are `count` of them, and `asked` are required.
     pub fn new(of: &str, [count, asked]: [u64; 2], things: [String; 2]) -> Self {
         let times = (count > 0).then(|| asked as f64 / count as f64);
         Self { missing_finding: of.to_owned(), count, required: asked, things, threshold: None, growth_factor: times }
     }
 
-    /// Shortage of task items for verdicts on heads, from the numbers of `[items, units]`. `None` if both are enough.
+    /// Shortage of task items for verdicts on heads, from the numbers of `[items, units]`. `None` if there are
+    /// enough of both.
     pub fn from_item_counts(of: &str, [items, units]: [u64; 2], policy: &Policy) -> Option<Self> {
         let short = |count: u64, least, things: [&str; 2]| {
             let asked = policy.count(least);
@@ -54,7 +61,8 @@ impl Shortage {
         short(items, &MIN_QUERIES, ["item", "items"]).or_else(of_units)
     }
 
-    /// Shortage that keeps labels from a test: the evidence `rests_on` is too small. `None` if it is enough.
+    /// Shortage of evidence that keeps labels from a test; `rests_on` is the evidence that there is. `None` if it
+    /// is enough.
     pub fn of_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let (count, things, least) = EvidenceGap::find(rests_on, policy)?.count_and_threshold();
         let both = [(rests_on.sentences, &MIN_SENTENCES), (rests_on.count, &MIN_QUERIES)];
@@ -65,7 +73,8 @@ impl Shortage {
         Some(Self { missing_finding: of, count, required: asked, things, threshold, growth_factor: times })
     }
 
-    /// Number of further sentences needed, extrapolated from the `read` ones, rounded up to two digits; `None` without `times`.
+    /// Number of further sentences that are needed, extrapolated from the `read` sentences and rounded up to two
+    /// digits. `None` without a `growth_factor`.
     pub fn more_sentences(&self, read: u64) -> Option<u64> {
         let more = ((self.growth_factor? - 1.0) * read as f64).ceil().max(1.0);
         let unit = 10_f64.powf(more.log10().floor() - 1.0).max(1.0);

@@ -6,18 +6,21 @@ use comfy_table::{Column, ColumnConstraint, ContentArrangement, Table, Width};
 use textwrap::core::display_width;
 use textwrap::{Options, WordSplitter, wrap};
 
-/// Lines and tables, one after the other. Lines are written by [`fmt::Write`], and wrapped only when they are shown.
+/// Lines and tables, in order. Lines are written through [`fmt::Write`], and wrapped only when the summary is
+/// shown.
 #[derive(Clone, Debug, Default)]
 pub struct Summary(Vec<Passage>);
 
+/// A part of a summary.
 #[derive(Clone, Debug)]
 enum Passage {
+    /// Lines of text, each with its line break.
     Lines(String),
-    /// A table, and its optional columns in the order in which they are dropped.
+    /// A table, with the indices of its optional columns in the order in which they are dropped.
     Table(Box<Table>, Vec<usize>),
 }
 
-/// Maximum width of a line of text, however wide the terminal is: longer lines are hard to read.
+/// Maximum width of a line of text in characters, however wide the terminal is. Longer lines are hard to read.
 const MAX_LINE_WIDTH: usize = 100;
 
 impl Summary {
@@ -27,15 +30,17 @@ impl Summary {
         summary
     }
 
+    /// Adds a table whose columns are all needed.
     pub fn table(&mut self, table: Table) {
         self.table_with_optional_columns(table, &[]);
     }
 
-    /// Adds a table with optional columns `may_go`, which are dropped first, in this order, when the table is too wide.
+    /// Adds a table. Its optional columns `may_go` are dropped in this order if the table is too wide.
     pub fn table_with_optional_columns(&mut self, table: Table, may_go: &[usize]) {
         self.0.push(Passage::Table(Box::new(table), may_go.to_vec()));
     }
 
+    /// Adds a blank line.
     pub fn blank(&mut self) {
         self.append("\n".into());
     }
@@ -48,7 +53,7 @@ impl Summary {
         self.0.is_empty()
     }
 
-    /// The text for a terminal of `width` columns; without a width, nothing is wrapped or dropped.
+    /// The text for a terminal of `width` columns. Without a width, no line is wrapped and no column dropped.
     pub fn fit(&self, width: Option<usize>) -> String {
         self.0.iter().map(|passage| passage.fit(width)).collect()
     }
@@ -106,7 +111,7 @@ impl Passage {
     }
 }
 
-/// Wraps a line to a width. Its second and later lines are indented as the first or, in a list, as the text of the item.
+/// Wraps a line to `width`. Further lines are indented as the first or, in a list, as the text of the list item.
 fn wrapped(line: &str, width: usize) -> String {
     let text = line.trim_start();
     let text = text.strip_prefix("- ").unwrap_or(text);
@@ -115,10 +120,10 @@ fn wrapped(line: &str, width: usize) -> String {
     wrap(line, options.word_splitter(WordSplitter::NoHyphenation)).join("\n")
 }
 
-/// Fits a table to a width; returns the table and the indices of the dropped columns.
+/// Fits a table to a width, and returns the table and the indices of the dropped columns.
 ///
-/// If the table is still too wide without the optional columns `may_go`, its cells are wrapped between words. If the longest
-/// word of each column does not fit, further columns are dropped from the right, except the first two.
+/// The optional columns `may_go` are dropped first. If the table is still too wide, cells are wrapped between
+/// words. If the longest words do not fit either, further columns are dropped from the right, except the first two.
 fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
     let Some(width) = width else { return (table, Vec::new()) };
     let mut dropped = Vec::new();
@@ -145,7 +150,8 @@ fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, V
     (table, dropped)
 }
 
-/// Index and minimum width of each visible column: the width of its longest word and the padding.
+/// Index and minimum width of each visible column. The minimum is the width of the column's longest word plus the
+/// padding.
 fn min_column_widths(table: &Table) -> Vec<(usize, u16)> {
     let shown = table.column_iter().enumerate().filter(|(_, column)| !column.is_hidden());
     let widest = |place: usize| {
@@ -164,6 +170,7 @@ pub fn table_width(table: &Table) -> usize {
     table.lines().map(|line| display_width(line.trim_end())).max().unwrap_or(0)
 }
 
+/// The heading of a column; `None` if the table has no header.
 fn title(table: &Table, column: usize) -> Option<String> {
     Some(table.header()?.cell_iter().nth(column)?.content())
 }

@@ -6,16 +6,19 @@ use serde::{Deserialize, Serialize};
 use crate::study::metrics::metric::Named;
 use crate::system::errors::{Facts, similar};
 
+/// A flat table of results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The table's name on the command line.
     pub name: &'static str,
-    /// Keys of the report. Keys of nested objects are joined by dots; the ends of an interval are `ci95_low` and `ci95_high`.
+    /// Names of the columns, which are keys of the report. Keys of nested objects are joined by dots. The ends of
+    /// an interval are `ci95_low` and `ci95_high`.
     pub columns: Vec<String>,
-    /// Rows, each with a cell for every column.
+    /// Rows, each with one cell for every column.
     pub rows: Vec<Vec<Cell>>,
 }
 
+/// The value in one row and column of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// A value that could not be computed.
@@ -32,7 +35,7 @@ impl From<Option<f64>> for Cell {
     }
 }
 
-/// A JSON value of a report; objects keep their order.
+/// A JSON value of a report, whose objects keep the order of their keys.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ReportValue {
@@ -45,7 +48,7 @@ enum ReportValue {
     Null(()),
 }
 
-/// Rows of a flat table, which are flattened only when they are used.
+/// Rows of a flat table. They are flattened only when the table is used.
 pub struct TableRows<'a> {
     pub name: &'static str,
     rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
@@ -56,19 +59,20 @@ impl<'a> TableRows<'a> {
         Self { name, rows: Box::new(rows.into_iter().map(|row| cells(&row))) }
     }
 
-    /// Drops the cells of columns for whose name `is_left_out` is true.
+    /// Drops the columns for whose names `is_left_out` is true.
     pub fn without_columns(self, is_left_out: fn(&str) -> bool) -> Self {
         let kept = move |row: Vec<(String, Cell)>| row.into_iter().filter(|(column, _)| !is_left_out(column)).collect();
         Self { rows: Box::new(self.rows.map(kept)), ..self }
     }
 
-    /// The table with all scalars of each row, at any depth. Lists of words are joined by spaces. Lists of objects are left out:
-    /// they have separate tables. Panics if a row is no object of the report.
+    /// The table with all single values of each row, at any depth. Lists of words are joined by spaces. Lists of
+    /// objects are left out, since they have tables of their own. Panics if a row is no object of the report.
     pub fn table(self) -> Table {
         Table::new(self.name, self.rows.collect())
     }
 }
 
+/// The cells of a row with the names of their columns.
 fn cells<R: Serialize>(row: &R) -> Vec<(String, Cell)> {
     let text = serde_json::to_string(row).expect("what a report has is JSON");
     let mut cells = Vec::new();
@@ -77,12 +81,14 @@ fn cells<R: Serialize>(row: &R) -> Vec<(String, Cell)> {
 }
 
 impl Table {
-    /// A table of these rows of the report, flattened as by [`TableRows::table`]. Panics if a row is no object of the report.
+    /// A table of these `rows` of the report, flattened as by [`TableRows::table`]. Panics if a row is no object of
+    /// the report.
     pub fn from_rows<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R>) -> Self {
         TableRows::new(name, rows).table()
     }
 
-    /// A table of rows of `(column, cell)`. A column that a row lacks is empty in it, and so are both ends of a null interval.
+    /// A table of rows of `(column, cell)`. A column that a row lacks is empty in that row. A null interval has two
+    /// empty cells.
     pub fn new(name: &'static str, rows: Vec<Vec<(String, Cell)>>) -> Self {
         let mut columns: Vec<String> = Vec::new();
         for row in &rows {
@@ -111,14 +117,14 @@ impl Table {
         Self { name, rows: rows.into_iter().map(cells).collect(), columns }
     }
 
-    /// The table with only these columns, in this order. Fails if a column is unknown.
+    /// The table with only these columns, in this order. Fails if the table lacks one of them.
     pub fn select(self, columns: &[String]) -> Result<Self> {
         let places = columns.iter().map(|name| self.column_index(name)).collect::<Result<Vec<_>>>()?;
         let row = |row: &Vec<Cell>| places.iter().map(|&place| row[place].clone()).collect();
         Ok(Self { name: self.name, columns: columns.to_vec(), rows: self.rows.iter().map(row).collect() })
     }
 
-    /// Index of the column with this name. Fails if there is none.
+    /// Index of the column called `name`. Fails if there is no such column.
     pub(super) fn column_index(&self, name: &str) -> Result<usize> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let known = self.columns.join(", ");
@@ -130,6 +136,7 @@ impl Table {
     }
 }
 
+/// Adds to `cells` the single values of `value`, under `name` and the keys inside it.
 fn flatten(name: &str, value: ReportValue, cells: &mut Vec<(String, Cell)>) {
     let mut add = |cell: Cell| cells.push((name.to_owned(), cell));
     match value {
@@ -155,6 +162,7 @@ fn flatten(name: &str, value: ReportValue, cells: &mut Vec<(String, Cell)>) {
     }
 }
 
+/// The ends of an interval; `None` if the list is not two numbers.
 fn ends(list: &[ReportValue]) -> Option<[f64; 2]> {
     let number = |value: &ReportValue| match value {
         ReportValue::Number(number) => Some(*number),

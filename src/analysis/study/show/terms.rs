@@ -4,10 +4,10 @@
 #[derive(Debug)]
 pub struct Term {
     pub name: &'static str,
-    /// Other names of the term, such as its key in a report.
+    /// Other names of the term, such as its key in reports.
     pub other_names: &'static [&'static str],
     pub meaning: &'static str,
-    /// The page of docs/methodology/ that defines it.
+    /// The page of docs/methodology/ that defines the term.
     pub page: &'static str,
 }
 

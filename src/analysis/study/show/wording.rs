@@ -8,39 +8,38 @@ use crate::stats::interval::Interval;
 use crate::study::labels::Label;
 use crate::system::counted::counted;
 
-/// The name that a variant without fields has in a report.
-/// Panics if the value is not written as a string.
+/// The name that an enum variant without fields has in a report. Panics if the value is not serialized as a string.
 pub fn report_name(variant: &impl Serialize) -> String {
     let name = serde_json::to_value(variant).ok().and_then(|name| name.as_str().map(str::to_owned));
     name.expect("a variant without fields is a string in a report")
 }
 
-/// Writes a share in per cent with one decimal; `-` without a share.
+/// Writes a share in per cent with one decimal; `-` for `None`.
 pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
 }
 
-/// Noun for a sequence: a sentence, or a window where a decoder read documents.
+/// Noun for a sequence: a sentence, or a window where a decoder read whole documents.
 pub fn sequence_noun(read: Context) -> &'static str {
     if read == Context::Document { "window" } else { "sentence" }
 }
 
-/// Writes a number of sentences, or of windows where a decoder read documents.
+/// Writes a number of sentences, or of windows where a decoder read whole documents.
 pub fn counted_sequences(count: u64, read: Context) -> String {
     counted(count, sequence_noun(read))
 }
 
-/// The reason why a study of a sample found nothing: no drawn sentence has `what`.
+/// The reason why a study of a sample found nothing: no sentence of the sample has `what`.
 pub fn not_in_sample(what: &str, read: Context) -> String {
     format!("none of the {}s that were drawn has {what} (`--sample` draws more)", sequence_noun(read))
 }
 
-/// Writes a share in whole per cent, for use in sentences.
+/// Writes a share in whole per cent, for use within a sentence.
 pub fn whole_percent(share: f64) -> String {
     format!("{} %", decimal(100.0 * share, 0))
 }
 
-/// Writes a number with this many decimals (`digits`); a rounded 0 has no minus.
+/// Writes a number with `digits` decimals; a number that rounds to 0 has no minus sign.
 pub fn decimal(value: f64, digits: usize) -> String {
     let shown = format!("{value:.digits$}");
     match shown.strip_prefix('-') {
@@ -49,7 +48,7 @@ pub fn decimal(value: f64, digits: usize) -> String {
     }
 }
 
-/// Writes a number with its sign and this many decimals (`digits`); a rounded 0 has a plus.
+/// Writes a number with its sign and `digits` decimals; a number that rounds to 0 has a plus sign.
 pub fn signed(value: f64, digits: usize) -> String {
     let shown = decimal(value, digits);
     if shown.starts_with('-') { shown } else { format!("+{shown}") }
@@ -60,13 +59,14 @@ pub fn capitalize(sentence: &str) -> String {
     format!("{}{rest}", first.to_uppercase())
 }
 
+/// Writes a number with `digits` decimals, and its interval in brackets: `0.87 [0.84, 0.89]`.
 pub fn with_interval(value: f64, interval: Option<Interval>, digits: usize) -> String {
     let shown = |value: f64| decimal(value, digits);
     let ends = |interval: Interval| format!(" [{}, {}]", shown(interval.low()), shown(interval.high()));
     format!("{}{}", shown(value), interval.map_or_else(String::new, ends))
 }
 
-/// Half of an interval's width with this many decimals (`digits`), after a ±; empty without an interval.
+/// Writes half of an interval's width with `digits` decimals, after a ±; empty without an interval.
 pub fn plus_minus(interval: Option<Interval>, digits: usize) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.digits$}", interval.half_width()))
 }
@@ -76,20 +76,23 @@ pub fn plus_minus_percent(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
 }
 
-/// How many points a syntactic label is below word classes, as text; `None` unless the entire interval is below 0.
+/// Text on how many points a syntactic label is below the word-class baseline. `None` unless the whole interval is
+/// below 0.
 pub fn below_word_classes(label: &Label) -> Option<String> {
     let tags = label.below_word_classes()?;
     Some(format!("{:.1}{} points below word classes", -100.0 * tags.difference, plus_minus_percent(tags.ci95)))
 }
 
-/// Text for the end of a line: the share of cases in which a special token has more weight than the chosen word. Empty if
-/// unknown.
+/// Text for the end of a line on how often a special token has more weight than the chosen word. Empty if the share
+/// is unknown.
 pub fn special_token_note(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("; a special token has more weight for {} %", percent(Some(share))))
 }
 
-/// Writes a p- or q-value, to one digit if small. A value below one in a million is only written as `<1e-6`: its size says more
-/// of the tail of Student's distribution than of the data.
+/// Writes a p-value or q-value, to one digit if it is small.
+///
+/// A value below one in a million is written as `<1e-6`. How far below depends on the tail of Student's
+/// distribution more than on the data.
 pub fn significance(q: f64) -> String {
     const LEAST: f64 = 1e-6;
     if q < LEAST {
@@ -103,9 +106,11 @@ pub fn significance(q: f64) -> String {
     }
 }
 
+/// Level of a test; a value above it is not rounded to it.
 const LEVEL: f64 = 0.05;
 
-/// A table without ruled lines, with this header and these rows; the columns in the range `right` are aligned to the right.
+/// A table without ruled lines, with this header and these rows. The columns in the range `right` are aligned to
+/// the right.
 pub fn aligned_table<R: Into<comfy_table::Row>>(
     header: impl Into<comfy_table::Row>,
     rows: impl IntoIterator<Item = R>,
@@ -125,10 +130,10 @@ pub fn plain_table() -> Table {
     table
 }
 
-/// A column of a table: `(name, whether it holds text, function that writes a row's cell)`.
+/// A column of a table: `(heading, whether the column holds text, function that writes a row's cell)`.
 pub type TableColumn<T> = (&'static str, bool, fn(&T) -> String);
 
-/// A table with a row for each item; text is aligned to the left, numbers to the right.
+/// A table with one row for each item; texts are aligned to the left, numbers to the right.
 pub fn column_table<T>(columns: &[TableColumn<T>], rows: &[&T]) -> Table {
     let mut table = plain_table();
     table.set_header(columns.iter().map(|(name, ..)| *name));

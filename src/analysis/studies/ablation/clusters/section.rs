@@ -161,9 +161,10 @@ pub struct Removed {
     pub all_but_one: Change,
 }
 
-/// Changes of a loss or of the output in ablation variants, per block, with the `counts` of tokens that turn sums into means.
+/// Changes of a loss or of the output per block, in the ablation variants that remove heads of clusters.
 struct ClusterChanges<'a, Q> {
     sums: &'a RemovalSums<Clusters, Q>,
+    /// Number of tokens per block, by which summed changes are divided to give means.
     counts: PerBlock,
 }
 
@@ -172,38 +173,42 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
         Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
 
+    /// Change per block when exactly the heads with these indices are removed.
     fn without(&self, places: &[usize]) -> PerBlock {
         let variant = self.sums.variant_without(places);
         self.sums.per_block(|block| block.change(variant))
     }
 
-    /// Changes per block without each of these heads alone.
+    /// Change per block when each of the heads `places` is removed alone.
     fn without_each(&self, places: &[usize]) -> Vec<PerBlock> {
         places.iter().map(|&place| self.without(&[place])).collect()
     }
 
-    /// Changes per block without all of these heads but one, for each head that is kept.
+    /// Change per block when all of the heads `places` but one are removed, for each head that is kept.
     fn without_all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
         (0..places.len()).map(|kept| self.without(&without_one(places, kept))).collect()
     }
 
+    /// Mean change per token, with its jackknife over blocks.
     fn mean(&self, blocks: &PerBlock) -> Jackknife {
         Jackknife::new(blocks, &self.counts)
     }
 
+    /// Mean change per token, with its 95 % interval.
     fn change(&self, blocks: &PerBlock) -> Change {
         let mean = self.mean(blocks);
         Change { value: mean.value(), ci95: mean.interval() }
     }
 
-    /// Change without all of these heads, minus the sum of the changes without each, per block.
+    /// Change per block when all of the heads `places` are removed together, minus the sum of the changes when each
+    /// is removed alone.
     fn difference(&self, places: &[usize]) -> PerBlock {
         let (together, sum) = (self.without(places), sum(&self.without_each(places)));
         std::array::from_fn(|block| together[block] - sum[block])
     }
 
-    /// Returns the p-value that one head suffices, whichever is kept, and the p-value to be corrected. The second is `None`
-    /// unless all estimates are within the band.
+    /// `[p-value that one head suffices, p-value to be corrected for all clusters]`, whichever head is kept. The
+    /// second is `None` unless all estimates are within ± `band`.
     fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<_>> =
             self.without_all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
@@ -212,6 +217,7 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
         (p, p.filter(|_| is_within))
     }
 
+    /// Changes of every cluster, in the order of the clusters; empty if no token was scored.
     fn clusters(&self, context: &EstimationContext) -> Vec<Removed> {
         if self.counts.iter().sum::<f64>() == 0.0 {
             return Vec::new();
@@ -234,11 +240,13 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
     }
 }
 
+/// Sum of several values per block, block by block.
 fn sum(parts: &[PerBlock]) -> PerBlock {
     std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
 }
 
 impl<Q: LossQuantity> ClusterChanges<'_, Q> {
+    /// Change of the task's share right when the heads `places` are removed; `None` without a task.
     fn right(&self, places: &[usize]) -> Option<Change> {
         let variant = self.sums.variant_without(places);
         let change =
@@ -278,6 +286,7 @@ impl<Q: LossQuantity> ClusterChanges<'_, Q> {
     }
 }
 
+/// Layer and number of the heads with these indices.
 fn head_places(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
     places.iter().map(|&place| context.grid.place(place)).collect()
 }
@@ -308,7 +317,8 @@ impl OutputShifts {
     }
 }
 
-/// Indices of the table columns that are dropped when the table is too wide, first to last: sum of each, together.
+/// Indices of the table columns that are dropped when the table is too wide: first the sum of the single effects,
+/// then the joint effect.
 const DROP_ORDER: &[usize] = &[2, 1];
 
 fn table<'a, const N: usize>(

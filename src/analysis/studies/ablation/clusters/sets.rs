@@ -17,13 +17,16 @@ pub type ClusterItems = RemovalSums<Clusters, Items>;
 
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 
-/// Number of random sets per cluster. At a chance rate of one in twenty, one of them is expected to pass.
+/// Number of random sets per cluster. If a random set passes by chance once in twenty, one of them is expected to
+/// pass.
 const RANDOM_SETS: usize = 20;
 
+/// Clusters of similar heads, with random head sets for comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clusters {
+    /// Indices of the heads of each cluster, `[clusters][heads]`.
     pub clusters: Vec<Vec<usize>>,
-    /// Random sets of head indices for comparison with each cluster, `[clusters][sets]`.
+    /// Random head sets for comparison with each cluster, `[clusters][sets]`, as indices of heads.
     pub random_sets: Vec<Vec<Vec<usize>>>,
 }
 
@@ -32,7 +35,8 @@ impl Clusters {
         Self { clusters: clusters.to_vec(), random_sets: vec![Vec::new(); clusters.len()] }
     }
 
-    /// Adds random sets with as many heads per layer to each cluster. A cluster of all heads of its layers gets none.
+    /// Adds random sets to each cluster; a set has as many heads in each layer as the cluster. A cluster with all
+    /// heads of its layers gets no set.
     pub fn with_random_sets(clusters: &[Vec<usize>], grid: HeadGrid) -> Self {
         let sets = |(number, cluster): (usize, &Vec<usize>)| {
             let others = (0..).map(|seed| random_set(cluster, number, seed, grid)).filter(|set| set != cluster);
@@ -45,8 +49,8 @@ impl Clusters {
     }
 }
 
-/// Draws a random set with as many heads per layer as the cluster, ascending: the heads with the lowest SHA-256
-/// (docs/methodology/similarity.md).
+/// Draws the random set with this `number`, ascending, with as many heads in each layer as the cluster. The drawn
+/// heads have the lowest SHA-256 (docs/methodology/similarity.md).
 fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> Vec<usize> {
     let hash = |place: &usize| Sha256::digest(format!("headscope/clusters/{seed}/{number}/{place}"));
     let of_layer = |layer: usize| {
@@ -61,13 +65,14 @@ fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> 
     (0..grid.layers).flat_map(of_layer).collect()
 }
 
+/// The heads of a cluster without the head at index `kept` of the cluster.
 pub fn without_one(cluster: &[usize], kept: usize) -> Vec<usize> {
     cluster.iter().enumerate().filter(|(at, _)| *at != kept).map(|(_, &place)| place).collect()
 }
 
 impl Removals for Clusters {
-    /// Sets to remove: each cluster, its single heads, all but one head of a cluster or random set, and all heads; none without
-    /// clusters.
+    /// Head sets to remove. They are each cluster, each of its single heads, each cluster or random set without one
+    /// head, and all heads. Empty without clusters.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| without_one(set, kept)).collect::<Vec<_>>();
         let of_cluster = |cluster: &Vec<usize>| {

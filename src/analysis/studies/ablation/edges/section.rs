@@ -12,6 +12,7 @@ use crate::study::EstimationContext;
 use crate::study::section::stored;
 use crate::system::counted::counted;
 
+/// Maximum number of edges in the report's list of strongest edges.
 const MAX_LISTED: usize = 20;
 
 /// How far the attention of later heads shifts when an earlier head is removed.
@@ -161,7 +162,8 @@ impl LayerPair {
     }
 }
 
-/// Arranges one value per edge between two layers as `[sources, targets]`.
+/// Arranges one value per edge between two layers as `[sources, targets]`; `heads` is the number of heads per
+/// layer.
 fn by_source<T>(estimates: &[EdgeEstimate], heads: usize, value: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
     estimates.chunks_exact(heads).map(|row| row.iter().map(value).collect()).collect()
 }
@@ -180,8 +182,8 @@ pub struct HeadEdges {
     pub downstream: Option<Edge>,
 }
 
-/// Finds chains of edges above chance. Each edge is its source's strongest downstream edge and its target's strongest upstream
-/// edge. No head is in two chains. Longest first, then by first head.
+/// Finds chains of edges above chance, the longest first, then by first head; no head is in two chains. Each edge
+/// is its source's strongest downstream edge and its target's strongest upstream edge.
 pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     let upstream: BTreeMap<HeadPlace, HeadPlace> =
         heads.iter().filter_map(|head| Some((head.place, head.upstream?.source))).collect();
@@ -201,10 +203,12 @@ pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
 
 pub const UNTRAINED_SEED: u64 = 0;
 
-/// Share of the untrained model's edges whose excess is smaller than that of an edge above chance.
+/// Rank of the percentile that sets the chance level. An edge above chance has a larger excess than this share of
+/// an untrained model's edges.
 const PERCENTILE_RANK: f64 = 0.95;
 
-/// Largest excess over the product of averages that is written in per cent. The exponential of a larger one may be infinite.
+/// Largest excess over the product of averages that is written in per cent. A larger excess may have an infinite
+/// exponential.
 const MAX_PERCENT: f64 = 1000.0;
 
 /// Edges of an untrained model of the same shape, over the same sample.
@@ -246,6 +250,7 @@ impl Untrained {
         )
     }
 
+    /// How far an edge above chance exceeds the product of the averages, in words; `None` without a percentile.
     fn above_product(&self) -> Option<String> {
         self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
             percent if percent <= MAX_PERCENT => format!("some {percent:.0} % more than"),
@@ -254,7 +259,7 @@ impl Untrained {
     }
 }
 
-/// 95th percentile of ascending numbers, interpolated linearly. There must be at least one number.
+/// 95th percentile of ascending numbers, interpolated linearly between neighbours. Panics if there is no number.
 fn percentile(ascending: &[f64]) -> f64 {
     let place = PERCENTILE_RANK * (ascending.len() - 1) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]

@@ -24,25 +24,32 @@ use crate::study::EstimationContext;
 use crate::study::instruments::roots::AttentionRoots;
 use crate::system::parallel::parallel_map;
 
+/// Shifts of the attention of later heads in one block, for the removal of each earlier head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shifts {
+    /// Number of attention rows that are compared.
     pub rows: u64,
+    /// Number of sentences with a text token; each group of dependent sentences counts once.
     pub sentences: u64,
-    /// Shift of each edge (pair of heads), summed over attention rows; empty if the block has no rows, to keep it small.
+    /// Squared Hellinger distance of each edge (pair of an earlier and a later head), summed over attention rows.
+    /// Empty without rows, to keep the block small.
     pub edges: Vec<ExactSum>,
-    /// Direct shift of each edge (pair of heads), summed over attention rows; empty if not measured.
+    /// As `edges`, with only the residual stream lacking the removed head; empty if not measured.
     pub direct: Vec<ExactSum>,
 }
 
 impl Shifts {
+    /// Mean shift of the edge with this index, over attention rows.
     pub fn mean_shift(&self, edge: usize) -> f64 {
         self.shift_sum(edge) / self.rows as f64
     }
 
+    /// Shift of the edge with this index, summed over attention rows.
     pub fn shift_sum(&self, edge: usize) -> f64 {
         self.edges.get(edge).map_or(0.0, |sum| sum.value())
     }
 
+    /// Direct shift of the edge with this index, summed over attention rows; 0 if not measured.
     pub fn direct_sum(&self, edge: usize) -> f64 {
         self.direct.get(edge).map_or(0.0, |sum| sum.value())
     }
@@ -90,24 +97,27 @@ impl EdgeSums {
 #[derive(Debug)]
 pub struct EdgeState {
     block: usize,
+    /// The run that is observed.
     run: Run,
-    /// Square roots of the baseline attention of each head after the first layer.
+    /// Square roots of the baseline attention of the heads after the first layer.
     roots: AttentionRoots,
 }
 
-/// Run over a sequence, with the index of the removed head.
+/// A run over a sequence, with the index of the head that it removes.
 #[derive(Clone, Copy, Debug)]
 enum Run {
     Baseline,
     Without(usize),
-    /// Run without the head in the residual stream alone: other heads and feed-forward blocks write their baseline outputs.
+    /// A run in which only the residual stream lacks the head. Other heads and feed-forward blocks write their
+    /// baseline outputs.
     DirectlyWithout(usize),
 }
 
-/// Squared Hellinger distance, from 0 to 1, between a row of attention and its baseline, given by its square roots (`roots`).
+/// Squared Hellinger distance, from 0 to 1, between an attention row and its baseline, whose square roots are
+/// `roots`.
 ///
-/// For rows that sum to 1, `1 - sum_j sqrt(a_j b_j)` equals half of `sum_j (sqrt(a_j) - sqrt(b_j))²`. The second form is exactly
-/// 0 for equal rows and precise for nearly equal rows.
+/// For rows that sum to 1, `1 - sum_j sqrt(a_j b_j)` equals half of `sum_j (sqrt(a_j) - sqrt(b_j))²`. The second
+/// form is exactly 0 for equal rows and precise for nearly equal rows.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
     let mut squares = [0.0_f32; LANES];
@@ -131,7 +141,8 @@ merge_fields!(EdgeSums[grid, is_direct] { conditions, blocks });
 impl Sums for EdgeSums {
     type SequenceState = EdgeState;
 
-    /// Asks for one variant without each head. Heads of the last layer are left out, since no head follows them.
+    /// Requests one ablation variant for each head. Heads of the last layer have none, since no later head reads
+    /// them.
     fn demands(&self) -> Demands {
         let HeadGrid { layers, heads } = self.grid;
         let removed = single_head_sets(self.grid).take(layers.saturating_sub(1) * heads).collect();
@@ -178,8 +189,8 @@ impl Sums for EdgeSums {
     }
 }
 
-/// List of a model's edges, the pairs of a head and a head of a later layer. Edges are in order of source layer, target layer,
-/// source head, target head.
+/// The order of a model's edges, the pairs of a head and a head of a later layer. They are listed by source layer,
+/// target layer, source head and target head.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeIndex(pub HeadGrid);
 
@@ -199,16 +210,18 @@ impl EdgeIndex {
         first..first + self.0.heads * self.0.heads
     }
 
+    /// Index of the edge from `source` to `target` in the list of edges.
     pub fn index(self, source: HeadPlace, target: HeadPlace) -> usize {
         self.first_index(source.layer, target.layer) + source.head * self.0.heads + target.head
     }
 
+    /// `[source, target]` of the edge at index `place` among the edges between two layers.
     pub fn endpoints(self, (source, target): (usize, usize), place: usize) -> [HeadPlace; 2] {
         let (from, to) = self.0.layer_and_head(place);
         [HeadPlace { layer: source, head: from }, HeadPlace { layer: target, head: to }]
     }
 
-    /// Number of edges listed before the first edge between two layers.
+    /// Number of edges in the list before the first edge between two layers.
     fn first_index(self, source: usize, target: usize) -> usize {
         let HeadGrid { layers, heads } = self.0;
         // Earlier sources have layers - 1, layers - 2, ... targets.
@@ -217,12 +230,14 @@ impl EdgeIndex {
     }
 }
 
-/// Smallest shift that is tested: it moves the square roots of an attention row by 0.014 (Euclidean). Smaller ones are
-/// negligible.
+/// Smallest shift that is tested. It moves the square roots of an attention row by a Euclidean distance of 0.014;
+/// smaller shifts are negligible.
 pub const MIN_TESTED_SHIFT: f64 = 1e-4;
 
-/// Smallest ratio at which an edge is drawn as direct. A shift is a squared distance. If the displacements through the residual
-/// stream and through other blocks are orthogonal, the first is larger from a ratio of 1/2.
+/// Smallest share of the direct shift at which an edge is drawn as direct.
+///
+/// A shift is a squared distance. If the displacements through the residual stream and through other blocks are
+/// orthogonal, the first is larger from a ratio of 1/2.
 pub const MIN_DIRECT_RATIO: f64 = 0.5;
 
 /// Effect of removing one head on the attention of a later head.
@@ -264,24 +279,26 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Lower end of the excess's interval, or the excess without one. The excess itself would rank edges of a few sentences
-    /// first.
+    /// Lower end of the interval of `excess`, or `excess` itself if there is no interval. Ranking by `excess` would
+    /// put edges with few sentences first.
     pub fn excess_lower_bound(&self) -> f64 {
         self.excess_ci95.map_or(self.excess, Interval::low)
     }
 
+    /// Whether the direct shift is at least half of the shift; `None` if `ratio` is null.
     pub fn is_direct(&self) -> Option<bool> {
         self.ratio.map(|ratio| ratio >= MIN_DIRECT_RATIO)
     }
 }
 
+/// Shift of one edge, with its tests.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeEstimate {
-    /// Mean squared Hellinger distance.
+    /// Squared Hellinger distance between the target's attention with and without the source, mean over rows.
     pub shift: f64,
-    /// Mean squared Hellinger distance through the residual stream alone; `None` if not measured.
+    /// As `shift`, with only the residual stream lacking the source; `None` if not measured.
     pub direct: Option<f64>,
-    /// `None` for a shift of 0, which has no excess.
+    /// Excess and tests of the edge; `None` for a shift of 0, which has no excess.
     pub edge: Option<Edge>,
 }
 
@@ -291,7 +308,7 @@ impl EdgeEstimate {
     }
 }
 
-/// Excess of every edge, in the order of [`Edges`]; empty if no sentence was seen.
+/// Excess of every edge, in the order of [`EdgeIndex`]; empty if no sentence was seen.
 pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
     let (edges, total) = (EdgeIndex(sums.grid), sums.blocks.total());
     let between = |layers| {
@@ -301,7 +318,8 @@ pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
     if total.rows == 0 { Vec::new() } else { edges.layer_pairs().flat_map(between).collect() }
 }
 
-/// Estimates every edge, in the order of [`Edges`], and tests its excess against `margin`. Empty if no sentence was seen.
+/// Estimates every edge, in the order of [`EdgeIndex`], and tests its excess against `margin`. Empty if no sentence
+/// was seen.
 pub fn estimate_edges(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContext) -> Vec<EdgeEstimate> {
     let total = sums.blocks.total();
     if total.rows == 0 {
@@ -317,7 +335,7 @@ pub fn estimate_edges(sums: &EdgeSums, margin: Option<f64>, context: &Estimation
     estimates
 }
 
-/// Estimates all edges between two layers.
+/// Estimates all edges between the two `layers` (source, target) and tests their excess against `margin`.
 fn estimate_pair(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin: Option<f64>) -> Vec<EdgeEstimate> {
     let (heads, edges) = (sums.grid.heads, EdgeIndex(sums.grid).range_between(layers));
     let shifts: Vec<f64> = edges.clone().map(|edge| total.mean_shift(edge)).collect();

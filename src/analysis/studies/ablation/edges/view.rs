@@ -16,7 +16,8 @@ use crate::system::counted::{counted, plural};
 
 const MAX_SHOWN: usize = 10;
 
-/// Indices of the table columns that are dropped when the table is too wide, first to last: shift, direct share, excess, q.
+/// Indices of the table columns that are dropped when the table is too wide: first shift, then direct share, excess
+/// and q.
 const DROP_ORDER: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {

@@ -132,6 +132,7 @@ impl Effects {
         }
     }
 
+    /// Indices of the heads with a negligible effect.
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
@@ -194,7 +195,7 @@ pub struct RelationEffect<'a> {
 }
 
 impl RelationEffects {
-    /// Lists the effect of each head on the relation; `heads` must be in the order of `effects`.
+    /// Lists the effect of each head on the relation's tokens; `heads` must be in the order of `effects`.
     pub fn effect_rows<'a>(&'a self, heads: &'a [HeadEffect]) -> impl Iterator<Item = RelationEffect<'a>> {
         let effects = heads.iter().zip(&self.effects).zip(&self.ci95);
         effects.map(|((head, &effect), &ci95)| {

@@ -12,10 +12,12 @@ use crate::studies::ablation::removal::{EachHead, PerTokenChange, RemovalQuantit
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
+/// A group of scored tokens for which the loss is summed separately.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum TokenGroup {
     All,
+    /// Tokens of words of this universal part of speech.
     Class(Upos),
     /// Tokens of words with this dependency relation (base name) to their syntactic head.
     Relation(String),
@@ -42,10 +44,12 @@ impl TryFrom<String> for TokenGroup {
     }
 }
 
+/// Losses of a block, by group of tokens.
 pub type LossesByGroup = BTreeMap<TokenGroup, Losses>;
 
 pub type EffectSums = RemovalSums<EachHead, LossesByGroup>;
 
+/// Groups that the tokens of a word belong to.
 fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
     let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
     let is_next = sequence.predictions.iter().any(|token| token.input == InputToken::NoInput);
@@ -93,11 +97,12 @@ impl RemovalQuantity for LossesByGroup {
     }
 }
 
+/// Values of every metric for the head with index `head`; 0 for `None` (chance).
 pub fn metric_values(losses: &LossesByGroup, head: Option<usize>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| (metric.value)(losses, head, cell))
 }
 
-/// Loss without a head minus loss with it, per scored token of a group; 0 for `None` (chance).
+/// Loss without a head minus loss with all heads, per scored token of a group; 0 for `None` (chance).
 pub fn group_effect(losses: &LossesByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
     let Some(losses) = losses.get(group) else { return Fraction::NONE };
     let more = head.map_or(0.0, |head| losses.change(head));
@@ -110,13 +115,13 @@ const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of 
 const CHANCE: &str = "0: the head is not missed";
 const BY_CLASS: Keys = Keys::Several(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
-/// [`effect`] on all scored tokens.
+/// [`group_effect`] for the group of all scored tokens.
 pub fn overall_effect(losses: &LossesByGroup, head: Option<usize>) -> Fraction {
     group_effect(losses, head, &TokenGroup::All)
 }
 
-/// Metric of losses of tokens. Its value depends on the losses of one or all blocks, the head's index (`None` for chance) and the
-/// key's index.
+/// Metric of token losses. Its value is computed from the losses of a block or of all blocks, the head's index
+/// (`None` for chance) and the key's index.
 type EffectMetric = Metric<fn(&LossesByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[

@@ -74,6 +74,7 @@ impl Study for Gradient {
     }
 }
 
+/// Derivatives summed over tokens, or over the items of a task.
 fn sums<'a>(observed: &Observed<'a>) -> Cow<'a, GradientSums> {
     let of_task = observed.all_sums::<TaskGradientSums>().next().map(|sums| Cow::Owned(sums.to_gradient_sums()));
     of_task.unwrap_or_else(|| Cow::Borrowed(observed.sums()))

@@ -23,7 +23,8 @@ use crate::system::counted::counted;
 
 const ROWS_PER_END: usize = 5;
 
-/// Metrics that the derivatives approximate: effect of removing a head on the loss of tokens, and on the loss of a task.
+/// Metrics that derivatives approximate: the effects of removing a head on the loss of tokens and on the loss of a
+/// task.
 const REMOVAL_METRICS: [&str; 2] = ["loss_effect", "task_effect"];
 
 /// First-order effect of each head on the model's training objective or on a user's task.
@@ -189,7 +190,8 @@ impl Section for Gradients {
     }
 }
 
-/// Largest completeness error (1 %) before the summary asks for more integration steps.
+/// Largest completeness error without a request for more integration steps in the summary: 1 % of the loss
+/// difference.
 const MAX_ERROR: f64 = 0.01;
 
 /// Integrated gradients: effect of each head while the gates of all heads open together.

@@ -16,21 +16,29 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, HeadMetric};
 
+/// Losses of a block and their derivatives with respect to the heads' gates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Derivatives {
+    /// Number of scored tokens.
     pub tokens: u64,
     /// Number of sequences with a scored token: one per sentence and masking phase.
     pub sequences: u64,
+    /// Number of sentences with a scored token; each group of dependent sentences counts once.
     pub sentences: u64,
+    /// Loss with all gates open, summed over tokens, in nats.
     pub loss: ExactSum,
-    /// Absolute derivatives of each sequence's mean loss by the heads' gates, summed over sequences. `[heads]`
+    /// Absolute derivatives of each sequence's mean loss with respect to the heads' gates, summed over sequences,
+    /// `[heads]`.
     pub sizes: Vec<ExactSum>,
-    /// Signed derivatives of each sequence's summed loss by the heads' gates, summed over sequences. `[heads]`
+    /// Signed derivatives of each sequence's summed loss with respect to the heads' gates, summed over sequences,
+    /// `[heads]`.
     pub signed: Vec<ExactSum>,
     /// Number of integration points on the path that opens all gates together, summed over sequences; 0 without a path.
     pub points: u64,
+    /// Loss with all gates closed, summed over tokens, in nats; 0 without a path.
     pub closed_loss: ExactSum,
-    /// Derivatives of each sequence's summed loss by the heads' gates, averaged along the path. `[heads]`
+    /// Derivatives of each sequence's summed loss with respect to the heads' gates, averaged along the path and
+    /// summed over sequences, `[heads]`.
     pub along_path: Vec<ExactSum>,
 }
 
@@ -40,7 +48,7 @@ impl Derivatives {
         Self { sizes: zeros(), signed: zeros(), along_path: zeros(), ..Self::default() }
     }
 
-    /// Number of scored tokens whose loss was integrated along the path: all tokens, or 0 without a path.
+    /// Number of tokens whose loss was integrated along the path: all scored tokens, or 0 without a path.
     pub fn tokens_on_path(&self) -> u64 {
         if self.points > 0 { self.tokens } else { 0 }
     }
@@ -64,6 +72,7 @@ impl GradientSums {
 #[derive(Clone, Copy, Debug)]
 pub struct GradientState {
     block: usize,
+    /// Number of the sequence's scored tokens.
     tokens: usize,
 }
 
@@ -170,17 +179,19 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
     }),
 ];
 
-/// Derivatives of one task item's loss (minus its score) by the heads' gates.
+/// Derivatives of one task item's loss (minus its score) with respect to the heads' gates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ItemGradient {
     is_first: bool,
     /// Number of integration points on the path that opens all gates together; 0 without a path.
     points: u64,
+    /// Loss of the item with all gates open.
     loss: ExactSum,
-    /// Derivative by each head's gate, all gates open, `[heads]`.
+    /// Derivative with respect to each head's gate where all gates are open, `[heads]`.
     gates: Vec<ExactSum>,
+    /// Loss of the item with all gates closed; 0 without a path.
     closed_loss: ExactSum,
-    /// Derivative by each head's gate, averaged along the path, `[heads]`.
+    /// Derivative with respect to each head's gate, averaged along the path, `[heads]`.
     along_path: Vec<ExactSum>,
 }
 
@@ -190,6 +201,7 @@ merge_fields!(ItemGradient[is_first, points] { loss, gates, closed_loss, along_p
 pub struct TaskGradientSums {
     grid: HeadGrid,
     conditions: PassConditions,
+    /// Derivatives of the items of each block, by item number.
     blocks: Blocks<BTreeMap<u64, ItemGradient>>,
 }
 
@@ -228,7 +240,7 @@ impl ItemGradient {
 }
 
 impl Sums for TaskGradientSums {
-    /// For a text of an item: block, item number, and whether the item is the first of its sampling unit.
+    /// Block, item number, and whether the item is the first of its sampling unit, for a text of an item.
     type SequenceState = (usize, u64, bool);
 
     fn demands(&self) -> Demands {

@@ -14,7 +14,7 @@ use crate::study::{
 use section::{Gain, GainEffects};
 use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
 
-/// Random tokens that occur twice, each predicted from the tokens before it.
+/// Random tokens that occur twice in a sequence; the model predicts each of them from the tokens before it.
 const REPEATED_TOKENS: Sequences = Sequences::Repeats(RepeatVariant::Predicted);
 
 pub struct InContext;

@@ -91,6 +91,7 @@ impl Section for Gain {
     }
 }
 
+/// Maximum number of heads in the table of the summary.
 const MAX_LISTED: usize = 8;
 
 /// Part of each head in what a decoder gains from having read the same random tokens before.
@@ -149,6 +150,7 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
+    /// Costs of removing the head, as text: on the gain, and on the loss of the second copy.
     fn cost_texts(&self) -> [String; 2] {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))
@@ -206,12 +208,14 @@ impl GainEffects {
         }
     }
 
+    /// Heads by falling effect.
     pub fn ranked(&self) -> Vec<&HeadInContext> {
         let mut heads: Vec<_> = self.heads.iter().filter(|head| head.effect.is_some()).collect();
         heads.sort_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers"));
         heads
     }
 
+    /// Heads whose effect is significant under `policy`.
     fn copying_heads(&self, policy: &Policy) -> Vec<&HeadInContext> {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.ranked().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()
@@ -278,6 +282,7 @@ impl Section for GainEffects {
     }
 }
 
+/// Maximum number of heads in the figure.
 const MAX_DRAWN: usize = 12;
 
 fn figures(effects: &GainEffects) -> Vec<Figure> {

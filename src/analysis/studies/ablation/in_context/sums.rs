@@ -26,6 +26,7 @@ use crate::study::labels::{Assessment, Bound, Detector, LabelStyle, Phrase, asse
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, HeadMetric, Metric};
 
+/// Losses of both copies of random tokens, with all heads, by block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopySums {
     grid: HeadGrid,
@@ -41,7 +42,7 @@ impl CopySums {
 }
 
 impl Sums for CopySums {
-    /// Block of the sequence, and its scored tokens with the copy that each is in (0 or 1).
+    /// Block of the sequence, and its scored tokens, each with the index of the copy that it is in (0 or 1).
     type SequenceState = (usize, Vec<ScoredToken<usize>>);
 
     fn demands(&self) -> Demands {
@@ -66,21 +67,25 @@ impl Sums for CopySums {
 
 pub type RemovalCopySums = RemovalSums<EachHead, CopyLosses>;
 
-/// Losses of both copies of random tokens. The first token of each copy is left out: the tokens before it differ.
+/// Losses of the two copies of random tokens. The first token of each copy is not scored, since different tokens
+/// precede it in the two copies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyLosses {
+    /// Losses of the `[first, second]` copy.
     pub copies: [Losses; 2],
 }
 
 merge_fields!(CopyLosses { copies });
 
 impl CopyLosses {
-    /// Loss of the first copy minus that of the second, in nats, with all heads (`None`) or in an ablation variant.
+    /// Summed loss of the first copy minus summed loss of the second, in nats, with all heads (`None`) or in an
+    /// ablation variant.
     pub fn gain(&self, variant: Option<usize>) -> f64 {
         let [first, second] = self.losses(variant);
         first - second
     }
 
+    /// Summed losses of the `[first, second]` copy, in nats, with all heads (`None`) or in an ablation variant.
     pub fn losses(&self, variant: Option<usize>) -> [f64; 2] {
         self.copies.each_ref().map(|copy| copy.total_loss(variant))
     }
@@ -119,19 +124,23 @@ impl RemovalQuantity for CopyLosses {
     }
 }
 
-/// Sums of one head over its scored queries: queries of the second copy whose largest weight is on another text token.
+/// Sums of one head over its scored queries. A scored query is in the second copy and attends most to a text token
+/// other than itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadCopies {
     pub queries: u64,
     pub sequences: u64,
-    /// Direct effect on the most attended token's logit minus the mean effect on the copy's other tokens, summed over queries.
+    /// Direct effect on the logit of the most attended token, minus the mean effect on the other tokens of the
+    /// copy, summed over queries.
     pub logit: ExactSum,
-    /// Share of the copy's other tokens whose logit rises less than the most attended token's (ties: half), summed over queries.
+    /// Share of the other tokens of the copy whose logit rises less than that of the most attended token, summed
+    /// over queries. Ties count one half.
     pub rank: ExactSum,
 }
 
 merge_fields!(HeadCopies { queries, sequences, logit, rank });
 
+/// Sums over the queries of the second copy in one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiesBlock {
     pub queries: u64,
@@ -142,6 +151,7 @@ pub struct CopiesBlock {
 
 merge_fields!(CopiesBlock { queries, sequences, heads });
 
+/// Sums of the metrics that ask whether a head copies the token that it attends to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyingSums {
     grid: HeadGrid,
@@ -204,9 +214,10 @@ pub struct CopyingState {
     copies: Copies,
     /// Ids of the tokens whose direct effects are compared: the first copy, then the tokens between the copies.
     tokens: Vec<u32>,
-    /// Scored queries of each head in the current layer, as (query position, index of the most attended token in `tokens`).
+    /// Scored queries of each head in the current layer, as `(query position, index in tokens of the most attended
+    /// token)`.
     queries: BTreeMap<usize, Vec<(usize, usize)>>,
-    /// List of (head index, query position, direct effect before division by the final norm's scale).
+    /// Direct effects before division by the final norm's scale, as `(head index, query position, effect)`.
     effects: Vec<(usize, usize, f64)>,
 }
 
@@ -254,14 +265,15 @@ impl Sums for CopyingSums {
     }
 }
 
-/// Fall of the gain per token when a head is removed; 0 for `None` (chance).
+/// Fall of the gain per token when a head is removed; 0 for `None` (chance). The gain is the loss of the first copy
+/// minus the loss of the second.
 pub fn gain_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| losses.gain(None) - losses.gain(Some(head)));
     Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
 
-/// Rise of the second copy's loss per token when a head is removed; 0 for `None` (chance). Unlike [`effect`], it is 0 for a head
-/// that only worsens the first copy.
+/// Rise of the second copy's loss per token when a head is removed; 0 for `None` (chance). Unlike [`gain_effect`],
+/// it is 0 for a head whose removal changes only the first copy.
 pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let second = |variant: Option<usize>| losses.losses(variant)[1];
     let lost = head.map_or(0.0, |head| second(Some(head)) - second(None));
@@ -282,7 +294,7 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
     COPYING_METRICS.iter().map(value).collect()
 }
 
-/// Metric of a head's copying: `value` is the numerator, the number of queries the denominator, and `chance` the chance level.
+/// Metric of a head's copying. Its value is a sum of [`HeadCopies`] divided by the number of queries.
 type CopyingMetric = Metric<fn(&HeadCopies) -> f64>;
 
 const DIRECT: &str = "Direct effects: Elhage et al. 2021 (transformer-circuits.pub); of induction heads on what they copy: Olsson et al. 2022 \

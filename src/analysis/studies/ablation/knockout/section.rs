@@ -65,6 +65,7 @@ impl KnockoutSection {
     }
 }
 
+/// The effect of a label's arcs on the loss, with its test, from the losses of each block.
 fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     let left_out = |part: fn(&ClaimLosses) -> Losses| {
         let more = blocks.each_ref().map(|losses| part(losses).loss_increase());
@@ -90,10 +91,11 @@ fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     }
 }
 
-/// Indices of the table columns that are dropped when the table is too wide. The order is arcs, arcs off offset, use off offset,
-/// direction, used, use, q.
+/// Indices of the table columns that are dropped when the table is too wide: first arcs, then arcs off offset, use
+/// off offset, direction, used, use and q.
 const DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
+/// Loss with its 95 % interval, as text.
 fn value_text(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
     signed(loss, 3) + &plus_minus(ci95, 3)

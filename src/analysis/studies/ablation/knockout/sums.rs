@@ -1,5 +1,5 @@
-//! Losses of masked words in two runs. One keeps an attention head's weight on the word's syntactic partner. The other swaps it
-//! with the weight on a word about as far away.
+//! Losses of masked words in two runs. One run keeps an attention head's weight on the word's syntactic partner. The
+//! other run swaps it with the weight on a word about as far away.
 
 use std::ops::Range;
 
@@ -21,26 +21,35 @@ use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
 use crate::study::upstream::ArcClaim;
 
+/// Losses of the query words of dependency arcs in the two runs of each arc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Losses {
+    /// Number of arcs.
     pub arcs: u64,
-    /// Loss of the query words while the weights on their partners are kept, in nats, summed over the scored tokens of all arcs.
+    /// Loss in the run that keeps the weight on the partner, in nats, summed over the scored tokens of the arcs'
+    /// query words.
     pub kept: ExactSum,
+    /// Loss in the run that swaps the partner's weight with another word's, in nats, summed as `kept`.
     pub exchanged: ExactSum,
 }
 
 merge_fields!(Losses { arcs, kept, exchanged });
 
+/// Losses over the arcs that one label claims, separately for arcs at the relation's best offset and for other
+/// arcs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
-    /// Losses over dependency arcs whose syntactic head is at the relation's best offset from the dependent.
+    /// Losses over arcs whose syntactic head stands at the relation's best offset from the dependent.
     pub at_offset: Losses,
+    /// Losses over all other arcs.
     pub off_offset: Losses,
 }
 
 merge_fields!(ClaimLosses { at_offset, off_offset });
 
 impl Losses {
+    /// Rise of the loss when the partner's weight is swapped with another word's instead of kept, in nats, summed
+    /// over tokens.
     pub fn loss_increase(&self) -> f64 {
         self.exchanged.value() - self.kept.value()
     }
@@ -54,14 +63,16 @@ impl ClaimLosses {
     }
 }
 
-/// Losses over the arcs of each tested label, `[claims]`.
+/// Losses over the dependency arcs of each tested label (claim), `[claims]`.
 pub type ByClaim = Vec<ClaimLosses>;
 
+/// Losses of masked words over the arcs of every tested label, by block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnockoutSums {
     pub grid: HeadGrid,
     #[serde(skip)]
     pub classes: LayerClasses,
+    /// Labels that are tested, with the arcs that they claim.
     pub claims: Vec<ArcClaim>,
     pub blocks: Blocks<ByClaim>,
 }
@@ -79,12 +90,14 @@ impl KnockoutSums {
         }
     }
 
+    /// The losses to which an arc of a block adds.
     fn losses(&mut self, block: usize, arc: &ClaimedArc) -> &mut Losses {
         let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
         if arc.is_at_offset { at_offset } else { off_offset }
     }
 
-    /// Lists two patched runs per dependency arc: with the partner's weight kept, then swapped with another word's.
+    /// Lists two patched runs for each dependency arc. The first keeps the partner's weight, the second swaps it
+    /// with the weight on another word.
     pub(super) fn patched_runs(&mut self, state: &mut KnockoutState) -> Vec<PatchedRun> {
         let mut patched_runs = Vec::new();
         for arc in &mut state.arcs {
@@ -106,26 +119,30 @@ impl KnockoutSums {
     }
 }
 
+/// State of a sequence and of the arcs that are tested in it.
 #[derive(Debug)]
 pub struct KnockoutState {
     block: usize,
+    /// Token range of each word.
     words: Vec<Range<usize>>,
     arcs: Vec<ClaimedArc>,
 }
 
-/// Dependency arc that a label claims, with its query word masked or replaced and its partner visible.
+/// A dependency arc that a label claims. Its query word is masked or replaced, and its partner is visible.
 #[derive(Debug)]
 struct ClaimedArc {
+    /// Index of the label's claim among the tested claims.
     claim: usize,
     is_at_offset: bool,
     exchange: Exchange,
-    /// Attention rows of the query word, `[partner kept, partner swapped]`; `None` until the attention head was observed.
+    /// Attention rows of the query word in the two runs, `[partner's weight kept, partner's weight swapped]`.
+    /// `None` until the attention head was observed.
     rows: Option<[AttentionRows; 2]>,
     /// Position and true token id of each scored token of the query word.
     truths: Vec<(usize, u32)>,
 }
 
-/// Lists the dependency arcs that a claim covers, as (query word, partner, whether the arc is at the relation's best offset).
+/// Lists the dependency arcs that a claim covers, as `(query word, partner, is_at_best_offset)`.
 fn claimed_arcs<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<Item = (usize, usize, bool)> + 'a {
     tree.iter().enumerate().filter_map(|(dependent, arc)| {
         let TreeHead::Word(head) = arc.head else { return None };
@@ -193,21 +210,26 @@ impl Sums for KnockoutSums {
     }
 }
 
-/// Redistribution of a query word's attention (docs/methodology/knockout.md). The masses on other words rotate. The mass on the
-/// partner is kept, or swapped with the mass on a word about as far away.
+/// A change of a query word's attention (docs/methodology/knockout.md). The masses on words other than query and
+/// partner are rotated among these words. The mass on the partner is kept, or swapped with the mass on a word about
+/// as far away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
+    /// Index of the query word.
     query: usize,
+    /// Index of the partner, the word at the other end of the arc.
     partner: usize,
-    /// Word whose mass is swapped with the partner's: the first whose distance from the query word is nearest to the partner's.
+    /// Index of the word whose mass is swapped with the partner's. Of the visible words, its distance from the
+    /// query word is nearest to the partner's; ties go to the first.
     distance_match: usize,
-    /// Visible words other than query and partner, in rotation order: each takes the mass of the word before it.
+    /// Visible words other than query and partner, in the order of the rotation. Each takes over the mass of the
+    /// word before it; the first takes that of the last.
     rotation: Vec<usize>,
 }
 
 impl Exchange {
-    /// Plans the exchange for an arc; `visible` lists the words that the query word sees, ascending. `None` without the partner, or
-    /// without a third word.
+    /// Plans the exchange for an arc; `visible` lists the words that the query word sees, ascending. `None` if the
+    /// partner is not visible, or if no third word is.
     pub fn new(sentence: u64, query: usize, partner: usize, visible: &[usize]) -> Option<Self> {
         if !visible.contains(&partner) {
             return None;
@@ -220,10 +242,11 @@ impl Exchange {
         Some(Self { query, partner, distance_match, rotation })
     }
 
-    /// Attention rows of the query word's tokens: `[partner's mass kept, partner's mass swapped]`.
+    /// The changed attention rows of the query word's tokens, `[partner's mass kept, partner's mass swapped with
+    /// another word's]`.
     ///
-    /// The mass of a word is divided equally among its tokens. Special tokens and the query word keep theirs, so a row keeps its
-    /// sum.
+    /// The mass of a word is divided equally among its tokens. The masses on special tokens and on the query word
+    /// stay, so a row keeps its sum.
     pub fn rows(&self, attention: AttentionView<'_>, words: &[Range<usize>]) -> [AttentionRows; 2] {
         let mut rows = [AttentionRows::new(), AttentionRows::new()];
         for token in words[self.query].clone() {
@@ -239,6 +262,8 @@ impl Exchange {
         rows
     }
 
+    /// An attention row (`own`) in which each rotated word and the partner have their new `masses`, divided equally
+    /// among their tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
     fn spread(&self, own: &[f32], masses: &[f64], words: &[Range<usize>]) -> Vec<f32> {
         let mut row = own.to_vec();
@@ -250,6 +275,7 @@ impl Exchange {
     }
 }
 
+/// Sum of attention weights.
 fn mass(weights: &[f32]) -> f64 {
     weights.iter().map(|&weight| f64::from(weight)).sum()
 }

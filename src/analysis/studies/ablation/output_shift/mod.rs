@@ -226,14 +226,17 @@ fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
 
 pub type OutputShiftSums = RemovalSums<EachHead, OutputShiftTotals>;
 
+/// Mean shift of a text token; `None` for `shifts` gives the chance level, 0.
 fn output(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
     mean(shifts.map(|shifts| &shifts.output), moved.tokens).with_evidence(moved.tokens, moved.sentences)
 }
 
+/// Mean shift of a sentence's mean vector; `None` for `shifts` gives the chance level, 0.
 fn pooled(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
     mean(shifts.map(|shifts| &shifts.pooled), moved.sequences).with_evidence(moved.sequences, moved.sentences)
 }
 
+/// Mean of a shift over its vectors; for `None`, 0 over the number of `eligible` vectors.
 fn mean(shift: Option<&ShiftSum>, eligible: u64) -> Fraction {
     shift.map_or(Fraction::new(0.0, eligible as f64), |shift| Fraction::new(shift.sum.value(), shift.vectors as f64))
 }

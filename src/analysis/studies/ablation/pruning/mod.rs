@@ -16,9 +16,10 @@ use section::{Curves, Orders, PruningSums, TaskPruningSums};
 
 pub struct Pruning;
 
-/// Number of random pruning orders for comparison: three show whether random orders differ.
+/// Number of random pruning orders for comparison. Three orders show how far random orders differ from each other.
 const RANDOM_ORDERS: u64 = 3;
 
+/// Random pruning orders of this many heads.
 fn random_orders(heads: usize) -> impl Iterator<Item = Ranking> {
     (0..RANDOM_ORDERS).map(move |seed| {
         let mut places: Vec<usize> = (0..heads).collect();
@@ -61,6 +62,7 @@ impl Study for Pruning {
     }
 }
 
+/// The pruning orders to run: by criteria of the first stage, and random ones.
 fn orders(subject: &Subject<'_>) -> Orders {
     let rankings = subject.upstream.rankings.iter().cloned().chain(random_orders(subject.grid.count())).collect();
     // Where layers share their weights, a head of one layer cannot be pruned alone.

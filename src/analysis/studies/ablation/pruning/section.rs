@@ -116,11 +116,14 @@ pub struct Interaction {
     pub ci95: Option<Interval>,
 }
 
-/// Allowed rises: 1 %, 5 % and 10 % of the loss, or of the rise without any head. A tenth of the loss can be half of that rise.
+/// Allowed rises: 1 %, 5 % and 10 % of the loss with all heads, or of its rise when all heads are removed. A tenth
+/// of the loss can be half of that rise.
 pub const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
-/// Quantities that an allowed rise can be relative to. The score of a class is a log-probability. Scores of other items are
-/// differences, which may be negative, so no rise is relative to them.
+/// Quantities that an allowed rise can be relative to.
+///
+/// Losses of classes are negative log-probabilities. Scores of other items are differences, which may be negative,
+/// so no rise is relative to them.
 fn rise_measures(task: Option<TaskKind>) -> &'static [ShareOf] {
     match task {
         None => &[ShareOf::Loss, ShareOf::AllHeads],
@@ -166,6 +169,7 @@ impl Curves {
         }
     }
 
+    /// The heads that each order removes in each layer, for each allowed rise.
     pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
         let mut layers = Vec::new();
         for curve in &self.orders {
@@ -180,6 +184,7 @@ impl Curves {
         layers
     }
 
+    /// The pruning orders for export, each with the loss after every removal.
     pub fn pruning_orders(&self, is_above_baseline: Option<bool>) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
         // Constants are listed in the order of the model, not in the order of removal.
@@ -242,6 +247,7 @@ impl Curve {
         }
     }
 
+    /// Numbers of the removable heads of each layer, for an allowed rise (`budget`).
     pub fn removable_by_layer(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &HeadPlace { layer, head } in self.heads.iter().take(self.removable_count(budget)) {
@@ -250,12 +256,14 @@ impl Curve {
         by_layer
     }
 
+    /// Number of heads that can be removed for an allowed rise (`budget`).
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
     pub fn removable_count(&self, budget: &CanGo) -> usize {
         // The share of a saved report is rounded.
         (budget.share * self.heads.len() as f64).round() as usize
     }
 
+    /// The removal steps of the order, each with the loss after the step.
     pub fn step_rows(&self) -> impl Iterator<Item = Step<'_>> {
         let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
         points.map(|(gone, ((&place, &loss), &rise_ci95))| {
@@ -266,7 +274,8 @@ impl Curve {
     }
 }
 
-/// Share of heads that can be removed. Each of `variants` removes one head more than the one before; the last removes all.
+/// Share of heads that can be removed before the loss rises by more than `rise`, relative to the quantity `of`.
+/// Each of `variants` removes one head more than the one before; the last removes all heads.
 fn removable_share<Q: LossQuantity>(
     sums: &RemovalSums<Orders, Q>,
     variants: &[usize],
@@ -346,17 +355,20 @@ pub type PruningSums = RemovalSums<Orders, Losses>;
 
 pub type TaskPruningSums = RemovalSums<Orders, Items>;
 
+/// Orders of heads in which heads are removed one after another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Orders {
     pub rankings: Vec<Ranking>,
-    /// Indices of the heads with a negligible effect, which are also removed one at a time and all together.
+    /// Indices of the heads with a negligible effect. They are also removed one at a time and all together.
     pub negligible: Vec<usize>,
-    /// For each layer, the first layer with its weights; empty if none are shared. Heads that share weights go together.
+    /// For each layer, the first layer with equal weights; empty if no layers share weights. Heads that share
+    /// weights are removed together.
     pub first_layers: Vec<usize>,
 }
 
 impl Orders {
-    /// Creates orders in which heads that share weights are adjacent, sorted by their mean rank.
+    /// Creates the orders from `rankings`. Heads that share weights are put next to each other, sorted by their
+    /// mean rank.
     pub fn new(rankings: Vec<Ranking>, negligible: Vec<usize>, first_layers: Vec<usize>, grid: HeadGrid) -> Self {
         let mut orders = Self { rankings: Vec::new(), negligible, first_layers };
         let together = |Ranking { by, places }: Ranking| {
@@ -374,12 +386,14 @@ impl Orders {
         orders
     }
 
+    /// Index of the first head with the weights of the head at index `place`.
     fn first_with_weights(&self, place: usize, grid: HeadGrid) -> usize {
         let (layer, head) = grid.layer_and_head(place);
         grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)
     }
 
-    /// Heads that are removed at step `count` of an order: its first `count`, and those that share weights with the last of them.
+    /// Indices of the heads that are removed at step `count` of an order. They are the first `count` heads, and the
+    /// heads that share weights with the last of these.
     pub fn removed_at_step<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
         let last = self.first_with_weights(order.places[count - 1], grid);
         let more = order.places[count..].iter().take_while(|&&place| self.first_with_weights(place, grid) == last);
@@ -408,6 +422,7 @@ impl Removals for Orders {
     }
 }
 
+/// Whether `places` has every index below `heads` exactly once.
 fn is_permutation(places: &[usize], heads: usize) -> bool {
     places.len() == heads && places.iter().collect::<BTreeSet<_>>().into_iter().copied().eq(0..heads)
 }

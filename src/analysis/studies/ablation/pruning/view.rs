@@ -66,8 +66,11 @@ const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baselin
 const RANDOM_PREFIX: &str = "random";
 
 impl Curves {
-    /// Writes how many heads can be removed in the first order, and at most in a random order. The limit is the smallest allowed
-    /// fall of a task's share right, or the largest allowed rise relative to all heads. `None` if there is no interval.
+    /// Writes how many heads can be removed in the first order, and at most in a random order; `None` without an
+    /// interval.
+    ///
+    /// The limit is the smallest allowed fall of a task's share right, or the largest allowed rise relative to all
+    /// heads.
     fn removable_text(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
@@ -109,6 +112,7 @@ impl Curves {
         ))
     }
 
+    /// Denominator of a mean loss: `an item` or `a token`.
     fn per_unit(&self) -> &'static str {
         if self.task.is_some() { "an item" } else { "a token" }
     }
@@ -193,7 +197,7 @@ impl Curves {
     }
 }
 
-/// Lists heads by layer: `L0 H1 H3, L2 H0`.
+/// Lists heads, grouped by layer: `L0 H1 H3, L2 H0`.
 fn by_layer(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
     let layer = |(layer, heads): (&usize, &BTreeSet<usize>)| {
         format!("L{layer} {}", heads.iter().map(|head| format!("H{head}")).collect::<Vec<_>>().join(" "))

@@ -58,6 +58,7 @@ impl Study for UserTask {
     }
 }
 
+/// Whether a metric is the effect of removing a head on the accuracy, `task_right_effect`.
 fn is_accuracy_metric(metric: &str) -> bool {
     metric == "task_right_effect"
 }

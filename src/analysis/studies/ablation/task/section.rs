@@ -19,7 +19,7 @@ use crate::study::upstream::Obstacle;
 use crate::study::{Estimates, EstimationContext, Explanation, Policy};
 use crate::system::parallel::parallel_map;
 
-/// Chance accuracy on items that compare two alternatives.
+/// Chance accuracy on items with two alternatives.
 const EVEN_ODDS: f64 = 0.5;
 
 /// Accuracy and loss of the model on a user's task, and the effect of removing each head.
@@ -101,23 +101,28 @@ pub struct GroupResult {
     pub ci95: Vec<Option<Interval>>,
 }
 
-/// Items for which `includes` is true, in all blocks and in each block.
+/// The items of a task for which `includes` is true.
 struct Selection<'a, F> {
     sums: &'a TaskSums,
+    /// All items of the task.
     total: &'a Items,
+    /// Returns whether an item is selected.
     includes: F,
 }
 
 impl<F: Fn(&Item) -> bool> Selection<'_, F> {
+    /// Ratio over the selected items of the whole corpus.
     fn value(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
         ratio(&mut self.total.values().filter(|item| (self.includes)(item)))
     }
 
+    /// Ratio over the selected items, with its jackknife over blocks.
     fn jackknife(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Jackknife {
         let items = |block: usize| self.sums.blocks[block].values();
         Fraction::jackknife(|block| ratio(&mut items(block).filter(|item| (self.includes)(item))))
     }
 
+    /// Accuracy on the selected items.
     fn right(&self) -> RightShare {
         let ratio = |items: &mut dyn Iterator<Item = &Item>| share(items, |item| item.correct_predictions(None));
         let all = self.value(ratio);
@@ -125,6 +130,7 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 }
 
+/// Loss of items, with all heads (`None`) or in an ablation variant.
 fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
     ratio(items, |item| -item.score(variant), |_| 1.0)
 }
@@ -174,17 +180,20 @@ impl TaskResult {
         }
     }
 
+    /// Indices of the heads with a negligible effect.
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
     }
 
+    /// Whether the accuracy is significantly above the baseline under `policy`.
     pub fn is_above_baseline(&self, policy: &Policy) -> bool {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.p_above_baseline.is_some_and(|p| p <= most)
     }
 }
 
-/// Finds the most frequent answer (lowest id on ties) and its share of items or tagged words. `None` if there are no answers.
+/// The most frequent answer (lowest id on ties) and its share of items or tagged words, as `(answer id, share)`.
+/// `None` if there are no answers.
 fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for (truth, count) in items.values().flat_map(|item| &item.truths) {
@@ -195,6 +204,7 @@ fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
     Some((answer, most as f64 / all as f64))
 }
 
+/// Results for each group (condition) of items.
 fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
     let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
     parallel_map(context.threads, named, |group| {
@@ -243,11 +253,13 @@ fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fra
     ratio(items, |item| item.score(None) - item.score(head), |_| 1.0)
 }
 
-/// Share of the items' predictions that `part` counts. A tagging item has one prediction per word, any other item one.
+/// Share of the items' predictions that `part` counts. A tagging item has one prediction per word; every other item
+/// has one.
 fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
     ratio(items, part, Item::prediction_count)
 }
 
+/// Sum of `part` over the items, divided by the sum of `whole`.
 fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64, whole: fn(&Item) -> f64) -> Fraction {
     let (mut sum, mut all, mut count, mut units) = (0.0, 0.0, 0, 0);
     for item in items {
@@ -259,7 +271,8 @@ fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64,
     Fraction::new(sum, all).with_evidence(count, units)
 }
 
-/// Mean rise of the loss over all items when a head is removed, equal to the fall of the mean score; 0 for `None` (chance).
+/// Mean rise of the loss over all items when a head is removed, which is the fall of the mean score; 0 for `None`
+/// (chance).
 pub fn overall_effect(items: &Items, head: Option<usize>) -> Fraction {
     effect(items.values(), head)
 }

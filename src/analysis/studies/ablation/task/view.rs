@@ -19,12 +19,16 @@ use crate::study::upstream::Obstacle;
 use crate::study::{InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-/// Share of items with the same right answer above which no head gets a verdict: 60 %. In ten untrained GPT-2s, on cloze items of
-/// one answer, 101 of 120 heads would matter: a head that writes a constant favours one token.
+/// Largest share of items with one right answer at which heads get verdicts.
+///
+/// Ten untrained GPT-2s were run on cloze items that all have one answer. 101 of 120 heads would matter, since a
+/// head that writes a constant favours one token.
 const MAX_ONE_ANSWER_SHARE: f64 = 0.6;
 
+/// Number of rows at each end of a shortened table.
 const ROWS_PER_END: usize = 3;
 
+/// Maximum number of helpful heads that the opening sentence names.
 const MAX_NAMED: usize = 3;
 
 impl Section for TaskResult {
@@ -94,6 +98,7 @@ impl Section for TaskResult {
     }
 }
 
+/// A change of a share in percentage points, as text.
 fn points(change: f64) -> String {
     format!("{:+.1} points", 100.0 * change)
 }
@@ -119,6 +124,7 @@ impl TaskResult {
         format!("The model is right on {} of {of_words}{items} of the task (baseline {baseline} %)", self.right)
     }
 
+    /// Reason why no head has a verdict, as a sentence; `None` if heads may have one.
     fn no_verdict_reason(&self) -> Option<String> {
         let most = decimal(100.0 * self.most_frequent_answer.unwrap_or(0.0), 0);
         Some(match self.obstacle? {
@@ -135,6 +141,7 @@ impl TaskResult {
         })
     }
 
+    /// Number of heads that were removed alone.
     fn removed_count(&self) -> usize {
         self.heads.iter().filter(|head| head.on_loss.single_removal_effect().is_some()).count()
     }
@@ -144,6 +151,7 @@ impl TaskResult {
         self.heads.iter().filter(|head| head.on_loss.removed).count()
     }
 
+    /// A sentence on which heads were removed alone.
     fn chosen_heads_text(&self) -> String {
         let (removed, present) =
             (self.removed_count(), self.heads.len().saturating_sub(self.absent_heads + self.permanently_removed()));
@@ -156,7 +164,7 @@ impl TaskResult {
         )
     }
 
-    /// Writes how many heads are shown to matter. A count of 0 does not say that no head matters.
+    /// Writes how many heads are shown to be helpful. The text for none does not say that no head matters.
     fn helpful_heads_text(&self) -> String {
         let (helpful, heads) = (self.verdicts.helpful, counted(self.removed_count(), "head"));
         let shown = match helpful {
@@ -179,6 +187,7 @@ impl TaskResult {
         format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")
     }
 
+    /// Heads that were removed alone with their effects, the largest first.
     fn ranked(&self) -> Vec<(f64, &HeadOnTask)> {
         ranked_by_effect(&self.heads, |head| &head.on_loss)
     }

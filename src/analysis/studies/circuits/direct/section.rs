@@ -17,6 +17,7 @@ use crate::study::show::wording::{aligned_table, plus_minus, signed};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
+/// Maximum number of heads in the table of the summary.
 const SHOWN: usize = 10;
 
 /// Logit difference between answer and foil, as a sum of direct effects of heads and other parts; means over items.
@@ -75,7 +76,7 @@ pub struct HeadDirectEffect {
 }
 
 impl DirectResult {
-    /// Builds the section from sums over items and from the metrics of heads (`estimates`).
+    /// Builds the section from sums over items (`sums`) and the heads' metrics (`estimates`).
     pub fn new(sums: &DirectSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let (grid, total) = (sums.grid, sums.blocks.total());
         let mean = |part: &dyn Fn(&ItemEffects) -> f64| {
@@ -109,7 +110,7 @@ impl DirectResult {
         }
     }
 
-    /// Lists the heads by falling absolute effect.
+    /// Lists the heads by falling absolute direct effect.
     pub fn ranked(&self) -> Vec<&HeadDirectEffect> {
         let mut order: Vec<_> = self.heads.iter().filter(|head| head.effect.effect.is_some()).collect();
         let size = |head: &HeadDirectEffect| head.effect.effect.map_or(0.0, f64::abs);
@@ -124,6 +125,8 @@ impl DirectResult {
         kinds.map(|kind| self.layers.iter().filter_map(|layer| kind(layer).effect).sum())
     }
 
+    /// A sentence on the head with the largest direct effect; `None` if the effect is not significantly different
+    /// from 0.
     fn adds_most(&self) -> Option<String> {
         let ranked = self.ranked();
         let &HeadDirectEffect { place, effect } = *ranked.first()?;
@@ -216,6 +219,7 @@ impl Section for DirectResult {
     }
 }
 
+/// A row of the table of layers.
 #[derive(Serialize)]
 struct LayerRow {
     layer: usize,

@@ -13,42 +13,45 @@ use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
+/// Logit differences between answer and foil, and direct effects on them, summed over the items of a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemEffects {
+    /// Number of items.
     pub items: u64,
-    /// Number of sampling units, each counted at its first item.
+    /// Number of sampling units; a unit is counted at its first item.
     pub units: u64,
     /// Logit difference between answer and foil that the model outputs, summed over items.
     pub score: ExactSum,
-    /// Direct effect of each part of the residual stream, summed over items, in the order of [`place`]. The last is that of the
-    /// constants: the biases of the final norm and of the prediction head.
+    /// Direct effect of each part of the residual stream, summed over items, in the order of [`place`]. The last
+    /// entry is the effect of the constants: the biases of the final norm and of the prediction head.
     parts: Vec<ExactSum>,
 }
 
 merge_fields!(ItemEffects { items, units, score, parts });
 
 impl ItemEffects {
+    /// Direct effect of a part of the residual stream, summed over items.
     pub fn effect_of(&self, part: ResidualPart, grid: HeadGrid) -> f64 {
         self.parts[place(part, grid)].value()
     }
 
-    /// Direct effect of the attention head at index `head`.
+    /// Direct effect of the attention head with index `head`, summed over items.
     pub fn effect_of_head(&self, head: usize) -> f64 {
         self.parts[head].value()
     }
 
-    /// Direct effect of the biases of the final norm and of the prediction head.
+    /// Direct effect of the biases of the final norm and of the prediction head, summed over items.
     pub fn effect_of_constants(&self) -> f64 {
         self.parts.last().map_or(0.0, |constants| constants.value())
     }
 
-    /// Sum of the direct effects of all parts.
+    /// Sum of the direct effects of all parts, over all items.
     pub fn sum(&self) -> f64 {
         self.parts.iter().map(|part| part.value()).sum()
     }
 }
 
-/// Index of a part of the residual stream: heads, biases, feed-forward blocks, embeddings.
+/// Index of a part of the residual stream. The order is heads, biases, feed-forward blocks, embeddings.
 fn place(part: ResidualPart, grid: HeadGrid) -> usize {
     let HeadGrid { layers, heads } = grid;
     match part {
@@ -59,7 +62,7 @@ fn place(part: ResidualPart, grid: HeadGrid) -> usize {
     }
 }
 
-/// Number of parts, with the constants.
+/// Number of parts of the residual stream, with the constants.
 fn part_count(grid: HeadGrid) -> usize {
     place(ResidualPart::Embeddings, grid) + 2
 }
@@ -83,12 +86,14 @@ impl DirectSums {
     }
 }
 
+/// State of an item's sequence.
 #[derive(Debug)]
 pub struct DirectState {
     block: usize,
+    /// Position at which the answer is predicted.
     position: usize,
     answer_and_foil: [u32; 2],
-    /// Direct effect of each part, before division by the final norm's scale.
+    /// Direct effect of each part, before division by the scale of the final norm.
     effects: Vec<f64>,
 }
 

@@ -64,13 +64,13 @@ impl Study for FittedGates {
     }
 }
 
-/// Finds the fits of both folds, even blocks first. `None` before the fits exist.
+/// The gate fits to the even-numbered and the odd-numbered blocks. `None` before the fits exist.
 fn folds<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
     let folds: Vec<&FoldFits> = observed.all_sums().collect();
     folds.try_into().ok()
 }
 
-/// Builds the sets of kept heads to score alone; empty before the fits exist.
+/// The sets of kept heads whose loss alone is to be measured; empty before the fits exist.
 fn sets(subject: &Subject<'_>) -> KeptSets {
     let sets_of = |folds| KeptSets::new(folds, subject.upstream.obstacle, subject.first_layers);
     folds(&subject.first_stage_sums).map(sets_of).unwrap_or_default()

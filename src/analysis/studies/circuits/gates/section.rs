@@ -22,7 +22,8 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{ShareOf, stored};
 use crate::study::upstream::Obstacle;
 
-/// Largest relative rise of the loss at which heads count as doing the task together: 1 %, the smallest rise of `pruning`.
+/// Largest relative rise of the loss at which heads count as doing the task together. It is 1 %, the smallest
+/// allowed rise of `pruning`.
 pub const ALLOWED_RISE: f64 = 0.01;
 
 /// Gates of all heads (0 to 1), fitted together for a low loss with few open gates.
@@ -174,7 +175,8 @@ pub enum NoSet {
 }
 
 impl GatesResult {
-    /// Builds the section from the fits (even-numbered blocks first) and the losses of the kept sets alone.
+    /// Builds the section from the fits, with even-numbered blocks first, and from the losses (`sums`) with only
+    /// the kept heads.
     pub fn new<Q: LossQuantity>(
         fits: [&FoldFits; 2],
         sums: &RemovalSums<KeptSets, Q>,
@@ -226,7 +228,7 @@ impl GatesResult {
         }
     }
 
-    /// Decides whether the heads of the sets do the task together.
+    /// Decides under `policy` whether the heads of the sets do the task together.
     pub fn judge(&mut self, policy: &Policy) {
         let Some(SetsAlone { rise_ci95, margin, .. }) = self.alone else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
@@ -239,7 +241,7 @@ impl GatesResult {
         self.together = self.obstacle.is_none();
     }
 
-    /// Number of fits to both halves.
+    /// Number of gate fits to both halves of the sample.
     pub fn fits(&self) -> usize {
         self.folds.iter().map(|fold| fold.fits.len()).sum()
     }
@@ -270,7 +272,7 @@ impl FoldOfGates {
 }
 
 impl FitAgreement {
-    /// Mean agreement over pairs of fits. `None` if there is no pair.
+    /// Mean agreement over pairs of fits. `None` if there is no pair of fits.
     fn of<'a>(pairs: impl Iterator<Item = (&'a GateFit, &'a GateFit)>) -> Option<Self> {
         let agreement = |(a, b): (&GateFit, &GateFit)| {
             let places = 0..a.gates.len();
@@ -346,6 +348,7 @@ impl SetsAlone {
     }
 }
 
+/// Layer and number of the heads with these indices.
 fn heads(places: &[usize], grid: HeadGrid) -> Vec<HeadPlace> {
     places.iter().map(|&place| grid.place(place)).collect()
 }

@@ -21,22 +21,25 @@ use crate::studies::ablation::losses::{Items, Losses};
 use crate::studies::ablation::removal::{RemovalSums, Removals};
 use crate::study::upstream::Obstacle;
 
-/// Token losses with only the heads of a set.
+/// Losses of tokens with only the heads of a kept set.
 pub type LossesAlone = RemovalSums<KeptSets, Losses>;
 
+/// Scores of task items with only the heads of a kept set.
 pub type ItemsAlone = RemovalSums<KeptSets, Items>;
 
-/// Number of a fold's five fits that must keep a head for the fold's set to include it: all but one.
+/// Minimum number of a fold's five fits that must keep a head for the fold's kept set to include it: all but one.
 pub const MIN_KEEPING_FITS: usize = 4;
 
-/// Number of random sets per kept set, of equal size, for comparison: three show whether random sets differ.
+/// Number of random sets of equal size for each kept set. Three sets show how far random sets differ from each
+/// other.
 pub const RANDOM_SETS: u64 = 3;
 
-/// Gates fitted to one fold, which is the even or the odd blocks.
+/// Gates of all heads, fitted to one fold of the corpus: its even-numbered or its odd-numbered blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoldFits {
     grid: HeadGrid,
     pub conditions: PassConditions,
+    /// The gate fits, one from each start.
     fits: GateFits,
 }
 
@@ -47,23 +50,24 @@ impl FoldFits {
         Self { grid, conditions: PassConditions::default(), fits: GateFits::default() }
     }
 
-    /// Losses of the fold and the price of a head; zeros before the fits exist.
+    /// Losses of the fold with all and without any heads, and the price of an open gate; zeros before the fits
+    /// exist.
     pub fn fitted_loss(&self) -> FittedLoss {
         self.fits.known.unwrap_or_default()
     }
 
-    /// Each fit with the number of its start.
+    /// Each gate fit with the number of its start.
     pub fn fits_by_start(&self) -> impl Iterator<Item = (u64, &GateFit)> {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
 
-    /// Number of fits that keep the head with this index. `None` if the head has no gate, or if there is no fit.
+    /// Number of fits that keep the head with index `place`. `None` if the head has no gate, or if there is no fit.
     pub fn keeping_fits(&self, place: usize) -> Option<usize> {
         let keeps: Option<Vec<bool>> = self.fits_by_start().map(|(_, fit)| fit.keeps_head(place)).collect();
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
 
-    /// Indices of the gated heads that at least `least` fits keep.
+    /// Indices of the heads that at least `least` fits keep, among the heads with a gate.
     fn kept_by(&self, least: usize) -> Vec<usize> {
         (0..self.grid.count()).filter(|&place| self.keeping_fits(place).is_some_and(|kept| kept >= least)).collect()
     }
@@ -98,32 +102,39 @@ impl Sums for FoldFits {
     }
 }
 
-/// Sets of kept heads, scored with all other gated heads removed.
+/// Sets of kept heads. Each set is scored with all other gated heads removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSets {
-    /// Sets of both folds, even blocks first; empty if no set can be scored.
+    /// Kept set of each fold, even-numbered blocks first; empty if no set can be scored.
     pub folds: Vec<KeptSet>,
+    /// Reason why no set can be scored on the task; `None` if there is none.
     pub obstacle: Option<Obstacle>,
 }
 
+/// The heads that the fits to one fold keep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptSet {
+    /// Indices of the kept heads, ascending.
     pub kept: Vec<usize>,
+    /// Indices of all heads with a gate, ascending.
     pub gated: Vec<usize>,
-    /// Random sets of at least as many heads as `kept`, for comparison.
+    /// Random head sets for comparison, each with at least as many heads as `kept`.
     pub random: Vec<Vec<usize>>,
 }
 
 impl KeptSet {
-    /// Indices of the gated heads to remove so that only `kept` remain.
+    /// Indices of the heads to remove so that only `kept` remain of the gated heads.
     pub fn without(&self, kept: &[usize]) -> Vec<usize> {
         self.gated.iter().copied().filter(|place| !kept.contains(place)).collect()
     }
 }
 
 impl KeptSets {
-    /// Builds the kept sets of both folds, with random sets for comparison. A random set has all or none of the heads that share
-    /// weights (`first_layers`). Empty if a fold has no fits, or if there is an obstacle.
+    /// Builds the kept sets of both folds, with random sets for comparison. Empty if a fold has no fits, or if
+    /// there is an obstacle.
+    ///
+    /// A random set has all or none of the heads that share weights; `first_layers` has the first layer with the
+    /// weights of each layer.
     pub fn new(folds: [&FoldFits; 2], obstacle: Option<Obstacle>, first_layers: &[usize]) -> Self {
         let is_fitted = |fold: &FoldFits| fold.fits_by_start().next().is_some();
         if obstacle.is_some() || !folds.into_iter().all(is_fitted) {
@@ -139,7 +150,7 @@ impl KeptSets {
     }
 }
 
-/// Draws a random set of at least `count` gated heads; heads that share weights are drawn together.
+/// Draws a random set of at least `count` gated heads. Heads that share weights are drawn together.
 fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_layers: &[usize]) -> Vec<usize> {
     let group_of = |place: usize| {
         let (layer, head) = grid.layer_and_head(place);
@@ -158,7 +169,7 @@ fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_la
 }
 
 impl Removals for KeptSets {
-    /// Sets to remove: the gated heads outside each kept or random set, and all heads.
+    /// Head sets to remove: the gated heads outside each kept or random set, and all heads.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
             set.random.iter().chain([&set.kept]).map(|kept| head_set_at(grid, &set.without(kept))).collect()

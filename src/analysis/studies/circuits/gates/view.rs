@@ -54,22 +54,25 @@ impl Section for GatesResult {
 }
 
 impl GatedHead {
-    /// Mean gates of the head in the halves of the sample that have fits.
+    /// Mean gate of the head in each half of the sample that has fits.
     fn gates(&self) -> impl Iterator<Item = f64> {
         [self.gate_even, self.gate_odd].into_iter().flatten()
     }
 }
 
 impl SetsAlone {
+    /// Heads in the set of either half.
     fn heads(&self) -> impl Iterator<Item = &HeadPlace> {
         self.in_both.iter().chain(&self.in_one)
     }
 
+    /// The margin as text: its share of the reference quantity, and its value in `unit`.
     fn margin(&self, unit: &str) -> String {
         format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED_RISE, self.of.words(), decimal(self.margin, 4))
     }
 
-    /// Writes the heads of the sets: `2 heads in the sets of both halves (L0H1 L1H2), 1 in one (L0H0)`.
+    /// Writes the number and names of the heads of the sets: `2 heads in the sets of both halves (L0H1 L1H2), 1 in
+    /// one (L0H0)`.
     fn named(&self) -> String {
         let joined = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let both = match self.in_both.len() {
@@ -84,15 +87,17 @@ impl SetsAlone {
 }
 
 impl GatesResult {
+    /// Unit of the loss: cosines for a task of triples, nats otherwise.
     fn unit(&self) -> &'static str {
         loss_unit(self.task)
     }
 
-    /// Unit of a mean loss: `an item` or `a token`.
+    /// Denominator of a mean loss: `an item` or `a token`.
     fn per(&self) -> &'static str {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
+    /// A sentence on whether the heads of the sets do the task together.
     fn sentence(&self, alone: &SetsAlone) -> String {
         let unit = self.unit();
         format!(
@@ -105,7 +110,7 @@ impl GatesResult {
         )
     }
 
-    /// Writes the reason why no heads are said to do the task together. `None` if some are.
+    /// The reason why no heads are said to do the task together, as a sentence. `None` if some heads are.
     fn why_none(&self) -> Option<String> {
         let [token, sentence] = if self.task.is_some() { ["item", "unit"] } else { ["token", "sentence"] };
         Some(match self.obstacle? {
@@ -207,14 +212,14 @@ impl GatesResult {
 }
 
 impl FitAgreement {
-    /// Writes the agreement: `96 % of the heads (Cohen's kappa 0.92)`.
+    /// Agreement of the fits as text: `96 % of the heads (Cohen's kappa 0.92)`.
     fn words(self) -> String {
         let kappa = self.kappa.map_or_else(String::new, |kappa| format!(" (Cohen's kappa {})", decimal(kappa, 2)));
         format!("{} of the heads{kappa}", whole_percent(self.share))
     }
 }
 
-/// Table of both halves of the sample: price of a head, number of fits, and agreement of the fits.
+/// Table of both halves of the sample: price of an open gate, number of fits, and agreement of the fits.
 fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
     const COLUMNS: [TableColumn<FoldOfGates>; 7] = [
         ("blocks", true, |fold| fold.blocks.clone()),

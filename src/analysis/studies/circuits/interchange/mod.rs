@@ -59,13 +59,15 @@ fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
     METRICS.iter().map(|metric| share(items, |item| head.map_or(0.0, |head| (metric.value)(item, head)))).collect()
 }
 
-/// Change of the score, summed over items, as a share of the summed gap.
+/// Change of the items' scores, summed over items, as a share of the summed gap: the score lost by corrupting the
+/// text.
 fn share(items: &Items, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
     let sum = |part: &dyn Fn(&ExchangedItem) -> f64| items.values().map(part).sum::<f64>();
     let units = items.values().filter(|item| item.is_first).count() as u64;
     Fraction::new(sum(&change), sum(&ExchangedItem::gap)).with_evidence(items.len() as u64, units)
 }
 
+/// Metric of exchanged contexts: its value is computed from an item and the head's index.
 type InterchangeMetric = Metric<fn(&ExchangedItem, usize) -> f64>;
 
 const SOURCE: &str = "Activation patching: Vig et al. 2020 (arXiv:2004.12265); Zhang & Nanda 2024 (arXiv:2309.16042), \

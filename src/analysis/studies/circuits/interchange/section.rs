@@ -16,11 +16,13 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::stored;
 
-/// Share of the gap (score lost by corrupting the text) that a head must exceed for a verdict: 5 %.
+/// Share of the gap that a head must exceed for a verdict: 5 %. The gap is the score lost by corrupting the text.
 const MARGIN: f64 = 0.05;
 
-/// Number of standard errors above 0 that the summed gap must reach before shares of it are given. At 4 a ratio is off by about a
-/// quarter; below, its jackknife interval no longer covers (Efron & Tibshirani 1993, chapter 11).
+/// Number of standard errors by which the summed gap must exceed 0 before shares of it are given.
+///
+/// At 4 standard errors a ratio is off by about a quarter. Below, its jackknife interval no longer covers the truth
+/// (Efron & Tibshirani 1993, chapter 11).
 const GAP_ERRORS: f64 = 4.0;
 
 /// Activation patching: effect of exchanging head contexts between the texts of a task and their corrupted texts.
@@ -131,14 +133,14 @@ pub struct ShareTests {
     pub q_below: Option<f64>,
 }
 
-/// Jackknife of the mean of `part` over items.
+/// Mean of `part` over items, with its jackknife over blocks.
 fn mean(sums: &InterchangeSums, part: impl Fn(&ExchangedItem) -> f64) -> Jackknife {
     let items = sums.per_block(|items: &Items| items.len() as f64);
     Jackknife::new(&sums.per_block(|items: &Items| items.values().map(&part).sum()), &items)
 }
 
 impl InterchangeResult {
-    /// Builds the section from the sums; the metrics of heads are added by `with_metrics`.
+    /// Builds the section from the sums, without the heads' metrics, which `with_metrics` adds.
     pub fn new(sums: &InterchangeSums, items_skipped: u64, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let gap = mean(sums, ExchangedItem::gap);
@@ -182,7 +184,7 @@ impl InterchangeResult {
         }
     }
 
-    /// Adds the metrics of the heads.
+    /// Adds each head's metrics `restored` and `destroyed`, with their intervals.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
             (head.restored, head.restored_ci95, _) = estimates.metric_estimate(place, "restored");
@@ -191,12 +193,12 @@ impl InterchangeResult {
         self
     }
 
-    /// Whether the items have several corruptions. A verdict would then hold for none of the corruptions.
+    /// Whether the items have several corruptions, so that a verdict would hold for none of them.
     pub fn is_mixed(&self) -> bool {
         self.corruptions.len() > 1
     }
 
-    /// Gives each head its significant verdicts, by the policy.
+    /// Gives each head the verdicts that are significant under `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         use ExchangeVerdict::{Carries, Needed, Opposes, Restores};
         let max_q = policy.rule(&LABEL_Q).unwrap_or(1.0);
@@ -224,7 +226,7 @@ impl InterchangeResult {
     }
 }
 
-/// Replaces the p-values of the restored and destroyed shares of all heads by q-values.
+/// Turns the p-values of all heads' restored and destroyed shares into q-values.
 fn correct(heads: &mut [ExchangedHead], p_of: impl Fn(&mut ShareTests) -> &mut Option<f64>) {
     let both_p = |head: &mut ExchangedHead| [*p_of(&mut head.restored_tests), *p_of(&mut head.destroyed_tests)];
     let p: Vec<Option<f64>> = heads.iter_mut().flat_map(both_p).collect();
@@ -233,6 +235,7 @@ fn correct(heads: &mut [ExchangedHead], p_of: impl Fn(&mut ShareTests) -> &mut O
     }
 }
 
+/// The items of each corruption, sorted by its name.
 fn corruptions(items: &Items) -> Vec<CorruptionOfItems> {
     let mut named: BTreeMap<&Option<String>, CorruptionOfItems> = BTreeMap::new();
     for ExchangedItem { corruption, tokens: [tokens, changed], .. } in items.values() {

@@ -16,6 +16,7 @@ use crate::stats::exact::ExactSum;
 use crate::studies::ablation::losses::{ScoredToken, scored_tokens};
 use crate::studies::ablation::removal::{RemovalQuantity, RemovalSums, Removals};
 
+/// Each head alone, whose contexts are exchanged between a text and its corrupted version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadsAlone;
 
@@ -29,31 +30,35 @@ impl Removals for HeadsAlone {
     }
 }
 
-/// Task items of a block, by number; the two texts of an item are two sequences.
+/// Task items of a block, by item number. The text and the corrupted text of an item are two sequences.
 pub type Items = BTreeMap<u64, ExchangedItem>;
 
 pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
 
+/// Scores of one task item on its text and on its corrupted text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExchangedItem {
     /// Whether the item is the first of its sampling unit.
     pub is_first: bool,
+    /// Name of the item's corruption in the task file; `None` if it has none.
     pub corruption: Option<String>,
-    /// `[number of non-special tokens of the text, number of tokens that the corruption changes]`
+    /// Numbers of tokens of the text, without special tokens: `[all, changed by the corruption]`.
     pub tokens: [u64; 2],
+    /// Positions at which contexts are exchanged.
     pub positions: ExchangedPositions,
-    /// Scores without exchange, then with each head's contexts exchanged, `[text, corrupted text][1 + heads]`.
+    /// Scores without exchange, then with the contexts of each head exchanged: `[text, corrupted text][1 + heads]`.
     scores: [Vec<ExactSum>; 2],
 }
 
 merge_fields!(ExchangedItem[is_first, corruption, tokens, positions] { scores });
 
 impl ExchangedItem {
+    /// Score on a text ([`CLEAN`] or [`CORRUPTED`]), without exchange (`None`) or with a head's contexts exchanged.
     fn score(&self, text: usize, head: Option<usize>) -> f64 {
         self.scores[text][head.map_or(0, |head| head + 1)].value()
     }
 
-    /// Fall of the item's score through the corruption.
+    /// Fall of the item's score when its text is corrupted.
     pub fn gap(&self) -> f64 {
         self.score(CLEAN, None) - self.score(CORRUPTED, None)
     }
@@ -69,12 +74,18 @@ impl ExchangedItem {
     }
 }
 
+/// Index of the item's own text in pairs of texts.
 const CLEAN: usize = 0;
+/// Index of the item's corrupted text in pairs of texts.
 const CORRUPTED: usize = 1;
 
+/// One of the two texts of an item while it runs.
 pub struct ItemText {
+    /// Number of the item in the task file.
     index: u64,
+    /// [`CLEAN`] or [`CORRUPTED`].
     text: usize,
+    /// Id of the foil, the token with which the answer is compared.
     foil: u32,
     scored: Vec<ScoredToken<()>>,
 }

@@ -16,9 +16,10 @@ use crate::study::show::wording::{
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
+/// Maximum number of heads in the table of the summary.
 const MAX_ROWS: usize = 10;
 
-/// Explanation of why no head has a verdict when corruptions are mixed.
+/// Why no head has a verdict if the items have several corruptions.
 const MIXED: &str =
     "no verdict on items of several corruptions, which may need different heads: give each a file of its own";
 
@@ -66,20 +67,24 @@ impl Section for InterchangeResult {
     }
 }
 
+/// A share with half of its 95 % interval, as text.
 fn share(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 2), plus_minus(ci95, 2))
 }
 
 impl ExchangedHead {
+    /// `[restored, destroyed]` shares as text; `None` if either is missing.
     fn shares(&self) -> Option<[String; 2]> {
         Some([share(self.restored?, self.restored_ci95), share(self.destroyed?, self.destroyed_ci95)])
     }
 
-    /// Larger absolute value of `restored` and `destroyed`, by which heads are ordered. `None` if either is missing.
+    /// The larger of the absolute values of `restored` and `destroyed`, by which heads are ordered. `None` if
+    /// either is missing.
     fn largest(&self) -> Option<f64> {
         Some(self.restored?.abs().max(self.destroyed?.abs()))
     }
 
+    /// The verdicts on the head as text; `undecided` without a verdict.
     fn words(&self) -> String {
         let words: Vec<String> = self.verdicts.iter().map(report_name).collect();
         if words.is_empty() { "undecided".to_owned() } else { words.join(", ") }
@@ -118,18 +123,19 @@ impl InterchangeResult {
         InBrief { shortage, ..InBrief::from_finding(found) }
     }
 
+    /// A text on the corruption of the items.
     fn corruption(&self) -> String {
         self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// Lists the heads by the falling size of their larger share.
+    /// Lists the heads by falling [`largest`](ExchangedHead::largest) share.
     fn ranked(&self) -> Vec<&ExchangedHead> {
         let mut known: Vec<_> = self.heads.iter().filter_map(|head| Some((head.largest()?, head))).collect();
         known.sort_by(|a, b| b.0.total_cmp(&a.0));
         known.into_iter().map(|(_, head)| head).collect()
     }
 
-    /// Writes how many heads have each verdict. A count of 0 does not say that no head carries the answer.
+    /// Writes how many heads have each verdict. The text for none does not say that no head carries the answer.
     fn verdict_counts(&self) -> String {
         let all = counted(self.heads.len(), "head");
         let counts = self.verdicts;
@@ -146,6 +152,7 @@ impl InterchangeResult {
         format!("{carry}{}", others.collect::<String>())
     }
 
+    /// Reason why heads have no share of the gap, as a clause; `None` if they may have one.
     fn why_none(&self) -> Option<String> {
         if self.gap_is_shown {
             return None;
@@ -157,7 +164,7 @@ impl InterchangeResult {
         Some(format!("the gap {lacks}, so no head has a share of it"))
     }
 
-    /// Writes that there are too few items for verdicts. `None` if there are enough.
+    /// A sentence that there are too few items for verdicts; `None` if there are enough.
     fn too_few(&self, policy: &Policy) -> Option<String> {
         let asked = [&MIN_QUERIES, &MIN_SENTENCES].map(|least| policy.count(least));
         let count = |[items, units]: [u64; 2]| format!("{} of {}", counted(items, "item"), counted(units, "unit"));

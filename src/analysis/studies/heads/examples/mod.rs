@@ -19,7 +19,8 @@ use sums::{Candidate, Drawn, ExampleSums, HeadCandidates, MAX_WORDS, MIN_WORDS, 
 
 pub struct ExampleSentences;
 
-/// Text that stands for a special token in drawings: the first of `tokens` that is in the vocabulary, else `otherwise`.
+/// The text that stands for a special token in drawings: the first of `tokens` that the vocabulary has, or
+/// `otherwise` if it has none.
 fn special_text(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
     tokens.into_iter().find(|token| (subject.token_id)(token).is_some()).unwrap_or(otherwise).to_owned()
 }
@@ -104,6 +105,7 @@ pub fn example_caption(head: &HeadExamples, example: &Example) -> String {
     format!("{rank}, {score}, sentence {}", example.sentence)
 }
 
+/// `[rank, score]` of an example sentence in words, such as `["typical", "3 of 5 arcs"]`.
 pub fn rank_and_score_texts(head: &HeadExamples, example: &Example) -> [String; 2] {
     let Example { rank, score, queries, .. } = example;
     let rank = match rank {
@@ -119,6 +121,7 @@ pub fn rank_and_score_texts(head: &HeadExamples, example: &Example) -> [String; 
     [rank.to_owned(), score]
 }
 
+/// The figure of a head's example sentences; `None` if the head has no example.
 pub fn example_figure(head: &HeadExamples) -> Option<Figure> {
     let HeadExamples { place, label, direction, mean, scored, examples } = head;
     if examples.is_empty() {

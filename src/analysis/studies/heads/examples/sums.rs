@@ -18,7 +18,8 @@ use crate::study::aim::{Goals, Score};
 use crate::study::instruments::partners::index_of_largest;
 use crate::study::upstream::HeadAim;
 
-/// Minimum length of a drawn sentence, in words. In shorter sentences, uniform attention gives each token more than 1/7.
+/// Minimum length of a drawn sentence, in words. In shorter sentences, even uniform attention gives each token more
+/// than 1/7.
 pub const MIN_WORDS: usize = 5;
 
 /// Rank of an example sentence among the scored sentences of its attention head.
@@ -34,10 +35,12 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// All ranks, in the order in which they pick their sentences. Later ranks cannot pick a sentence again.
+    /// All ranks, in the order in which they pick their sentences. A rank cannot pick a sentence that an earlier
+    /// rank picked.
     pub const ALL: [Self; 3] = [Self::Best, Self::Worst, Self::Typical];
 
-    /// Number of candidate sentences to keep for this rank, so that one remains after earlier ranks have picked theirs.
+    /// Number of candidate sentences to keep for this rank, so that at least one remains after the earlier ranks
+    /// have picked.
     fn capacity(self) -> usize {
         match self {
             Self::Best => 1,
@@ -47,17 +50,23 @@ impl Rank {
     }
 }
 
+/// A sentence that may become an example for a head's label.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
+    /// Number of the sentence in the corpus, counted from 0.
     pub sentence: u64,
     pub score: f64,
+    /// Number of queries over which `score` is a mean.
     pub queries: u64,
     pub drawn: Drawn,
 }
 
-/// Sort key of candidate sentences: distance from the score that the rank asks for, more queries, position in the corpus.
+/// Sort key of candidate sentences: distance from the score that the rank asks for, number of queries (more first),
+/// position in the corpus.
 type Key = (f64, Reverse<u64>, u64);
 
+/// Sort key of a sentence for a rank; `mean` is the label's score over the whole corpus, which a typical sentence
+/// is near.
 fn sort_key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
     let distance = match rank {
         Rank::Best => -score,
@@ -67,19 +76,23 @@ fn sort_key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, senten
     (distance, Reverse(queries), sentence)
 }
 
+/// Order of sort keys, the best candidate first.
 fn key_order(a: &Key, b: &Key) -> Ordering {
     a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
+/// Candidate example sentences for one label of a head.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeadCandidates {
+    /// Number of sentences that were scored for the label.
     pub scored: u64,
-    /// Candidate sentences of each rank, in the order of [`Rank::ALL`]; within a rank by rising [`Key`].
+    /// Candidates for each rank, in the order of [`Rank::ALL`]; the best candidate of a rank is first.
     ranks: [Vec<Candidate>; 3],
 }
 
 impl HeadCandidates {
-    /// Picks one sentence per rank: its first candidate that no earlier rank picked. The typical sentence is listed first.
+    /// Picks one sentence per rank: the rank's first candidate that no earlier rank picked. The typical sentence
+    /// comes first in the list.
     pub fn chosen_candidates(&self) -> Vec<(Rank, &Candidate)> {
         let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
         for (rank, candidates) in Rank::ALL.into_iter().zip(&self.ranks) {
@@ -92,7 +105,8 @@ impl HeadCandidates {
         chosen
     }
 
-    /// Keeps a sentence as a candidate of each rank that it qualifies for; `draw` runs only then.
+    /// Counts a scored sentence and keeps it as a candidate of each rank that it qualifies for. `draw` runs only if
+    /// the sentence is kept.
     fn consider(&mut self, mean: f64, sentence: u64, score: Score, draw: impl FnOnce() -> Drawn) {
         let new = |rank| sort_key(rank, mean, score, sentence);
         let enters = |(rank, kept): (Rank, &Vec<Candidate>)| {
@@ -107,6 +121,8 @@ impl HeadCandidates {
         }
     }
 
+    /// Adds the candidates and the count of another part of the corpus; `mean` is the label's score over the whole
+    /// corpus.
     fn merge(&mut self, mean: f64, other: &Self) {
         self.scored += other.scored;
         for ((rank, kept), more) in Rank::ALL.into_iter().zip(&mut self.ranks).zip(&other.ranks) {
@@ -114,6 +130,8 @@ impl HeadCandidates {
         }
     }
 
+    /// Whether no rank has too many candidates, and all their numbers are valid. Sums read from a file are
+    /// untrusted.
     fn fits(&self) -> bool {
         let fit = |(rank, kept): (Rank, &Vec<Candidate>)| {
             kept.len() <= rank.capacity() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_whole())
@@ -122,6 +140,7 @@ impl HeadCandidates {
     }
 }
 
+/// Adds candidates to those `kept` for a rank, and keeps the best of them.
 fn insert_candidates(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
     kept.extend(more.iter().cloned());
     kept.sort_by(|a, b| key_order(&a.key(rank, mean), &b.key(rank, mean)));
@@ -139,13 +158,16 @@ pub struct ExampleSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
+    /// Aims of the labels for which example sentences are sought.
     pub aims: Vec<HeadAim>,
-    /// Texts of special tokens in drawings: `[first special token, separator]`.
+    /// Texts that stand for special tokens in drawings: `[first special token, separator]`.
     special: [String; 2],
+    /// Number of sentences of drawable length, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Candidate sentences for each aim, `[aims]`.
+    /// Candidate sentences for the label of each aim, `[aims]`.
     pub kept: Vec<HeadCandidates>,
-    /// For each aim, the index of the first aim with equal goals in every sentence, `[aims]`.
+    /// For each aim, the index of the first aim with equal goals in every sentence, `[aims]`. Goals of equal aims
+    /// are found only once.
     #[serde(skip)]
     equal_aim: Vec<usize>,
 }
@@ -167,26 +189,33 @@ impl ExampleSums {
     }
 }
 
+/// Whether the sequence has a sentence of drawable length and is the first of its sentence family.
 pub fn has_drawable_sentence(sequence: &Sequence) -> bool {
     sequence.family.is_first && sequence.words_by_sentence().iter().any(is_short)
 }
 
+/// Whether a sentence with these words is of drawable length.
 fn is_short(words: &Range<usize>) -> bool {
     (MIN_WORDS..=MAX_WORDS).contains(&words.len())
 }
 
+/// State of a sequence with sentences of drawable length.
 pub struct ExampleState {
     sequence: Sequence,
     sentences: Vec<ExampleSentence>,
 }
 
-/// A sentence of drawable length with the goals of each aim, `[aims]`; `None` without goals, or if equal to an earlier aim.
+/// A sentence of drawable length with the goals of each aim.
 struct ExampleSentence {
+    /// Index of the sentence in its sequence.
     place: usize,
+    /// Goals of each aim in the sentence, `[aims]`. `None` where the aim has no goal there, or equals an earlier
+    /// aim.
     goals: Vec<Option<Goals>>,
 }
 
 impl ExampleSentence {
+    /// The units of the sentence: its words and its special tokens.
     fn units(&self, sequence: &Sequence) -> Units {
         if sequence.sentence_count() > 1 {
             Units::sentence_in_window(sequence, self.place)
@@ -260,14 +289,15 @@ impl Sums for ExampleSums {
     }
 }
 
-/// Maximum length of a drawn sentence, in words: this many fit side by side on a card of the page. A page of 12 x 12 heads, half
-/// of them with three sentences of this length, stays below 1 MB.
+/// Maximum length of a drawn sentence, in words: 16 words fit side by side on a card of the page. A page of 12 x 12
+/// heads stays below 1 MB if half of them have three sentences of this length.
 pub const MAX_WORDS: usize = 16;
 
-/// Number of letters after which a drawn word is cut: words of treebanks are shorter, URLs are longer.
+/// Number of letters after which a drawn word is cut. Words of treebanks are shorter; URLs are longer.
 const MAX_LETTERS: usize = 24;
 
-/// Maximum number of special tokens in a drawn sentence: two around it, and a few more from unusual tokenizers.
+/// Maximum number of special tokens in a drawn sentence: one on either side, and a few more from unusual
+/// tokenizers.
 const MAX_SPECIAL: usize = 8;
 
 /// A sentence with the weights of one attention head, by units: its words and its special tokens.
@@ -289,7 +319,8 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Computes the drawing of a sentence's `units` with a head's weights; `special` has `[first special token, separator]`.
+    /// Computes the drawing of a sentence from its `units` and a head's weights. `special` has the texts `[first
+    /// special token, separator]`.
     pub fn new(
         (sequence, units): (&Sequence, &Units),
         goals: &Goals,
@@ -328,6 +359,7 @@ impl Drawn {
         Self { units: texts.iter().map(|text| truncated(text)).collect(), to, weights, right, wrong, heads }
     }
 
+    /// Whether all lists have a valid entry for each unit.
     pub fn is_whole(&self) -> bool {
         let Self { units, to, weights, right, wrong, heads } = self;
         let count = units.len();
@@ -339,6 +371,7 @@ impl Drawn {
             && [to, right, wrong, heads].into_iter().flatten().all(|&unit| unit < count)
     }
 
+    /// The words of the sentence, joined by spaces.
     pub fn text(&self) -> String {
         let is_word = |unit: &usize| self.to[*unit] != *unit || self.weights[*unit] > 0.0;
         let words = (0..self.units.len()).filter(is_word).map(|unit| self.units[unit].as_str());
@@ -346,6 +379,7 @@ impl Drawn {
     }
 }
 
+/// The text, cut after [`MAX_LETTERS`] letters.
 fn truncated(text: &str) -> String {
     match text.char_indices().nth(MAX_LETTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -4,14 +4,16 @@
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 
+/// Linear classifiers of several probing tasks on the same features, evaluated together by one matrix product.
 #[derive(Clone, Debug, Default)]
 pub struct StackedClassifiers {
+    /// Number of features.
     features: usize,
     /// Weights of all tasks' classifiers side by side, `[features, columns]`: one column for each class of each task.
     weights: Vec<f32>,
     /// Bias of each column, `[columns]`.
     bias: Vec<f32>,
-    /// Number of each task, with the classes of its columns.
+    /// Number of each task and the class of each of its columns, in the order of the columns.
     parts: Vec<(usize, Vec<usize>)>,
 }
 
@@ -33,12 +35,16 @@ impl StackedClassifiers {
         stack
     }
 
+    /// Number of columns: classes of all tasks.
     fn columns(&self) -> usize {
         self.bias.len()
     }
 
-    /// Predicts the class of each word in each task, and calls `predicted(task, word, class)`. The class with the largest score is
-    /// predicted, ties going to the first. Features are `[words, features]` with `stride`; `beside` has scores to be added.
+    /// Predicts the class of each word in each task, and calls `predicted(task, word, class)`. The predicted class
+    /// has the largest score; ties go to the first class.
+    ///
+    /// Features are `[words, features]` with `stride`. `beside` has scores to be added; `scores` is a buffer for
+    /// all scores.
     pub fn classify(
         &self,
         (rows, words, stride): (&[f32], usize, usize),
@@ -76,33 +82,42 @@ impl StackedClassifiers {
     }
 }
 
+/// Scores from the embedding part of one head's classifiers, to be added to the scores from the context part.
 #[derive(Clone, Copy, Debug)]
 pub struct KindScores<'a> {
-    /// Scores of each distinct word embedding (kind), `[kinds, columns]` with `stride`.
+    /// Scores of each distinct word embedding (kind), `[kinds, columns]`, a row beginning every `stride` numbers.
     of_kinds: &'a [f32],
+    /// Number of elements between the beginnings of two rows of `of_kinds`.
     stride: usize,
+    /// Kind of each word, `[words]`: the index of its row in `of_kinds`.
     kinds: &'a [usize],
 }
 
+/// Classifiers on the contexts of one attention head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadProbes {
+    /// Classifiers on the context alone.
     pub context_only: StackedClassifiers,
-    /// Classifiers on embedding and context together: only the weights of the context.
+    /// The context's weights of the classifiers on embedding and context together; [`LayerProbes`] has the
+    /// embedding's weights.
     pub embedding_and_context: StackedClassifiers,
+    /// Classifiers on the context alone for the control tasks.
     pub control: StackedClassifiers,
 }
 
+/// Classifiers on the vectors of one layer.
 #[derive(Clone, Debug, Default)]
 pub struct LayerProbes {
+    /// Classifiers on the input of the layer.
     pub input: StackedClassifiers,
-    /// Embedding weights of all heads' classifiers on embedding and context, `[embedding, heads * columns]`.
+    /// The embedding's weights of all heads' classifiers on embedding and context, `[embedding, heads * columns]`.
     pub embedding_weights: Vec<f32>,
     pub heads: Vec<HeadProbes>,
 }
 
 impl LayerProbes {
-    /// Computes the embedding part of all heads' scores on embedding and context: `scores`, `[kinds, heads * columns]`, with a
-    /// row for each of the `kinds` distinct embeddings.
+    /// Computes into `scores` the embedding's part of all heads' scores on embedding and context, `[kinds, heads *
+    /// columns]`. A row belongs to one of the `kinds` distinct embeddings.
     pub fn score_embeddings(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
         let columns: usize = self.heads.iter().map(|head| head.embedding_and_context.columns()).sum();
         scores.clear();
@@ -114,6 +129,8 @@ impl LayerProbes {
         }
     }
 
+    /// The part of `scores` from [`Self::score_embeddings`] that belongs to one head; `None` if the head has no
+    /// such classifier.
     pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<KindScores<'a>> {
         let columns = self.heads[head].embedding_and_context.columns();
         let stride = self.heads.len() * columns;
@@ -121,15 +138,17 @@ impl LayerProbes {
     }
 }
 
-/// Ridge added to the diagonal of the covariance, which is scaled to a mean diagonal of 1.
+/// Ridge that is added to the diagonal of a covariance matrix, after the matrix was scaled to a mean diagonal of 1.
 pub const RIDGE: f64 = 1e-3;
 
-/// Features count as constant if their within-class variance is less than this share of their mean square: it is rounding.
+/// Share of the features' mean square below which their within-class variance counts as a rounding error, so that
+/// the features are constant.
 const CONSTANT: f64 = 1e-9;
 
+/// Numbers of training words of a task, by class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counts {
-    /// Indices of the classes that have words, ascending.
+    /// Indices of the classes that have training words, ascending.
     pub classes: Vec<usize>,
     /// Number of words of each class in `classes`, above 0.
     pub words: Vec<f64>,
@@ -142,16 +161,18 @@ impl Counts {
         Self { classes, words }
     }
 
+    /// Number of words of all classes.
     pub fn total(&self) -> f64 {
         self.words.iter().sum()
     }
 
+    /// Degrees of freedom of the within-class covariance: words minus classes.
     fn degrees_of_freedom(&self) -> f64 {
         self.total() - self.classes.len() as f64
     }
 
-    /// Divides each class's feature sum by `sqrt(words)`, `[classes, size]`. Its Gram matrix is the uncentred between-class
-    /// scatter.
+    /// Feature sum of each class divided by `sqrt(words)`, `[classes, size]`. The Gram matrix of these rows is the
+    /// uncentred between-class scatter.
     fn rooted(&self, sums: &[Vec<f64>]) -> Vec<f64> {
         let rows = sums.iter().zip(&self.words);
         rows.flat_map(|(sum, words)| sum.iter().map(move |value| value / words.sqrt())).collect()
@@ -167,25 +188,27 @@ pub struct LinearClassifier {
     pub bias: Vec<f64>,
 }
 
-/// Statistics of a block of features: class means and within-class covariance, scaled so that its trace is its dimension.
+/// Statistics of a block of features: class means and within-class covariance, scaled so that the covariance's
+/// trace is its dimension.
 #[derive(Clone, Debug)]
 pub struct Block {
+    /// Number of features.
     size: usize,
     /// Scaling factor of the block's features; 0 for constant features.
     scale: f64,
     /// Mean of the unscaled features over all words, `[size]`.
     centre: Vec<f64>,
-    /// Class means less the overall mean, scaled, `[size, classes]`.
+    /// Class means minus the overall mean, scaled, `[size, classes]`.
     means: Vec<f64>,
-    /// Within-class covariance, scaled, plus the ridge, `[size, size]`.
+    /// Within-class covariance, scaled and with the ridge added, `[size, size]`.
     covariance: Vec<f64>,
-    /// Feature sum of each class divided by the square root of its number of words, `[classes, size]`.
+    /// Feature sum of each class, divided by the square root of its number of words, `[classes, size]`.
     rooted: Vec<f64>,
 }
 
 impl Block {
-    /// Computes the statistics from `squares`, products of features summed over words, `[size, size]`, and the sums of each
-    /// class.
+    /// Computes the statistics from sums over words: products of features (`squares`, `[size, size]`), and the
+    /// feature sums of each class.
     pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &Counts) -> Self {
         let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.total());
         let trace = |squares: &[f64]| squares.iter().step_by(size + 1).sum::<f64>();
@@ -209,16 +232,18 @@ impl Block {
         Self { size, scale, centre, means, covariance: squares, rooted }
     }
 
+    /// The linear discriminant of the block alone. `None` if its covariance is not positive definite.
     pub fn classifier(self, counts: &Counts) -> Option<LinearClassifier> {
         Some(FactorizedBlock::new(self, counts)?.classifier(counts))
     }
 
+    /// Weights for unscaled features, from weights for scaled ones.
     fn unscaled(&self, mut weights: Vec<f64>) -> Vec<f64> {
         weights.iter_mut().for_each(|weight| *weight *= self.scale);
         weights
     }
 
-    /// Scores of the block's centre: `centre · weights`, `[classes]`.
+    /// Scores of the block's centre, `centre · weights`, `[classes]`.
     fn offset(&self, weights: &[f64], classes: usize) -> Vec<f64> {
         let mut offset = vec![0.0; classes];
         for (centre, row) in self.centre.iter().zip(weights.chunks_exact(classes.max(1))) {
@@ -228,13 +253,17 @@ impl Block {
     }
 }
 
+/// A block of features with the Cholesky factor of its covariance.
 pub struct FactorizedBlock {
     block: Block,
+    /// Cholesky factor `U` of the block's covariance.
     factor: Cholesky,
-    /// Class means divided by the Cholesky factor `U` of the covariance: `U⁻ᵀ means`, `[size, classes]`.
+    /// Class means multiplied by the inverse of the transposed Cholesky factor `U` of the covariance: `U⁻ᵀ means`,
+    /// `[size, classes]`.
     half: Vec<f64>,
 }
 
+/// Sum of squares of each column, `[classes]`.
 fn column_squares(half: &[f64], classes: usize) -> Vec<f64> {
     let mut sums = vec![0.0; classes];
     for row in half.chunks_exact(classes.max(1)) {
@@ -244,7 +273,7 @@ fn column_squares(half: &[f64], classes: usize) -> Vec<f64> {
 }
 
 impl FactorizedBlock {
-    /// Factorises the covariance of a block. `None` if the covariance is not positive definite, for example because of NaN.
+    /// Factorises the covariance of a block. `None` if the covariance is not positive definite, as when it has NaN.
     pub fn new(mut block: Block, counts: &Counts) -> Option<Self> {
         let factor = Cholesky::new(std::mem::take(&mut block.covariance), block.size)?;
         let mut half = block.means.clone();
@@ -263,11 +292,11 @@ impl FactorizedBlock {
         LinearClassifier { weights, bias: bias(counts, &column_squares(&self.half, classes), &[offsets]) }
     }
 
-    /// Computes the columns for [`FactorizedBlock::joint_classifier`], `[size, columns]`: `U⁻ᵀ`, from this block's Cholesky factor `U`, times its
-    /// within-class cross-covariance with the `others`. `crosses` has the products of their features summed over all words,
-    /// `[size, columns]`.
+    /// Columns for [`FactorizedBlock::joint_classifier`], `[size, columns]`: `U⁻ᵀ` times the within-class
+    /// cross-covariance of this block with the `others`. `U` is this block's Cholesky factor.
     ///
-    /// Each other block has `columns / others.len()` columns.
+    /// `crosses` has the products of both blocks' features, summed over all words, `[size, columns]`. Each other
+    /// block has `columns / others.len()` columns.
     pub fn cross_columns(&self, mut crosses: Vec<f64>, others: &[Block], counts: &Counts) -> Vec<f64> {
         let (size, classes) = (self.block.size, counts.classes.len());
         let columns = crosses.len() / size.max(1);
@@ -289,9 +318,12 @@ impl FactorizedBlock {
         crosses
     }
 
-    /// Computes the joint discriminant of this block and `other`: the weights of this block, and a classifier on `other` with
-    /// the joint bias. `lower` has the columns of `other` from [`FactorizedBlock::cross_columns`], `[size, other.size]` with stride `step`. If
-    /// the covariance is not positive definite, the classifier has only the class priors.
+    /// Computes the joint discriminant of this block and `other`, as `(weights of this block, classifier on other
+    /// with the joint bias)`. If the joint covariance is not positive definite, the classifier predicts from class
+    /// priors alone.
+    ///
+    /// `lower` has the columns of `other` from [`FactorizedBlock::cross_columns`], `[size, other.size]` with stride
+    /// `step`.
     pub fn joint_classifier(
         &self,
         other: &Block,
@@ -326,7 +358,8 @@ impl FactorizedBlock {
     }
 }
 
-/// Bias of each class: `ln prior - distance / 2 - offsets`; distance is `μ Σ⁻¹ μ` for class mean `μ` and covariance `Σ`.
+/// Bias of each class: `ln prior - distance / 2 - offsets`. The distance is `μ Σ⁻¹ μ` for class mean `μ` and
+/// within-class covariance `Σ`.
 fn bias(counts: &Counts, distances: &[f64], offsets: &[Vec<f64>]) -> Vec<f64> {
     let total = counts.total();
     let of_class = |class: usize| {

@@ -10,20 +10,22 @@ use super::sums::{BUCKETS, ClassSums, FoldSums, Form, Moments, ProbeSums, Widths
 use crate::study::instruments::vector_sums::VectorSums;
 use crate::system::parallel::parallel_map;
 
-/// Minimum number of training words per feature dimension; with fewer, a discriminant overfits.
+/// Minimum number of training words for each feature dimension. With fewer words, a discriminant overfits.
 pub const MIN_WORDS_PER_DIMENSION: u64 = 10;
 
+/// Classes of one probing task, and of its control task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskClasses {
     /// Class names of the probing task, ascending.
     pub names: Vec<String>,
-    /// Number of words with a class, in each of the two folds.
+    /// Number of words that have a class, in the even-numbered and in the odd-numbered fold.
     pub words: [u64; 2],
     /// Class that the control task assigns to each bucket of word forms, `[BUCKETS]`; empty if no word has a class.
     pub control_classes: Vec<usize>,
 }
 
 impl TaskClasses {
+    /// The classes of every probing task of the sums.
     pub fn for_all_tasks(sums: &ProbeSums) -> Vec<Self> {
         (0..sums.tasks.len()).map(|task| Self::new(sums, task)).collect()
     }
@@ -43,15 +45,19 @@ impl TaskClasses {
         }
     }
 
-    /// Whether both folds have enough words for a classifier on this many features, and more words than classes.
+    /// Whether both folds have enough words to train a classifier on this many features, and more words than
+    /// classes.
     pub fn can_train(&self, features: usize) -> bool {
         let least = (MIN_WORDS_PER_DIMENSION * features as u64).max(self.names.len() as u64 + 1);
         features > 0 && self.words.iter().all(|&words| words >= least)
     }
 }
 
-/// Assigns a control class to each bucket, `[BUCKETS]`, in proportion to the classes' `words`. Buckets divide a line equally,
-/// classes by their shares; a bucket gets the class at its midpoint.
+/// Assigns a control class to each bucket of word forms, `[BUCKETS]`, in proportion to the number of words of each
+/// class.
+///
+/// The buckets divide a line into equal parts, and the classes divide it by their shares. A bucket gets the class
+/// at its midpoint.
 fn control_classes(words: &[u64]) -> Vec<usize> {
     let total: u64 = words.iter().sum();
     let mut ends = words.iter().scan(0, |end, &words| {
@@ -71,21 +77,29 @@ fn control_classes(words: &[u64]) -> Vec<usize> {
     if total == 0 { Vec::new() } else { (0..buckets).map(of_bucket).collect() }
 }
 
+/// Everything that was trained on one fold.
 #[derive(Clone, Debug)]
 pub struct FoldProbes {
+    /// Most frequent class of each task, `[tasks]`; `None` if no word has a class.
     pub majority: Vec<Option<usize>>,
+    /// Most frequent class of each word form, for each task, `[tasks]`.
     pub forms: Vec<HashMap<Form, usize>>,
+    /// Classifiers on the word embedding.
     pub embedding: StackedClassifiers,
-    /// Classifiers on the embeddings of a word and its two neighbours, stored as a layer of one head. `beside` has the weights
-    /// of the word's embedding, `[embedding, columns]`; `heads[0].together` has the weights of both neighbours, `2 * embedding`
-    /// features.
+    /// Classifiers on the embeddings of a word and its two neighbours, stored as a layer with one head.
+    ///
+    /// `embedding_weights` has the weights of the word's embedding, `[embedding, columns]`.
+    /// `heads[0].embedding_and_context` has the weights of both neighbours, on `2 * embedding` features.
     pub neighbours: LayerProbes,
+    /// Classifiers on the vectors of each layer, `[layers]`.
     pub layers: Vec<LayerProbes>,
 }
 
+/// The trained classifiers of both folds.
 #[derive(Clone, Debug, Default)]
 pub struct Probes {
     pub tasks: Vec<TaskClasses>,
+    /// Classifiers trained on the even-numbered and on the odd-numbered fold; `None` if no word was seen.
     pub folds: Option<[FoldProbes; 2]>,
 }
 
@@ -100,22 +114,29 @@ impl Probes {
     }
 }
 
+/// The training of all classifiers on one fold.
 #[derive(Clone, Copy)]
 struct Training<'a> {
     sums: &'a ProbeSums,
     tasks: &'a [TaskClasses],
     widths: Widths,
+    /// Sums of the fold that is trained on.
     fold: &'a FoldSums,
 }
 
+/// What the classifiers of one probing task share.
 struct TrainingTask {
+    /// Index of the task.
     number: usize,
+    /// Number of training words of each class.
     counts: Counts,
-    /// Factorised covariance of the embeddings. `None` without embeddings or with too few words.
+    /// Statistics of the embeddings with their factorised covariance. `None` without embeddings, or with too few
+    /// words.
     anchor: Option<FactorizedBlock>,
 }
 
 impl Training<'_> {
+    /// Trains all classifiers of the fold.
     fn fold_probes(self, threads: NonZeroUsize) -> FoldProbes {
         let trained = parallel_map(threads, 0..self.tasks.len(), |number| self.train_task(number));
         let alone = |task: &TrainingTask| {
@@ -131,6 +152,7 @@ impl Training<'_> {
         }
     }
 
+    /// Number of words of each class of a task in this fold.
     fn counts(&self, task: usize) -> Counts {
         let classes = &self.fold.tasks[task].classes;
         let words = |name| classes.get(name).map_or(0, |class| class.words);
@@ -144,6 +166,7 @@ impl Training<'_> {
         best.map(|(class, _)| class)
     }
 
+    /// Most frequent class of each word form in this fold; ties go to the first class.
     fn majority_by_form(&self, task: usize) -> HashMap<Form, usize> {
         let mut best: HashMap<Form, (u64, usize)> = HashMap::new();
         for (class, name) in self.tasks[task].names.iter().enumerate() {
@@ -158,14 +181,16 @@ impl Training<'_> {
         best.into_iter().map(|(form, (_, class))| (form, class)).collect()
     }
 
-    /// Sums products of features over all words of a task, `[len]`; `add` adds the products of one [`Moments`].
+    /// Sums products of features over all words of a task, `[len]`; `add` adds the products of one [`Moments`] to
+    /// the sums.
     fn products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
         let mut products = vec![0.0; len];
         self.fold.moments_of_task(task).for_each(|moments| add(moments, &mut products));
         products
     }
 
-    /// Computes the statistics of `width` features over a task's words; `at` is where the features begin in a class's `sums`.
+    /// Computes the statistics of `width` features over the words of a task. `at` is the index of the first feature
+    /// in a class's `sums`.
     fn features(
         &self,
         task: &TrainingTask,
@@ -190,6 +215,7 @@ impl Training<'_> {
         task
     }
 
+    /// Trains the classifiers on the embeddings of a word and its two neighbours.
     fn train_neighbours(&self, trained: &[TrainingTask]) -> LayerProbes {
         let (embedding, both) = (self.widths.embedding, 2 * self.widths.embedding);
         let (mut own, mut parts) = (Vec::new(), Vec::new());
@@ -213,6 +239,7 @@ impl Training<'_> {
         }
     }
 
+    /// Trains the classifiers on the input of a layer and on the contexts of its heads.
     fn train_layer(&self, layer: usize, trained: &[TrainingTask]) -> LayerProbes {
         let Widths { embedding, hidden, head } = self.widths;
         let heads = self.sums.grid.heads;
@@ -263,6 +290,8 @@ impl Training<'_> {
         }
     }
 
+    /// Trains the control classifier of a task on a head's contexts, as `(task, classes, classifier)`. `None` if
+    /// there are too few words.
     fn train_control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
         let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         let TaskClasses { names, control_classes: control, .. } = &self.tasks[task];
@@ -281,8 +310,8 @@ impl Training<'_> {
     }
 }
 
-/// Concatenates the weights of all heads and tasks to `[features, heads * columns]`. `heads` has the number of columns and the
-/// weights for each head and task.
+/// Concatenates the weights of all heads and tasks to one matrix, `[features, heads * columns]`. `heads` has
+/// `(number of columns, weights)` of each task, for each head.
 #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
 fn concatenated_weights(features: usize, heads: &[Vec<(usize, Vec<f64>)>]) -> Vec<f32> {
     let rows = (0..features).flat_map(|feature| {

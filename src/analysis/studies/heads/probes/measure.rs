@@ -25,31 +25,39 @@ pub fn measure_tasks(sums: &ProbeSums, scores: &ProbeScores, context: &Estimatio
     names.zip(TaskClasses::for_all_tasks(sums)).enumerate().map(of_task).collect()
 }
 
-/// Right predictions of one probing task, with what is needed to turn them into accuracies.
+/// The right predictions of one probing task, with the numbers of words that turn them into accuracies.
 struct TaskMeasurement<'a> {
+    /// Index of the task.
     number: usize,
     scores: &'a ProbeScores,
     context: &'a EstimationContext,
+    /// Right predictions over the whole corpus.
     total: Hits,
+    /// Number of words with a class, per block.
     words: PerBlock,
-    /// Whether classifiers were trained on `[embedding, layer input, context, embedding + context, embedding + neighbours]`.
+    /// Whether classifiers were trained, for `[embedding, layer input, context, embedding and context, embedding
+    /// and neighbours]`.
     trained: [bool; 5],
     both_folds_have_words: bool,
 }
 
 impl TaskMeasurement<'_> {
+    /// A number of right predictions per block; `part` selects it.
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
         self.scores.blocks.map_blocks(|block| part(&block[self.number]))
     }
 
+    /// Accuracy with its interval, from the right predictions that `part` selects; nulls if nothing was trained.
     fn share(&self, is_trained: bool, part: impl Fn(&Hits) -> f64) -> Share {
         self.jackknife(Scale::Share, is_trained, part)
     }
 
+    /// Difference of two accuracies with its interval; `part` returns the difference of the right predictions.
     fn difference(&self, is_trained: bool, part: impl Fn(&Hits) -> f64) -> Share {
         self.jackknife(Scale::Difference, is_trained, part)
     }
 
+    /// A number per word with its interval on a scale; nulls if nothing was trained, or if a fold has no word.
     fn jackknife(&self, scale: Scale, is_trained: bool, part: impl Fn(&Hits) -> f64) -> Share {
         if !is_trained || !self.both_folds_have_words || self.total.words == 0 {
             return Share::default();
@@ -58,6 +66,7 @@ impl TaskMeasurement<'_> {
         Share { accuracy: Some(share.value()), ci95: share.interval() }
     }
 
+    /// The results of the task in the report.
     fn task(&self, name: &str, classes: &TaskClasses, is_crowded: bool) -> TaskProbes {
         let [on_embeddings, on_inputs, _, _, on_neighbours] = self.trained;
         let gained = self.difference(on_neighbours, |hits| hits.neighbours as f64 - hits.embedding as f64);
@@ -84,6 +93,7 @@ impl TaskMeasurement<'_> {
         }
     }
 
+    /// The results of one layer; `on_inputs` says whether classifiers were trained on layer inputs.
     fn layer(&self, layer: usize, heads: &[HeadProbe], on_inputs: bool) -> LayerProbe {
         let gains: Vec<f64> = heads.iter().filter_map(|head| head.gain).collect();
         let is_trained = !gains.is_empty();
@@ -105,6 +115,7 @@ impl TaskMeasurement<'_> {
         }
     }
 
+    /// The results of the head with index `place`.
     fn head(&self, place: usize) -> HeadProbe {
         let [_, _, on_contexts, on_both, on_neighbours] = self.trained;
         let over = self

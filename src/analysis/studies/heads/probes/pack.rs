@@ -11,39 +11,48 @@ use crate::passes::observer::{Event, HeadInput};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
+/// Activations that the probes read: contexts of heads and inputs of layers.
 pub const NEEDS: Needs = Needs { attention: false, contexts: true, layer_inputs: true, ..Needs::ATTENTION };
 
+/// The place of a word's row in a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPlace {
+    /// Index of the word's group in the pack.
     pub group: usize,
+    /// Index of the word's row in its group.
     pub row: usize,
 }
 
-/// State of a sequence: its words that have a class, and its number among the pack's sequences with such words.
+/// State of a sequence: its words that have a class, and its index among the pack's sequences with such words.
 #[derive(Debug)]
 pub struct PackState {
     number: usize,
     words: Vec<WordRow>,
 }
 
+/// A word that has a class, with its row in the pack.
 #[derive(Debug)]
 pub struct WordRow {
     pub row_place: RowPlace,
     pub tokens: WordSpan,
 }
 
-/// Words of a pack that are summed or scored together. The vectors of a word are means over its tokens.
+/// Words of a pack that are summed or scored together. The vector of a word is the mean over its tokens.
 #[derive(Clone, Debug, Default)]
 pub struct WordGroup<K> {
+    /// The property that the words of the group share, such as their fold.
     pub key: K,
     pub word_count: usize,
-    /// Distinct word embeddings, `[kinds, embedding]`: words with equal tokens are of one kind.
+    /// Distinct word embeddings, `[kinds, embedding]`. Words with equal tokens are of one kind and share an
+    /// embedding.
     pub embeddings: Vec<f32>,
-    /// Index of each word's embedding in `embeddings`, `[words]`; empty if the encoder gives no access to embeddings.
+    /// Index of each word's embedding in `embeddings`, `[words]`. Empty if the encoder gives no access to
+    /// embeddings.
     pub kind_of_word: Vec<usize>,
     /// Embeddings of the word before and of the word after each word, `[words, 2, embedding]`; zeros at the ends of a sequence.
     pub neighbours: Vec<f32>,
-    /// Index in `embeddings`, by token ids and, for words that share a token, by their shares in the tokens.
+    /// Index in `embeddings` of each kind of word. The key has the word's token ids and, for words that share a
+    /// token, their shares in the tokens.
     kind_indices: HashMap<Box<[u32]>, usize>,
     /// Input vectors of the current layer, `[words, hidden]`.
     pub inputs: Vec<f32>,
@@ -51,17 +60,21 @@ pub struct WordGroup<K> {
     pub contexts: Vec<f32>,
 }
 
+/// Word vectors of a pack of sequences, in groups of words.
 #[derive(Clone, Debug, Default)]
 pub struct Pack<K> {
     pub groups: Vec<WordGroup<K>>,
+    /// Number of sequences of the pack that have begun and have a word with a class.
     sequences_begun: usize,
 }
 
 impl<K> WordGroup<K> {
+    /// Number of distinct word embeddings in the group.
     pub fn kind_count(&self) -> usize {
         self.kind_indices.len()
     }
 
+    /// Adds the embeddings of a word and of its neighbours.
     fn embed(&mut self, embeddings: &WordEmbeddings, Sequence { ids, words, .. }: &Sequence, word: usize) {
         let Self { embeddings: all, kind_of_word: kinds, neighbours, kind_indices, .. } = self;
         let span = &words[word];
@@ -90,6 +103,7 @@ impl<K> WordGroup<K> {
 }
 
 impl<K: Default + PartialEq> Pack<K> {
+    /// Begins a sequence with these words that have a class. `None` if there is no such word.
     pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
         if words.is_empty() {
             return None;
@@ -118,7 +132,8 @@ impl<K: Default + PartialEq> Pack<K> {
         WordRow { row_place: RowPlace { group, row: of_key.word_count - 1 }, tokens: sequence.words[word].clone() }
     }
 
-    /// Stores the vectors of a sequence's words. Returns the layer once all its heads were seen in all sequences of the pack.
+    /// Stores the vectors of a sequence's words. Returns the layer after its last head in the last sequence of the
+    /// pack; else `None`.
     pub fn observe(&mut self, state: &PackState, event: &Event<'_>, grid: HeadGrid) -> Option<usize> {
         match event {
             Event::HiddenStates { layer, states } if *layer < grid.layers => self.input(&state.words, *states),
@@ -133,6 +148,7 @@ impl<K: Default + PartialEq> Pack<K> {
         None
     }
 
+    /// Stores the layer inputs of words.
     fn input(&mut self, words: &[WordRow], states: Rows<'_>) {
         for WordRow { row_place: at, tokens } in words {
             let WordGroup { word_count: words, inputs, .. } = &mut self.groups[at.group];
@@ -142,6 +158,7 @@ impl<K: Default + PartialEq> Pack<K> {
         }
     }
 
+    /// Stores the contexts of one of the `heads` of a layer for words.
     fn context(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for WordRow { row_place: at, tokens } in words {
@@ -153,7 +170,7 @@ impl<K: Default + PartialEq> Pack<K> {
     }
 }
 
-/// Computes the mean of the rows of a word's tokens in f64, weighted by the word's share in each token.
+/// Writes the mean of the rows of a word's tokens, computed in f64 and weighted by the word's share in each token.
 fn write_mean<'a>(into: &mut [f32], span: &WordSpan, row: impl Fn(usize) -> &'a [f32]) {
     if span.len() == 1 {
         into.copy_from_slice(row(span.start()));

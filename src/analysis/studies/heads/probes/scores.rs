@@ -17,57 +17,76 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 
+/// Numbers of words that the classifiers on one head's contexts get right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadHits {
+    /// Number of words that the classifier on the context alone gets right.
     pub alone: u64,
+    /// Number of words that the classifier on embedding and context together gets right.
     pub together: u64,
+    /// Number of words whose control class the classifier on the context alone gets right.
     pub control: u64,
 }
 
+/// Numbers of words of one block that each classifier of a task gets right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hits {
+    /// Number of words with a class.
     pub words: u64,
+    /// Number of sentences with such a word, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
+    /// Number of words that have the most frequent class of the other fold.
     pub majority: u64,
+    /// Number of words that have the class that their form has most often in the other fold.
     pub form: u64,
+    /// Right predictions of the classifier on the word embedding.
     pub embedding: u64,
+    /// Right predictions of the classifier on the embeddings of the word and both neighbours.
     pub neighbours: u64,
-    /// Right predictions of the classifiers on each layer's input, `[layers]`.
+    /// Right predictions of the classifier on each layer's input, `[layers]`.
     pub inputs: Vec<u64>,
-    /// Right predictions of the classifiers on each attention head's output, `[layers * heads]`.
+    /// Right predictions of the classifiers on each attention head's contexts, `[layers * heads]`.
     pub heads: Vec<HeadHits>,
 }
 
+/// Right predictions of every probing task, `[tasks]`.
 pub type HitsByTask = Vec<Hits>;
 
 merge_fields!(HeadHits { alone, together, control });
 
 merge_fields!(Hits { words, sentences, majority, form, embedding, neighbours, inputs, heads });
 
+/// Right predictions of the trained classifiers, by block.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeScores {
     grid: HeadGrid,
+    /// Names of the probing tasks.
     tasks: Vec<String>,
     pub blocks: Blocks<HitsByTask>,
     #[serde(skip)]
     buffers: ScoreBuffers,
 }
 
+/// Classifiers, and buffers for the words of the current pack.
 #[derive(Clone, Debug, Default)]
 struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
-    /// Words of the current pack, grouped by fold.
+    /// Word vectors of the current pack, grouped by the fold of the words.
     pack: Pack<usize>,
+    /// Words of the current pack, for each of its groups.
     words: Vec<Vec<ScoredWord>>,
     scores: [Vec<f32>; 2],
 }
 
+/// A word whose classes are predicted.
 #[derive(Clone, Debug)]
 struct ScoredWord {
+    /// Jackknife block of the word's sentence.
     block: usize,
     /// The word's class in each task; `None` where it has no class.
     classes: Vec<Option<usize>>,
+    /// Bucket of the word's form, which determines its control class.
     bucket: usize,
 }
 
@@ -80,7 +99,7 @@ impl ProbeScores {
         Self { grid, tasks, blocks, buffers: ScoreBuffers { probes: Arc::new(probes), ..ScoreBuffers::default() } }
     }
 
-    /// Counts the right predictions for the words of the pack in a layer, once all heads of the layer were seen.
+    /// Counts the right predictions for the words of the pack in a layer, after the last head of the layer.
     fn score_layer(&mut self, layer: usize) {
         let Self { grid, blocks, buffers, .. } = self;
         let ScoreBuffers { probes, pack, words, scores, .. } = buffers;

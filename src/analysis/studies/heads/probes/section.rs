@@ -15,11 +15,13 @@ use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, si
 use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
 
+/// Maximum number of heads in the table of a task.
 const SHOWN: usize = 5;
 
-/// Gain in accuracy that an attention head must exceed for the verdict `adds`: one point. A gain above 0 is no sign of training:
-/// the output of an untrained head is another view of the word and of its neighbours. Heads of an untrained `box:small` gain up
-/// to 1.3 points over `box:gold`. A verdict requires significantly more than one point.
+/// Gain in accuracy that an attention head must significantly exceed for the verdict `adds`: one percentage point.
+///
+/// A gain above 0 is no sign of training. The output of an untrained head is another view of the word and of its
+/// neighbours. Heads of an untrained `box:small` gain up to 1.3 points over `box:gold`.
 pub(super) const LEAST_GAIN: f64 = 0.01;
 
 pub struct ProbesSection {
@@ -155,6 +157,7 @@ pub struct Untrained {
 }
 
 impl TaskProbes {
+    /// Sets the q-values of the heads' gains and the verdicts `adds`, by the policy.
     fn correct(&mut self, policy: &Policy) {
         let enough = self.words >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let above = |head: &HeadProbe| head.p.filter(|_| enough && head.gain.is_some_and(|gain| gain > LEAST_GAIN));
@@ -168,11 +171,13 @@ impl TaskProbes {
         }
     }
 
+    /// Text on the largest gain of an untrained head; empty unless untrained models were run.
     fn untrained(&self) -> String {
         let shown = |gain: f64| format!(" (the largest gain of an untrained head: {:+.1})", 100.0 * gain);
         self.largest_untrained_gain.map_or_else(String::new, shown)
     }
 
+    /// Text on the gain from both neighbours' embeddings.
     fn of_neighbours(&self) -> String {
         match self.neighbours_gain {
             Some(gain) => format!("to which both neighbours' embeddings add {:.1}", 100.0 * gain),
@@ -307,6 +312,7 @@ impl Section for ProbesSection {
 }
 
 impl ProbesSection {
+    /// Adds the results of untrained models; `seeds` has their sections.
     fn compare_with_untrained(&mut self, seeds: &[&dyn Section]) {
         for (number, task) in self.probes.iter_mut().enumerate() {
             let heads_in = |seed: &&dyn Section| section::<Self>(*seed).probes[number].heads.clone();

@@ -1,5 +1,5 @@
-//! Do the intervals of gains cover what is true? Sentences are drawn of which some are easier than others, and go the way of
-//! real ones: sums, discriminants, scores by block, intervals.
+//! Simulated coverage of the 95 % intervals of gains. The simulated sentences differ in noise. They are then
+//! processed like real sentences: sums, discriminants, right predictions by block, intervals.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -7,8 +7,8 @@ use rand_chacha::ChaCha8Rng;
 use super::tests::{TestWord, probed};
 use crate::corpus::Upos;
 
-/// A sentence of one to ten words, noisier than others or less: the head knows the tag of a word where its noise lets it, and
-/// the embedding knows it, too, as far as that goes.
+/// A simulated sentence of one to ten words with one of two tags. The embedding and the context of a word are its
+/// tag plus noise; the noise of the contexts differs between sentences.
 fn sentence(rng: &mut ChaCha8Rng) -> Vec<TestWord> {
     let (words, spread) = (rng.random_range(1..11), rng.random_range(0.6..2.0_f32));
     let word = |rng: &mut ChaCha8Rng| {

@@ -19,27 +19,32 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
 use crate::study::instruments::vector_sums::{VectorSums, upper_half_len, upper_products};
 
-/// Maximum number of classes of a task. With more (lemmas), each class has too few words, and class means would fill memory.
+/// Maximum number of classes of a probing task. With more classes (lemmas), each has too few words, and the class
+/// means would fill memory.
 pub const MAX_CLASSES: usize = 100;
 
-/// Bit set of the probing tasks in which a word has a class.
+/// Bit set of probing tasks: bit `t` is set if a word has a class in task `t`.
 type Mask = u8;
 
-/// Maximum number of probing tasks: sums are separate for each set of tasks in which a word can have a class.
+/// Maximum number of probing tasks. Sums are kept for each set of tasks in which a word can have a class.
 pub const MAX_TASKS: usize = 6;
 
+/// Fold of a sentence family: 0 if the family's block is even-numbered, 1 if it is odd-numbered.
 pub fn fold_of(family: u64) -> usize {
     block_of(family) % 2
 }
 
+/// Sums over the words of one fold that have a class in a probing task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
+    /// Sums of each class, by the name of the class.
     pub classes: BTreeMap<String, ClassSums>,
     /// Whether the task has more than [`MAX_CLASSES`] classes; then `classes` is empty.
     pub is_crowded: bool,
 }
 
 impl TaskSums {
+    /// The sums of a class, added if they are new; `None` if the task has too many classes.
     fn class_mut(&mut self, name: &str) -> Option<&mut ClassSums> {
         if self.is_crowded {
             return None;
@@ -51,6 +56,7 @@ impl TaskSums {
         self.classes.get_mut(name)
     }
 
+    /// Marks the task and drops its classes if there are more than [`MAX_CLASSES`].
     fn drop_if_crowded(&mut self) {
         self.is_crowded |= self.classes.len() > MAX_CLASSES;
         if self.is_crowded {
@@ -58,6 +64,7 @@ impl TaskSums {
         }
     }
 
+    /// Number of words of all classes.
     pub fn words(&self) -> u64 {
         self.classes.values().map(|class| class.words).sum()
     }
@@ -71,40 +78,49 @@ impl Merge for TaskSums {
     }
 }
 
+/// Sums over the words of one fold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
     /// Sums of feature products, by the set of probing tasks in which the words have a class.
     pub moments: BTreeMap<Mask, Moments>,
+    /// Sums of each probing task, `[tasks]`.
     pub tasks: Vec<TaskSums>,
 }
 
 merge_fields!(FoldSums { moments, tasks });
 
 impl FoldSums {
+    /// Sums of feature products of the words that have a class in a task.
     pub fn moments_of_task(&self, task: usize) -> impl Iterator<Item = &Moments> + Clone {
         self.moments.iter().filter(move |(mask, _)| *mask & (1 << task) != 0).map(|(_, moments)| moments)
     }
 }
 
+/// Sums over the words of a corpus from which the classifiers are trained.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeSums {
     pub grid: HeadGrid,
+    /// Names of the probing tasks.
     pub tasks: Vec<String>,
-    /// Widths of the feature vectors; `None` until a word was seen.
+    /// Lengths of the feature vectors; `None` until a word was seen.
     pub widths: Option<Widths>,
+    /// Sums over even-numbered and over odd-numbered blocks.
     pub folds: [FoldSums; 2],
     #[serde(skip)]
     buffers: PackBuffers,
 }
 
+/// Buffers for the words of the current pack.
 #[derive(Clone, Debug, Default)]
 struct PackBuffers {
     embeddings: Option<WordEmbeddings>,
+    /// Words of the current pack, grouped by fold and by the tasks in which they have a class.
     pack: Pack<(usize, Mask)>,
-    /// Rows of the pack's words, by fold, task and class name.
+    /// Rows of the pack's words, by fold, task index and class name.
     classes: BTreeMap<(usize, usize, String), Vec<RowPlace>>,
-    /// Rows of the pack's words, by group and bucket number.
+    /// Rows of the pack's words, by index of the word's group and bucket of its form.
     buckets: BTreeMap<(usize, u8), Vec<RowPlace>>,
+    /// Buffer for products of features.
     products: Vec<f64>,
 }
 
@@ -116,6 +132,7 @@ impl ProbeSums {
         Self { grid, tasks, widths: None, folds, buffers: PackBuffers::default() }
     }
 
+    /// Adds the words of the pack in a layer, after the last head of the layer.
     fn add_layer(&mut self, layer: usize) {
         let Self { grid, widths, folds, buffers, .. } = self;
         let PackBuffers { pack, classes, buckets, products, .. } = buffers;
@@ -159,6 +176,7 @@ impl ProbeSums {
     }
 }
 
+/// Adds the products of the features of a group's words to `moments`.
 fn add_products<K>(
     moments: &mut Moments,
     group: &WordGroup<K>,
@@ -209,7 +227,7 @@ fn to_f64(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
-/// Sums the rows of words with equal embeddings (one kind), giving `[kinds, width]`.
+/// Sums the rows of words that have equal embeddings (words of one kind), giving `[kinds, width]`.
 fn sum_by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
     let mut sums = vec![0.0; group.kind_count() * width];
     for (row, kind) in rows.chunks_exact(width).zip(&group.kind_of_word) {
@@ -218,7 +236,8 @@ fn sum_by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> 
     sums
 }
 
-/// Sums the vectors of words, `[width]`. `rows` returns the matrix that has a word's vector, and the index of its row.
+/// Sums the vectors of words, `[width]`. `rows` returns, for a word, the matrix with its vector and the index of
+/// the vector's row.
 fn vector_sum<'a>(words: &[RowPlace], width: usize, rows: impl Fn(&RowPlace) -> (&'a Vec<f32>, usize)) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for (vectors, row) in words.iter().map(rows) {
@@ -292,17 +311,22 @@ impl Sums for ProbeSums {
     }
 }
 
+/// Lengths of the feature vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
-    /// The width of word embeddings; 0 if the encoder gives no access to them.
+    /// Length of a word embedding; 0 if the encoder gives no access to embeddings.
     pub embedding: usize,
+    /// Length of a layer's input.
     pub hidden: usize,
+    /// Length of a head's context.
     pub head: usize,
 }
 
+/// Sums over the words of one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassSums {
     pub words: u64,
+    /// Number of words of each form.
     pub forms: BTreeMap<Form, u64>,
     /// Embeddings of the class's words, summed, `[embedding]`.
     pub embeddings: VectorSums,
@@ -317,6 +341,7 @@ pub struct ClassSums {
 merge_fields!(ClassSums { words, forms, embeddings, neighbours, inputs, contexts });
 
 impl ClassSums {
+    /// Whether the sums have the lengths that a model with these numbers of layers, heads and features gives.
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         self.embeddings.has_len(widths.embedding)
             && self.neighbours.has_len(2 * widths.embedding)
@@ -325,6 +350,7 @@ impl ClassSums {
     }
 }
 
+/// Sums over the words whose forms are in one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSums {
     pub words: u64,
@@ -334,21 +360,23 @@ pub struct BucketSums {
 
 merge_fields!(BucketSums { words, contexts });
 
-/// Sums of products over the words of one fold that have a class in one and the same set of tasks.
+/// Sums of feature products over words of one fold. All these words have classes in exactly the same probing tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
-    /// Products of word embeddings with themselves (upper half), shared by all heads.
+    /// Products of word embeddings with themselves (upper half of the matrix), which all heads share.
     pub embeddings: VectorSums,
-    /// Products of both neighbours' embeddings with themselves (upper half).
+    /// Products of both neighbours' embeddings with themselves (upper half of the matrix).
     pub neighbours: VectorSums,
     /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
     pub neighbour_crosses: VectorSums,
-    /// Products of each layer's inputs with themselves (upper half), `[layers]`.
+    /// Products of each layer's inputs with themselves (upper half of the matrix), `[layers]`.
     pub inputs: Vec<VectorSums>,
-    /// Products of word embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
+    /// Products of word embeddings with the contexts of all heads, `[layers]`, each `[embedding, heads *
+    /// head_dim]`.
     pub crosses: Vec<VectorSums>,
-    /// Products of each head's contexts with themselves (upper half), `[layers * heads]`.
+    /// Products of each head's contexts with themselves (upper half of the matrix), `[layers * heads]`.
     pub contexts: Vec<VectorSums>,
+    /// Sums of the words of each bucket of word forms.
     pub buckets: BTreeMap<u8, BucketSums>,
 }
 
@@ -360,6 +388,7 @@ impl Moments {
         Self { inputs: none(layers), crosses: none(layers), contexts: none(layers * heads), ..Self::default() }
     }
 
+    /// Whether the sums have the lengths that a model with these numbers of layers, heads and features gives.
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         let Widths { embedding, hidden, head } = *widths;
         self.embeddings.has_len(upper_half_len(embedding))
@@ -374,13 +403,15 @@ impl Moments {
     }
 }
 
+/// Probing tasks of a run that requests no other task.
 pub const DEFAULT_TASKS: [&str; 2] = ["upos", "relation"];
 
+/// Names of all probing tasks: the default tasks and the requested ones.
 pub fn task_names(requested: &[String]) -> Vec<String> {
     DEFAULT_TASKS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
 }
 
-/// Class of a word in each probing task, in the order of [`tasks`]; `None` where the word has no class.
+/// Class of a word in each probing task, in the order of [`task_names`]; `None` where the word has no class.
 pub fn word_classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<&str>> {
     let annotation = sequence.annotations.get(word);
     let upos = annotation.and_then(|annotation| annotation.upos).map(Upos::tag);
@@ -390,12 +421,14 @@ pub fn word_classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Op
     [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
 }
 
-/// Number of buckets of word forms; a control task gives all forms of a bucket one class. Shares of control classes are thus
-/// multiples of 1/128. Twice as many buckets would take a third more memory than all classes of a treebank.
+/// Number of buckets of word forms. A control task gives all forms of a bucket one class, so shares of control
+/// classes are multiples of 1/128.
+///
+/// Twice as many buckets would take a third more memory than all classes of a treebank.
 pub const BUCKETS: usize = 128;
 
-/// Hash of a lower-cased word form (eight bytes of SHA-256), for the control task and the form's most frequent class. Signed,
-/// because it is not a count.
+/// Hash of a lower-cased word form (eight bytes of SHA-256), for the control task and for the most frequent class
+/// of a form. It is signed because it is not a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Form(pub i64);
 
@@ -406,6 +439,7 @@ impl Form {
         Self(i64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))
     }
 
+    /// Bucket of the form, from the highest bits of its hash.
     pub fn bucket(self) -> u8 {
         u8::try_from(self.0.cast_unsigned() >> (64 - BUCKETS.ilog2())).expect("seven bits")
     }

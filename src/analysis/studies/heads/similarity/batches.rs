@@ -13,54 +13,69 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 /// Heads arrive layer by layer: the outputs of a layer become kernels once the layer is complete.
 #[derive(Clone, Debug, Default)]
 pub struct PackOutputs {
-    /// Block of the pack's first sentence, to which all batches of the pack count.
+    /// Jackknife block of the pack's first sentence. All batches of the pack count for this block.
     block: usize,
-    /// Index in the pack of each sentence's first token.
+    /// Index in the pack of the first token of each sentence.
     starts: Vec<usize>,
+    /// Batch of each token of the pack.
     assignment: BatchAssignment,
-    /// Number of (head, sentence) pairs of the current layer seen so far.
+    /// Number of (head, sentence) pairs of the current layer that were added so far.
     heads_added: usize,
-    /// Contexts of the current layer, `[heads, tokens, head_dim]`, tokens in the order of batches.
+    /// Contexts of the current layer, `[heads, tokens, head_dim]`, with the tokens in the order of batches.
     contexts: Vec<f32>,
-    /// Contexts of the current layer times the Gram matrix of the head's output projection, shaped as `contexts`.
+    /// Contexts of the current layer times the Gram matrix of the head's output projection, in the order of
+    /// `contexts`.
     products: Vec<f32>,
+    /// Number of heads whose kernels are complete.
     heads: usize,
-    /// U-centred kernels of each batch, `[heads, pairs of tokens]`.
+    /// U-centred kernels of each batch, `[batches]`, each `[heads, pairs of tokens]`.
     centred: Vec<Vec<f32>>,
 }
 
+/// Sums over the batches of a pack.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batches {
+    /// Jackknife block for which the batches count.
     pub block: usize,
+    /// Number of batches.
     pub count: u64,
+    /// Number of tokens in all batches.
     pub tokens: u64,
-    /// Summed `(n - 3) HSIC1` of each pair of heads, for batches of `n` tokens; pairs of a head with itself are included.
+    /// Summed `(n - 3) HSIC1` of each pair of heads, for batches of `n` tokens. Pairs of a head with itself are
+    /// included.
     pub covariances: Vec<f64>,
 }
 
-/// Minimum number of tokens `n` of a batch: HSIC1 divides by `n (n - 3)`.
+/// Minimum number of tokens `n` of a batch, since HSIC1 divides by `n (n - 3)`.
 const MIN_TOKENS: usize = 4;
 
-/// Round-robin assignment of tokens to batches, sentence by sentence, with one batch more than the longest sentence has tokens.
+/// Round-robin assignment of the tokens of a pack to batches, sentence by sentence. There is one batch more than
+/// the longest sentence has tokens.
 ///
-/// So no batch has two tokens of a sentence, and sentences of equal length put a position into different batches.
+/// So no batch has two tokens of a sentence, and sentences of equal length put tokens of one position into
+/// different batches.
 #[derive(Clone, Copy, Debug, Default)]
 struct BatchAssignment {
+    /// Number of tokens of the pack.
     tokens: usize,
+    /// Number of tokens of its longest sentence.
     longest: usize,
 }
 
 impl BatchAssignment {
+    /// Index of the first token of a batch, in the order of batches.
     fn start(self, batch: usize) -> usize {
         let batches = self.longest + 1;
         batch * (self.tokens / batches) + batch.min(self.tokens % batches)
     }
 
+    /// Index in the order of batches of the token with this index in the pack.
     fn place(self, token: usize) -> usize {
         let batches = self.longest + 1;
         self.start(token % batches) + token / batches
     }
 
+    /// Index ranges of the batches that have enough tokens.
     fn batches(self) -> impl Iterator<Item = Range<usize>> {
         (0..=self.longest)
             .map(move |batch| self.start(batch)..self.start(batch + 1))
@@ -69,7 +84,8 @@ impl BatchAssignment {
 }
 
 impl PackOutputs {
-    /// Begins a sentence with this many text `tokens` and returns its number. All sentences begin before the first head.
+    /// Begins a sentence with this number of text `tokens` and returns the sentence's number. All sentences begin
+    /// before the first head.
     pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
         if self.starts.is_empty() {
             self.block = block;
@@ -80,7 +96,8 @@ impl PackOutputs {
         self.starts.len() - 1
     }
 
-    /// Adds a head's contexts and products for the text tokens of a sentence, `[tokens, head_dim]` each.
+    /// Adds a head's contexts and their products with the output projection's Gram matrix, `[tokens, head_dim]`
+    /// each, for the text tokens of a sentence.
     pub fn add<'a>(
         &mut self,
         sentence: usize,
@@ -102,6 +119,7 @@ impl PackOutputs {
         }
     }
 
+    /// Turns the outputs of the layer that is complete into kernels.
     fn end_layer(&mut self, heads: usize) {
         let tokens = self.assignment.tokens;
         let width = self.contexts.len() / (heads * tokens);
@@ -122,7 +140,8 @@ impl PackOutputs {
         self.heads_added = 0;
     }
 
-    /// Ends the pack of a model with this many `heads`; returns its sums. `None` without a batch, or if a head is missing.
+    /// Ends the pack of a model with this number of `heads` and returns its sums. `None` without a batch, or if a
+    /// head is missing.
     pub fn end(&mut self, heads: usize) -> Option<Batches> {
         let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
         self.starts.clear();
@@ -131,6 +150,7 @@ impl PackOutputs {
         batches.filter(|batches| batches.count > 0)
     }
 
+    /// Sums over the batches, from the kernels of all heads.
     fn compare(&self, heads: usize) -> Batches {
         let covariances = vec![0.0; HeadPairs(heads).count_with_self()];
         let mut sums = Batches { block: self.block, covariances, ..Batches::default() };
@@ -152,7 +172,8 @@ impl PackOutputs {
     }
 }
 
-/// Subtracts the mean vector from all rows. U-centring removes the mean too, but loses precision in f32 if the mean is large.
+/// Subtracts the mean vector from all rows. U-centring removes the mean as well, but f32 loses precision there if
+/// the mean is large.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn subtract_mean(rows: &mut [f32], width: usize) {
     let n = rows.len() / width;
@@ -172,7 +193,8 @@ fn subtract_mean(rows: &mut [f32], width: usize) {
     }
 }
 
-/// Computes the inner products `contexts_i · products_j` of all tokens `i < j`, ordered by `j`, then by `i`.
+/// Computes the inner products `contexts_i · products_j` of all pairs of tokens `i < j`, ordered by `j`, then by
+/// `i`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut Vec<f64>) {
     into.clear();
@@ -184,10 +206,11 @@ fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut V
     }
 }
 
-/// U-centres a symmetric `n` x `n` matrix without diagonal: subtracts unbiased row and column effects (Székely & Rizzo 2014,
-/// definition 2). The cells `i < j` are in `kernel`; the results are appended to `centred`.
+/// U-centres a symmetric `n` x `n` matrix without diagonal, by subtracting unbiased row and column effects (Székely
+/// & Rizzo 2014, definition 2). `kernel` has the cells `i < j`; the results are appended to `centred`.
 ///
-/// The inner product of two centred matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
+/// The inner product of two centred matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al.
+/// 2012).
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 #[expect(clippy::cast_possible_truncation, reason = "products of pairs are summed in f32")]
 fn u_centre(kernel: &[f64], n: usize, centred: &mut Vec<f32>) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 
-/// Number of random permutations; with the observed assignment, 10,000 assignments are compared.
+/// Number of random permutations. With the observed assignment, 10,000 assignments of heads to groups are compared.
 const PERMUTATIONS: usize = 9999;
 
 /// The seed of the permutations: the year of the first permutation test (Fisher 1935).
@@ -31,31 +31,38 @@ pub struct Comparison {
     pub p: f64,
 }
 
+/// Whether a pair of heads is similar if its value is small (a distance) or large (CKA).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimilarWhen {
     Smaller,
     Larger,
 }
 
-/// Indices of heads that are permuted among each other; only pairs within one stratum count.
+/// Indices of heads that the permutations exchange with each other. Only pairs of heads within one stratum are
+/// compared.
 pub type Stratum = Vec<usize>;
 
+/// One stratum for the heads of each layer.
 pub fn layer_strata(grid: HeadGrid) -> Vec<Stratum> {
     (0..grid.layers).map(|layer| heads_in(grid, layer..layer + 1)).collect()
 }
 
-/// Strata of the heads of two neighbouring layers: 0 and 1, 2 and 3, and so on. An unpaired last layer is left out.
+/// One stratum for the heads of each two neighbouring layers: 0 and 1, 2 and 3, and so on. A last layer without a
+/// partner is left out.
 pub fn neighbour_layer_strata(grid: HeadGrid) -> Vec<Stratum> {
     (1..grid.layers).step_by(2).map(|second| heads_in(grid, second - 1..second + 1)).collect()
 }
 
+/// The stratum of the heads of these layers.
 fn heads_in(grid: HeadGrid, layers: Range<usize>) -> Stratum {
     (layers.start * grid.heads..layers.end * grid.heads).collect()
 }
 
-/// Permutation test of pairs within one group against the other pairs of their stratum. `values` has a value for each pair, in
-/// the order of [`HeadPairs`]. Heads without a group form no pair within a group. `None` if a pair has no value, if no pair is
-/// within a group, or if all are.
+/// Permutation test of the pairs within one group against the other pairs of their stratum. `values` has a value
+/// for each pair, in the order of [`HeadPairs`].
+///
+/// A head without a group forms no pair within a group. `None` if a pair has no value, if no pair is within a
+/// group, or if all pairs are.
 pub fn compare(
     values: &[Option<f64>],
     groups: &[Option<usize>],
@@ -98,15 +105,17 @@ pub fn compare(
     Some(Comparison { pairs: count as u64, same: found / count as f64, others: (total - found) / others as f64, p })
 }
 
-/// All pairs of this many attention heads, in the order of every list of pairs: by the later head, then by the earlier.
+/// The order of all pairs of this number of heads in every list of pairs: by the later head, then by the earlier.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadPairs(pub usize);
 
 impl HeadPairs {
+    /// Number of pairs of two different heads.
     pub fn count(self) -> usize {
         self.0 * self.0.saturating_sub(1) / 2
     }
 
+    /// Number of pairs, pairs of a head with itself included.
     pub fn count_with_self(self) -> usize {
         self.0 * (self.0 + 1) / 2
     }
@@ -115,6 +124,7 @@ impl HeadPairs {
         (0..self.0).flat_map(|later| (0..later).map(move |earlier| [earlier, later]))
     }
 
+    /// Index of a pair of different heads in lists of pairs.
     pub fn index(a: usize, b: usize) -> usize {
         let (earlier, later) = (a.min(b), a.max(b));
         later * later.saturating_sub(1) / 2 + earlier

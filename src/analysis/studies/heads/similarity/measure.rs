@@ -13,19 +13,22 @@ use crate::stats::interval::Interval;
 use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::parallel_map;
 
-/// Sums of head pairs per block, for intervals over blocks.
+/// Sums over pairs of heads in each block, from which intervals are computed.
 pub struct PairsByBlock<'a>(pub &'a Blocks<SimilarityTotals>);
 
 impl PairsByBlock<'_> {
+    /// Number of attention rows per block.
     fn rows(&self) -> PerBlock {
         self.0.map_blocks(|block| block.rows as f64)
     }
 
+    /// Summed squared distance of a pair of heads per block; `pair` is its index in [`HeadPairs`].
     fn squares(&self, pair: usize) -> PerBlock {
         self.0.map_blocks(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
     }
 
-    /// Whether the 95 % intervals show two heads to be nearer to each other than either is to uniform attention.
+    /// Whether both heads are nearer to each other than to uniform attention, by the 95 % intervals of the
+    /// differences.
     pub fn are_nearer_than_even(&self, [a, b]: [usize; 2]) -> bool {
         let (square, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
         [a, b].into_iter().all(|head| {
@@ -35,11 +38,13 @@ impl PairsByBlock<'_> {
         })
     }
 
+    /// Summed HSIC of two heads per block; `a` and `b` may be equal.
     fn covariances(&self, a: usize, b: usize) -> PerBlock {
         let place = HeadPairs::index_with_self(a, b);
         self.0.map_blocks(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
     }
 
+    /// 95 % interval of the Hellinger distance of two heads.
     pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let (squares, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
         let all = |blocks: &PerBlock| blocks.iter().sum::<f64>();
@@ -48,6 +53,7 @@ impl PairsByBlock<'_> {
         Jackknife::from_leave_one_out(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
     }
 
+    /// 95 % interval of the CKA of two heads' outputs; `None` if an output is constant.
     pub fn cka_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let by_block = [(a, b), (a, a), (b, b)].map(|(a, b)| self.covariances(a, b));
         let all = by_block.map(|blocks| blocks.iter().sum::<f64>());
@@ -59,8 +65,9 @@ impl PairsByBlock<'_> {
         Jackknife::from_leave_one_out(ratio(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
     }
 
-    /// Finds clusters of heads, by `distances` over all blocks. Each cluster has the indices of its heads, ascending, and the
-    /// share of non-empty resamples of the blocks in which all of them are together; `None` without resamples.
+    /// Finds clusters of heads by `distances` over all blocks, as `(indices of the heads, stability)`. Stability is
+    /// the share of non-empty resamples of the blocks in which all heads of the cluster are together. It is `None`
+    /// without resamples.
     pub fn clusters(&self, distances: &[f64], heads: usize, threads: NonZeroUsize) -> Vec<(Vec<usize>, Option<f64>)> {
         let groups = clusters_of_heads(distances, heads);
         let squares: Vec<PerBlock> = (0..distances.len()).map(|pair| self.squares(pair)).collect();
@@ -86,18 +93,20 @@ impl PairsByBlock<'_> {
     }
 }
 
-/// Debiased linear CKA of two heads' outputs, from their summed HSIC with each other (`covariance`) and with themselves.
-/// `None` where a head's outputs have no variance, or without a batch.
+/// Debiased linear CKA of the outputs of two heads. The arguments are the summed HSIC of both heads (`covariance`)
+/// and of each head with itself. `None` where a head's outputs have no variance, or without a batch.
 pub fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
     (a > 0.0 && b > 0.0).then(|| covariance / (a * b).sqrt())
 }
 
-/// Distance at which clusters are cut, as a share of the median distance of all pairs.
+/// Distance at which clusters are cut, as a share of the median distance over all pairs of heads.
 pub const CUT_SHARE_OF_MEDIAN: f64 = 0.5;
 
-/// Number of bootstrap resamples for the stability of clusters: a share of 80 % has a standard error of 3 points.
+/// Number of bootstrap resamples for the stability of clusters. With 200, a share of 80 % has a standard error of 3
+/// points.
 pub const RESAMPLES: usize = 200;
 
+/// Median; `None` without a distance.
 pub fn median(distances: &[f64]) -> Option<f64> {
     let mut sorted = distances.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -106,6 +115,7 @@ pub fn median(distances: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { *upper } else { f64::midpoint(sorted[half - 1], *upper) })
 }
 
+/// Joins of the heads by average linkage of their `distances`, by rising height.
 pub fn tree_joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     // `kodama` expects the pairs row by row.
     let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
@@ -115,7 +125,8 @@ pub fn tree_joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     joined.steps().iter().map(join).collect()
 }
 
-/// Assigns each head to a cluster, named by its first head: average linkage, cut at [`CUT_SHARE_OF_MEDIAN`] times the median distance.
+/// Assigns each head to a cluster, which has the index of its first head. Clusters come from average linkage, cut
+/// at [`CUT_SHARE_OF_MEDIAN`] times the median distance.
 pub fn cluster_of_head(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
     // `kodama` numbers joins after the heads.
@@ -133,12 +144,14 @@ pub fn cluster_of_head(distances: &[f64], heads: usize) -> Vec<usize> {
     of_head
 }
 
+/// Clusters of at least two heads, each with its heads' indices.
 pub fn clusters_of_heads(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
     let of_head = cluster_of_head(distances, heads);
     let members = |first: usize| -> Vec<usize> { (0..heads).filter(|&head| of_head[head] == first).collect() };
     (0..heads).map(members).filter(|members| members.len() > 1).collect()
 }
 
+/// Hellinger distance from a summed squared distance and the number of rows.
 pub fn distance(square: f64, rows: f64) -> f64 {
     (square / rows).clamp(0.0, 1.0).sqrt()
 }

@@ -15,9 +15,10 @@ use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
 use crate::study::EstimationContext;
 
+/// Maximum number of closest pairs in the report.
 const LISTED: usize = 10;
 
-/// Minimum share of resamples in which the heads of a cluster must all be together for it to be kept.
+/// Minimum stability of a kept cluster: the share of resamples in which all its heads are in one cluster.
 const STABLE: f64 = 0.8;
 
 /// Similarity of attention heads, by where they attend (distance) and by what they write (CKA).
@@ -157,11 +158,14 @@ pub struct LayerDisagreement {
     pub output_ci95: Option<Interval>,
 }
 
+/// Arranges a value for each pair of heads as rows: for each head, the values of its pairs with all heads before
+/// it.
 fn triangle<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
     let row = |head: usize| values.get(HeadPairs::index(0, head)..).and_then(|from| from.get(..head));
     if values.is_empty() { Vec::new() } else { (0..heads).map(|head| row(head).unwrap_or_default().to_vec()).collect() }
 }
 
+/// Mean of the values; `None` if a value is missing, or without values.
 fn mean(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let (sum, count) = values.try_fold((0.0, 0.0), |(sum, count), value| Some((sum + value?, count + 1.0)))?;
     (count > 0.0).then(|| sum / count)
@@ -233,12 +237,14 @@ impl Similarity {
         }
     }
 
+    /// Indices of the heads of each kept cluster.
     pub fn kept_clusters(&self, grid: HeadGrid) -> Vec<Vec<usize>> {
         let places = |cluster: &Cluster| cluster.heads.iter().map(|head| grid.index(head.layer, head.head)).collect();
         self.clusters.iter().filter(|cluster| cluster.kept).map(places).collect()
     }
 }
 
+/// Compares pairs of heads within one group with other pairs, by distance and by CKA.
 pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize>], strata: &[Stratum]) -> Comparisons {
     if distance.is_empty() {
         return Comparisons::default();
@@ -250,6 +256,7 @@ pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize
     }
 }
 
+/// Disagreement of the heads of each layer.
 fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();
@@ -280,7 +287,8 @@ pub struct Map {
 }
 
 impl Map {
-    /// Computes the map from distances in the order of `HeadPairs`. `None` for fewer than three heads, or if all distances are 0.
+    /// Computes the map from `distances`, in the order of `HeadPairs`. `None` for fewer than three heads, or if all
+    /// distances are 0.
     pub fn new(distances: &[f64], heads: usize) -> Option<Self> {
         if heads < 3 {
             return None;

@@ -89,6 +89,8 @@ impl Section for Similarity {
 }
 
 impl Similarity {
+    /// Compares heads that share keys and values with other heads of their layer; `shared` consecutive heads share
+    /// them.
     fn compare_groups(&mut self, shared: usize) {
         let Some(grid) = self.grid() else { return };
         let groups: Vec<Option<usize>> = (0..grid.count()).map(|place| Some(place / shared)).collect();
@@ -96,6 +98,7 @@ impl Similarity {
         *same_key_value_group = Some(comparisons(&distance.concat(), &cka.concat(), &groups, &layer_strata(grid)));
     }
 
+    /// Sets the labels of the clusters' heads, and compares heads with equal first labels with other heads.
     fn name_heads(&mut self, labels: &[String]) {
         let Some(grid) = self.grid() else { return };
         let Similarity { distance, cka, clusters, same_label, .. } = self;
@@ -108,7 +111,7 @@ impl Similarity {
         }
     }
 
-    /// Grid of the compared heads, with as many layers as `disagreement`; `None` if no token was seen.
+    /// Grid of the compared heads, with one layer for each entry of `disagreement`; `None` if no token was seen.
     pub fn grid(&self) -> Option<HeadGrid> {
         let (layers, heads) = (self.disagreement.len(), self.distance.len());
         (layers > 0).then(|| HeadGrid { layers, heads: heads / layers })
@@ -224,7 +227,7 @@ fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
     aligned_table(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
 }
 
-/// Lists each label once, in the order of first occurrence, with its count if above 1: `label x2`.
+/// Lists each label once, in the order of first occurrence, with its count if that is above 1: `label x2`.
 fn counted_labels(labels: &[String]) -> String {
     let mut seen: Vec<(&str, usize)> = Vec::new();
     for label in labels {

@@ -1,5 +1,5 @@
-//! Do 95 % intervals of distances and of CKA cover 95 % of the time? Corpora are drawn from heads whose distance and
-//! whose similarity are known.
+//! Simulated coverage of the 95 % intervals of distances and of CKA, on corpora drawn for two heads with a known
+//! distance and a known CKA.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -14,18 +14,21 @@ use crate::stats::interval::Interval;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
-/// The dimensions of a head.
+/// Number of dimensions of a head's outputs.
 const WIDTH: usize = 4;
 
-/// How much the two heads have in common: `y = 0.6 x + 0.8 z` with `x` and `z` independent, so that of Gaussian outputs in
-/// as many dimensions the covariance is 0.6 times the identity, and CKA its square.
+/// Weight of the first head's output `x` in the second head's output `y = 0.6 x + 0.8 z`, with independent Gaussian
+/// `x` and `z`.
+///
+/// Their covariance is 0.6 times the identity, so their CKA is 0.6 squared.
 const COMMON: f32 = 0.6;
+/// True CKA of the two heads' outputs.
 const CKA: f64 = 0.36;
 
-/// The mean squared distance of rows.
+/// True mean squared distance of the two heads' attention rows.
 const SQUARE: f64 = 0.2;
 
-/// One corpus of sentences of different lengths, in packs of different numbers of them.
+/// Draws a corpus of sentences of random lengths, in packs of random numbers of sentences.
 fn corpus(random: &mut ChaCha8Rng) -> SimilaritySums {
     let mut sums = SimilaritySums::new(GRID, &LayerClasses::default());
     let mut index = 0_usize;

@@ -22,19 +22,28 @@ use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{Component, ExactSum, add_elementwise};
 use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
 
+/// Sums over one block of sentences for the similarity of heads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SimilarityTotals {
+    /// Number of attention rows.
     pub rows: u64,
+    /// Number of sentences with a text token, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Squared Hellinger distance of each pair of heads, summed over rows; empty without rows, to keep empty blocks small.
+    /// Squared Hellinger distance of each pair of heads, summed over attention rows. Empty without rows, to keep
+    /// the block small.
     pub distances: Vec<Component>,
-    /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers * heads]`.
+    /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers *
+    /// heads]`.
     pub from_even: Vec<Component>,
-    /// Agreement (negative disagreement) of the heads of each layer, summed over attention rows, `[layers]`; empty without rows.
+    /// Agreement of the heads of each layer, summed over attention rows, `[layers]`; empty without rows.
+    /// Disagreement is its negative.
     pub disagreement: Vec<Disagreement>,
+    /// Number of batches of tokens whose outputs are compared.
     pub batches: u64,
+    /// Number of tokens in the batches.
     pub batched: u64,
-    /// `(n - 3) HSIC1` of each pair of heads (also with itself), summed over batches of `n` tokens; empty without a batch.
+    /// `(n - 3) HSIC1` of each pair of heads and of each head with itself, summed over batches of `n` tokens; empty
+    /// without a batch.
     pub covariances: Vec<ExactSum>,
 }
 
@@ -45,7 +54,9 @@ pub struct SimilaritySums {
     pub grid: HeadGrid,
     classes: LayerClasses,
     pub blocks: Blocks<SimilarityTotals>,
+    /// Similarity of the heads by their weights; `None` without access to the weights.
     pub weighed: Option<Weighed>,
+    /// Outputs of the heads in the current pack.
     #[serde(skip)]
     outputs: PackOutputs,
 }
@@ -56,6 +67,8 @@ impl SimilaritySums {
         Self { grid, classes: classes.clone(), blocks, weighed: None, outputs: PackOutputs::default() }
     }
 
+    /// Adds the squared distances of an amount of attention `rows`: `squares` between heads, `from_even` from
+    /// uniform attention.
     pub(super) fn add_distances(&mut self, block: usize, rows: usize, [squares, from_even]: [&[f64]; 2]) {
         let sums = &mut self.blocks[block];
         sums.rows += rows as u64;
@@ -74,6 +87,8 @@ impl SimilaritySums {
         add_elementwise(&mut sums.covariances, &batches.covariances);
     }
 
+    /// Adds the distances between all heads, from the `roots` of a sequence, and the sums over batches if the pack
+    /// is complete.
     fn end_pack(&mut self, block: usize, roots: &AttentionRoots) {
         if !roots.values().is_empty() {
             let heads = self.grid.count();
@@ -95,17 +110,22 @@ impl SimilaritySums {
 #[derive(Debug)]
 pub struct SimilarityState {
     block: usize,
+    /// Square roots of the attention rows of all heads.
     roots: AttentionRoots,
-    /// Number and text tokens of each sentence whose outputs are compared; empty unless `family.is_first`.
+    /// Number in the pack and text tokens of each sentence whose outputs are compared. Empty if the sequence is not
+    /// the first of its sentence family.
     compared: Vec<(usize, Vec<usize>)>,
+    /// Sums over the heads of the current layer.
     layer: LayerSums,
 }
 
-/// Number of columns of square roots summed in f32 before accumulation in f64.
+/// Number of columns of square roots that are summed in f32 before the sum is added to an f64.
 const COLUMNS: usize = 2048;
 
-/// Computes the squared Hellinger distances of all pairs of heads, summed over rows: half of `|a|² + |b|² - 2 a · b` for heads
-/// `a` and `b`, exactly 0 for equal rows. `roots` has the square roots of the attention, `[heads, rows * tokens]`.
+/// Squared Hellinger distances of all pairs of heads, summed over rows. `roots` has the square roots of the
+/// attention, `[heads, rows * tokens]`.
+///
+/// The distance of heads with roots `a` and `b` is half of `|a|² + |b|² - 2 a · b`: exactly 0 for equal rows.
 fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
     let size = roots.len() / heads;
     let (mut sums, mut part) = (vec![0.0; heads * heads], vec![0.0_f32; heads * heads]);
@@ -187,21 +207,22 @@ impl Sums for SimilaritySums {
     }
 }
 
-/// Agreement of a layer's heads: the mean over all pairs of heads, pairs of a head with itself included, summed over rows. The
-/// disagreement of Li et al. 2018 is its negative.
+/// Agreement of a layer's heads, summed over rows: the mean over all pairs of heads, pairs of a head with itself
+/// included. The disagreement of Li et al. 2018 is its negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
-    /// Cosine of the two heads' values.
+    /// Sum of the cosines between the values of two heads, mean over pairs of heads.
     pub subspace: ExactSum,
-    /// Product of the two heads' attention weights, summed over the keys.
+    /// Sum of the products of two heads' attention weights on the same key, mean over pairs of heads.
     pub position: ExactSum,
-    /// Cosine of the two heads' contexts.
+    /// Sum of the cosines between the contexts of two heads, mean over pairs of heads.
     pub output: ExactSum,
 }
 
 merge_fields!(Disagreement { subspace, position, output });
 
-/// Vectors summed over the heads of a layer in one sequence: the mean product of all pairs is the mean vector's squared length.
+/// Vectors summed over the heads of a layer in one sequence. The mean product over all pairs of heads is the
+/// squared length of the mean vector.
 #[derive(Debug, Default)]
 pub struct LayerSums {
     /// Attention weights summed over the heads, `[rows, tokens]`.
@@ -213,7 +234,7 @@ pub struct LayerSums {
 }
 
 impl LayerSums {
-    /// Adds one head of the layer; `contexts` are without the value bias, which is added here.
+    /// Adds one head of the layer. `contexts` lack the value bias, which is added here.
     pub fn add(&mut self, rows: &[usize], attention: AttentionView<'_>, values: HeadValues<'_>, contexts: Rows<'_>) {
         let width = values.bias.len();
         self.weights.resize(rows.len() * attention.tokens(), 0.0);
@@ -230,6 +251,7 @@ impl LayerSums {
         }
     }
 
+    /// Agreement of the layer's heads in the sequence, after the last head was added.
     pub fn finish(&mut self, heads: usize) -> Disagreement {
         let mut take_mean_square = |vectors: fn(&mut Self) -> &mut Vec<f32>| {
             let sums = vectors(self);
@@ -247,12 +269,13 @@ impl LayerSums {
     }
 }
 
+/// Adds `values` to `sums`, one by one.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn add(values: &[f32], sums: &mut [f32]) {
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
 }
 
-/// Adds `vector + bias`, scaled to length 1, to `sums`; a vector of zeros has no direction and adds nothing.
+/// Adds `vector + bias`, scaled to length 1, to `sums`. A vector of zeros has no direction and adds nothing.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_direction(vector: &[f32], bias: &[f32], sums: &mut [f32]) {
     let square = shifted_dot(vector, bias, vector, bias);

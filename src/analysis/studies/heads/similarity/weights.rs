@@ -10,9 +10,11 @@ use crate::model::forward::{Encoder, HeadWeights};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::system::parallel::{core_count, parallel_map};
 
-/// Share of the summed squared singular values that the counted dimensions cover (Cordonnier et al. 2020, figure 1).
+/// Share of the summed squared singular values that the counted dimensions must reach (Cordonnier et al. 2020,
+/// figure 1).
 const SHARE: f64 = 0.9;
 
+/// Maximum number of pairs listed for each input.
 const LISTED: usize = 5;
 
 /// Similarity of attention heads by their weights alone: spectra and composition scores.
@@ -68,9 +70,11 @@ pub struct Composed {
     pub above_random: f64,
 }
 
-/// Weights of a layer whose attention scores are bilinear in the tokens' vectors `x` and `y`: `x W_Q W_Kᵀ yᵀ`.
+/// Weight matrices of a layer whose attention scores are bilinear in the vectors `x` and `y` of two tokens: `x W_Q
+/// W_Kᵀ yᵀ`.
 type Bilinear<'a> = WeightParts<Matrix<'a>>;
 
+/// A value for each of the four weight matrices of a layer.
 #[derive(Clone, Copy)]
 struct WeightParts<T> {
     query: T,
@@ -80,6 +84,7 @@ struct WeightParts<T> {
 }
 
 impl<'a> Bilinear<'a> {
+    /// The four weight matrices of a layer; `None` if its attention scores are not bilinear.
     fn of(HeadWeights { query_key, value, output }: HeadWeights<'a>) -> Option<Self> {
         let [query, key] = query_key?;
         Some(Self { query, key, value, output })
@@ -98,6 +103,7 @@ impl Weighed {
         Some(Self { spectra, composition: Composition::new(&layers, grid) })
     }
 
+    /// Whether there are as many layers and heads as in the model.
     pub fn fits(&self, grid: HeadGrid) -> bool {
         let Composition { queries, keys, values, .. } = &self.composition;
         let named = [queries, keys, values].into_iter().flat_map(|scores| &scores.strongest);
@@ -120,7 +126,8 @@ impl Spectrum {
     }
 }
 
-/// The squared singular values of `a bᵀ`, one per column: the eigenvalues of `R aᵀa R` with `R` the square root of `bᵀb`.
+/// The squared singular values of `a bᵀ`, one for each column of `a`. They are the eigenvalues of `R aᵀa R`, where
+/// `R` is the square root of `bᵀb`.
 fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
     // `tr_mul` is slower: it is no blocked product.
     let (a, b) = (a.transpose() * a, b.transpose() * b);
@@ -134,7 +141,7 @@ fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
     (root.transpose() * (a * &root)).symmetric_eigenvalues().iter().map(|value| value.max(0.0)).collect()
 }
 
-/// Gram matrices of each weight matrix of a layer, by head, `[heads, head_dim, head_dim]`.
+/// Gram matrix of each head's part of the four weight matrices, `[heads, head_dim, head_dim]` each.
 type Grams = WeightParts<Vec<f32>>;
 
 impl Grams {
@@ -157,14 +164,16 @@ impl Grams {
     }
 }
 
+/// Inner product in f64.
 fn inner_product(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
 }
 
 impl Composition {
-    /// Computes composition scores `|A B| / (|A| |B|)` of all heads of all pairs of layers (Elhage et al. 2021, "Composition
-    /// scores"), for row vectors. The earlier head writes by `A = W_V W_O`, the later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or
-    /// `W_V W_O`.
+    /// Computes the composition scores `|A B| / (|A| |B|)` of all pairs of a head and a head of a later layer, for
+    /// row vectors. They are those of Elhage et al. 2021, "Composition scores".
+    ///
+    /// The earlier head writes by `A = W_V W_O`. The later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or `W_V W_O`.
     fn new(layers: &[Bilinear<'_>], grid: HeadGrid) -> Self {
         let Some(first) = layers.first() else { return Self::default() };
         let random = 1.0 / (first.query.rows() as f64).sqrt();
@@ -193,7 +202,7 @@ impl Composition {
     }
 }
 
-/// Squared norm `|a bᵀ|²` for each head, `[heads]`, from the Gram matrices `aᵀa` and `bᵀb`.
+/// Squared norm `|a bᵀ|²` of each head, `[heads]`, from the Gram matrices `aᵀa` and `bᵀb`.
 fn squared_norms(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
     let square = a.len() / heads;
     a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner_product(a, b)).collect()
@@ -201,8 +210,9 @@ fn squared_norms(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
 
 /// Computes the composition scores of all heads of a layer with all heads of a later layer, `[sources, targets]`.
 ///
-/// `output` is the output projection of the earlier layer, `reads` the weights of the later layer that multiply it. `before` and
-/// `after` are Gram matrices of the outer weights, `written` and `read` the squared norms of each head's products.
+/// `output` is the output projection of the earlier layer, and `reads` the weights of the later layer that multiply
+/// it. `before` and `after` are the Gram matrices of the outermost weight matrices. `written` and `read` are the
+/// squared norms of each head's two factors `A` and `B`.
 fn scores(
     output: Matrix<'_>,
     reads: Matrix<'_>,
@@ -234,6 +244,7 @@ fn scores(
     (0..heads * heads).map(score).collect()
 }
 
+/// The pairs of a head and a head of a later layer, each with its composition score.
 fn composed_pairs(scores: &[f64], (source, target): (usize, usize), heads: usize) -> Vec<Composed> {
     let edge = |(place, &score): (usize, &f64)| Composed {
         source: HeadPlace { layer: source, head: place / heads },

@@ -15,7 +15,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// Share of uniform attention that is mixed into attention before it is compared.
+/// Share of uniform attention in the mixture with a head's attention that is compared.
 const SMOOTHING: f32 = 0.001;
 
 /// Jensen-Shannon divergences of all pairs of attention heads.
@@ -30,11 +30,14 @@ pub struct Distances {
     pub per_row: Vec<Vec<f64>>,
 }
 
+/// Summed divergences of all pairs of heads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadDistances {
     grid: HeadGrid,
+    /// Number of attention rows.
     rows: u64,
-    /// Summed divergence of each pair of heads, by the later head, then by the earlier.
+    /// Jensen-Shannon divergence of each pair of heads, summed over rows, in nats. Pairs are ordered by the later
+    /// head, then by the earlier.
     pairs: Vec<ExactSum>,
 }
 
@@ -44,6 +47,7 @@ impl HeadDistances {
         Self { grid, rows: 0, pairs: vec![ExactSum::default(); heads * heads.saturating_sub(1) / 2] }
     }
 
+    /// Adds the divergences of all pairs of heads over one sequence; `weights` are smoothed, `size` for each head.
     fn add(&mut self, size: usize, weights: &[f32]) {
         let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
         let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
@@ -62,7 +66,7 @@ impl HeadDistances {
     }
 }
 
-/// Smoothed attention of all heads over one sequence.
+/// Attention of all heads over one sequence, mixed with uniform attention.
 #[derive(Debug, Default)]
 pub struct SmoothedAttention {
     /// Number of weights of one head, rounded up to whole SIMD vectors.
@@ -108,10 +112,11 @@ impl Sums for HeadDistances {
     }
 }
 
-/// Number of weights summed in f32 before accumulation in f64.
+/// Number of weights that are summed in f32 before the sum is added to an f64.
 const RUN: usize = 64 * LANES;
 
-/// Sums `m ln m` over the means `m` of two heads' weights, which are above 0 and fill whole SIMD vectors.
+/// Sum of `m ln m`, where `m` is the mean of two heads' weights. The weights must be above 0 and fill whole SIMD
+/// vectors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn plogp(a: &[f32], b: &[f32]) -> f64 {
     let mut sum = 0.0;
@@ -129,9 +134,11 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
     sum
 }
 
-/// Natural logarithm of a positive, normal number, with an error of at most 2e-7 `max(1, |ln|)`. For `2^e m`, `m` from
-/// `sqrt(1/2)` to `sqrt(2)`, it is `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends where the next term is below 1e-9.
-/// Inlined, so that it is compiled for the instruction set of its caller.
+/// Natural logarithm of a positive, normal number, with an error of at most 2e-7 `max(1, |ln|)`.
+///
+/// For `2^e m`, `m` from `sqrt(1/2)` to `sqrt(2)`, it is `e ln 2 + 2 artanh((m - 1) / (m + 1))`. The series of
+/// artanh ends where the next term is below 1e-9. The function is inlined, so that it is compiled for the
+/// instruction set of its caller.
 #[inline(always)]
 fn ln(value: f32) -> f32 {
     const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;

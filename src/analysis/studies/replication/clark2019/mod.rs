@@ -187,7 +187,8 @@ impl Findings {
     }
 }
 
-/// Label of an attention head by the last rule of the notebook that fits; `None` if no rule fits.
+/// Label of an attention head by the rules of the notebook; the last rule that fits decides. `None` if no rule
+/// fits.
 fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
     let rules = [
         (ClarkLabel::Next, means.next, POSITION_THRESHOLD),
@@ -201,6 +202,7 @@ fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
     rules.into_iter().rfind(fits).map(|(label, ..)| label)
 }
 
+/// Best attention head and best offset of each relation.
 fn relations(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
     let is_in_table = |(name, sums): &(&String, &Relation)| {
         *name == POOLED_RELATION || (*name != "root" && *name != PUNCTUATION_RELATION && sums.count >= MIN_WORDS)

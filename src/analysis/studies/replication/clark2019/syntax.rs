@@ -18,12 +18,15 @@ use crate::stats::blocks::{Merge, merge_fields};
 /// Fixed offsets of the baseline, in words: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
 
+/// Counts of one relation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relation {
+    /// Number of words with the relation.
     pub count: u64,
-    /// Number of words whose syntactic head each of [`OFFSETS`] predicts.
+    /// Number of words whose syntactic head is at each of [`OFFSETS`].
     pub offset_hits: [u64; OFFSETS.len()],
-    /// Number of words whose syntactic head each attention head predicts `[from the word, to the word]`, `[layers * heads]`.
+    /// Number of words whose syntactic head each attention head predicts, `[layers * heads]`, as `[the word is the
+    /// query, the syntactic head is the query]`.
     pub hits: Vec<[u64; 2]>,
 }
 
@@ -32,7 +35,7 @@ merge_fields!(Relation { count, offset_hits, hits });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SyntaxHits {
     grid: HeadGrid,
-    /// Counts and right predictions by name of the relation, `all` among them.
+    /// Counts and right predictions of each relation, by name; the entry `all` has all words.
     pub relations: BTreeMap<String, Relation>,
 }
 
@@ -42,7 +45,8 @@ impl SyntaxHits {
     }
 }
 
-/// Number of a word's syntactic head in the notebook: 0 is the root, 1 the first word. `None` if the syntactic head is unknown.
+/// Number of a word's syntactic head in the notebook: 0 for the root, 1 for the first word. `None` if the syntactic
+/// head is unknown.
 fn number(head: TreeHead) -> Option<usize> {
     match head {
         TreeHead::Root => Some(0),
@@ -51,7 +55,8 @@ fn number(head: TreeHead) -> Option<usize> {
     }
 }
 
-/// Predicts the syntactic head of a 0-based word at an offset: 1-based, clipped to 0 (the root) and the last word.
+/// Predicts the number of the syntactic head at an `offset` from a word, clipped to 0 (the root) and to the last
+/// word. `word` is counted from 0, the result from 1.
 fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }
@@ -59,7 +64,8 @@ fn at_offset(word: usize, offset: i32, words: usize) -> usize {
 merge_fields!(SyntaxHits[grid] { relations });
 
 impl Sums for SyntaxHits {
-    /// Dependency tree of a sentence of at most [`MAX_PAIR_TOKENS`] tokens; the released code leaves out longer sentences.
+    /// Dependency tree of a sentence with at most [`MAX_PAIR_TOKENS`] tokens. The released code leaves out longer
+    /// sentences.
     type SequenceState = Vec<GoldArc>;
 
     fn begin(&mut self, sentence: &Sequence) -> Option<Self::SequenceState> {
@@ -102,7 +108,7 @@ impl Sums for SyntaxHits {
     }
 }
 
-/// The word with the largest weight, ties going to the first; the weight of `word` itself counts as 0.
+/// The word with the largest weight. The weight of `word` itself counts as 0; ties go to the first word.
 fn most_attended(words: usize, word: usize, weight: impl Fn(usize) -> f64) -> usize {
     let weight = |other: usize| if other == word { 0.0 } else { weight(other) };
     (1..words).fold(0, |best, other| if weight(other) > weight(best) { other } else { best })

@@ -12,7 +12,7 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// Share of uniform attention that is mixed into attention before its entropy is taken.
+/// Share of uniform attention in the mixture with a head's attention whose entropy is computed.
 const SMOOTHING: f64 = 0.0001;
 
 /// Mean attention and entropy of one attention head over one sequence of `n` tokens, or their sums or means over sequences.
@@ -43,7 +43,7 @@ pub struct Means<N> {
 merge_fields!(Means<ExactSum> { to_self, next, previous, cls, sep, sep_sep, rest_sep, punct, entropy, entropy_cls });
 
 impl<N> Means<N> {
-    /// Applies `change` to every field.
+    /// Computes new means by applying `change` to every field.
     pub fn map<M>(&self, change: impl Fn(&N) -> M) -> Means<M> {
         Means {
             to_self: change(&self.to_self),
@@ -60,14 +60,17 @@ impl<N> Means<N> {
     }
 }
 
-/// Indices of a sequence's special and punctuation tokens that the formulas use.
+/// Indices of the special and punctuation tokens of a sequence that the formulas use.
 #[derive(Clone, Debug)]
 pub struct TokenPlaces {
+    /// Indices of `[SEP]`.
     separators: Vec<usize>,
     cls: Vec<usize>,
+    /// Indices of `.` and `,`.
     punctuation: Vec<usize>,
 }
 
+/// Means of all heads, summed over sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenMeans {
     grid: HeadGrid,
@@ -122,6 +125,7 @@ impl Sums for TokenMeans {
     }
 }
 
+/// Means of one head over one sequence.
 fn means(places: &TokenPlaces, view: AttentionView<'_>) -> Means<f64> {
     let n = view.tokens();
     let mut means = Means::default();
@@ -155,6 +159,7 @@ fn means(places: &TokenPlaces, view: AttentionView<'_>) -> Means<f64> {
     means
 }
 
+/// Entropy of an attention row mixed with uniform attention, in nats.
 fn smoothed_entropy(row: &[f32]) -> f64 {
     let uniform = SMOOTHING / row.len() as f64;
     let smoothed = row.iter().map(|&weight| (1.0 - SMOOTHING) * f64::from(weight) + uniform);

@@ -12,31 +12,36 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::labels::evidence::Direction;
 
-/// Right choices of one attention head for links. Each pair of counts is in the order of [`Direction::BOTH_OF_LINKS`].
+/// Right choices of one attention head for the sources of links. Each pair of counts is in the order of
+/// [`Direction::BOTH_OF_LINKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkHits {
-    /// Number of sources whose target the attention head chooses among the candidates.
+    /// Number of sources for which the head chooses a target among the candidates.
     pub right: [u64; 2],
-    /// Number of sources whose target the attention head chooses among all words, where the corpus names candidates.
+    /// Number of sources for which the head chooses a target among all words. It is counted only where the corpus
+    /// names candidates.
     pub among_all: [u64; 2],
-    /// Number of sources whose target the attention head chooses among the candidates of the source's class.
+    /// Number of sources for which the head chooses a target among the candidates of the source's class.
     pub among_class: [u64; 2],
-    /// As `right`, for sources with candidates at the same positions of a neighbouring sequence.
+    /// As `right`, over sources whose candidates' positions exist in a neighbouring sequence.
     pub beside: [u64; 2],
-    /// Right choices by the attention head's weights at the same positions of the neighbouring sequence.
+    /// As `beside`, with the head's weights at the same positions of the neighbouring sequence.
     pub elsewhere: [u64; 2],
-    /// Number of sources for which a special token has more weight than every candidate.
+    /// Number of sources for which a special token has more weight than any candidate.
     pub to_special: [u64; 2],
-    /// Summed weight of sources on their targets.
+    /// Weight of sources on their targets, summed over sources.
     pub mass: ExactSum,
-    /// Number of linked pairs among the pairs of words with the largest corrected weights.
+    /// Number of linked pairs among the pairs of words with the largest weights, after the average product
+    /// correction.
     pub pairs: u64,
 }
 
 merge_fields!(LinkHits { right, among_all, among_class, beside, elsewhere, to_special, mass, pairs });
 
+/// Sums over one type of links in one block of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkBlock {
+    /// Number of scored sources.
     pub count: u64,
     /// Number of sentences with a scored source, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
@@ -44,27 +49,30 @@ pub struct LinkBlock {
     pub chance: ExactSum,
     /// Weight of uniform attention on the targets, summed over sources.
     pub even_mass: ExactSum,
+    /// Right choices of the rules that choose by position.
     pub places: PlaceHits,
+    /// Right choices of each rule of [`SAME_CLASS`].
     pub same_class: [u64; SAME_CLASS.len()],
-    /// Number of sources in sentences whose words have classes.
+    /// Number of sources in sentences some of whose words have classes.
     pub classed: u64,
-    /// Right choices of the class rules, by the class of the source.
+    /// Right choices of the rules that choose by class, by the class of the source.
     pub classes: BTreeMap<Box<str>, ClassHits>,
-    /// Number of sources whose class has both targets and other candidates.
+    /// Number of sources for which some, but not all, candidates of the source's class are targets.
     pub with_class: u64,
     /// Share of targets among the candidates of the source's class, summed over sources.
     pub class_chance: ExactSum,
-    /// Number of sources whose candidates the corpus names.
+    /// Number of sources for which the corpus lists the candidates explicitly.
     pub named: u64,
-    /// Number of sentences after one of another group, and of those among them that are of similar length: `[all, similar]`.
+    /// Number of sentences that follow a sentence of another group, and of those among them with a similar length:
+    /// `[all, similar]`.
     pub followers: [u64; 2],
-    /// Number of sources with candidates at the same positions of a neighbouring sequence.
+    /// Number of sources whose candidates' positions exist in a neighbouring sequence.
     pub with_neighbour: u64,
-    /// Number of pairs of words with the largest corrected weights: as many for each sentence as it has words.
+    /// Number of top pairs of words by corrected weight: in each sentence, as many as it has words.
     pub pairs: u64,
-    /// Expected number of linked pairs among as many random pairs as `pairs`.
+    /// Expected number of linked pairs if the top pairs were chosen at random.
     pub pairs_chance: ExactSum,
-    /// Right choices of each attention head, `[layers * heads]`; empty until a head is scored.
+    /// Right choices of each attention head, `[layers * heads]`; empty until a head was scored.
     pub heads: Vec<LinkHits>,
 }
 
@@ -94,7 +102,7 @@ impl ScoredSums for LinkBlock {
 }
 
 impl LinkBlock {
-    /// Counts a source, and the rules that choose its target.
+    /// Counts a source, and the right choices of all rules for it.
     pub fn count(&mut self, source: &LinkSource) {
         self.count += 1;
         self.chance += source.chance();
@@ -126,13 +134,14 @@ impl LinkBlock {
         self.with_neighbour += u64::from(!source.elsewhere.is_empty());
     }
 
-    /// Whether at least half of the sentences are about as long as the one before, so that equal positions can be compared.
+    /// Whether at least half of the sentences are about as long as the sentence before, so that equal positions can
+    /// be compared.
     pub fn are_aligned(&self) -> bool {
         let [followers, alike] = self.followers;
         alike > 0 && 2 * alike >= followers
     }
 
-    /// Whether no part exceeds its total, and the number of attention heads is right; sums from a file may fail this.
+    /// Whether no part exceeds its total, and there are this many `heads`. Sums read from a file are untrusted.
     pub fn is_consistent(&self, heads: usize) -> bool {
         let PlaceHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
@@ -155,18 +164,19 @@ impl LinkBlock {
             && self.heads.iter().all(head_adds_up)
     }
 
-    /// A count of one attention head; 0 if no head was scored.
+    /// A count of the attention head at index `place`; 0 if no head was scored.
     pub fn head_count(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
         self.heads.get(place).map_or(0, count)
     }
 
-    /// Number of right choices of the attention head at index `place` in one direction.
+    /// Number of right choices of the head at index `place` in one direction.
     pub fn right_choices(&self, (place, direction): (usize, Direction)) -> u64 {
         self.head_count(place, |hits| hits.right[direction_index(direction)])
     }
 }
 
-/// The attention head with the most right choices, with its direction. Ties go to the first head, then to the first direction.
+/// The attention head with the most right choices in one of the `directions`, as `(index, direction)`. Ties go to
+/// the first head, then to the first direction.
 pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
     let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
     first_best(cells, |&cell| sums.right_choices(cell)).expect("there are heads")

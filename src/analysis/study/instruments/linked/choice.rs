@@ -4,17 +4,19 @@ use crate::sequences::fold::words::WordAttention;
 use crate::study::instruments::partners::{Partners, index_of_largest};
 use crate::study::labels::evidence::Direction;
 
+/// How one attention head chooses the target of a link in one direction.
 #[derive(Clone, Copy)]
 pub struct LinkChoice<'a> {
     pub attention: &'a WordAttention,
     pub partners: &'a Partners,
     pub direction: Direction,
-    /// Whether the weights of both directions are averaged, for undirected links.
+    /// Whether the weights of both directions are averaged, as for undirected links.
     pub is_undirected: bool,
 }
 
 impl LinkChoice<'_> {
-    /// The word among `others` with the largest weight, in a decoder relative to uniform attention. Ties go to the first.
+    /// The word among `others` with the largest weight; ties go to the first. In a decoder, weights are compared as
+    /// ratios to uniform attention.
     pub fn best_word(&self, word: usize, others: &[usize]) -> Option<usize> {
         let others = others.iter().copied();
         if self.is_undirected {
@@ -23,7 +25,7 @@ impl LinkChoice<'_> {
         index_of_largest(others, |other| self.partners.weight(self.attention, self.direction, word, other))
     }
 
-    /// The weight between two words, not corrected for uniform attention.
+    /// The weight between two words, without the correction for uniform attention.
     fn raw_weight(&self, word: usize, other: usize) -> f64 {
         let Self { attention, direction, is_undirected: is_both_ways, .. } = *self;
         match direction.is_forward() {
@@ -33,8 +35,8 @@ impl LinkChoice<'_> {
         }
     }
 
-    /// The largest raw weight on a candidate. It is the weight of `best`, except in a decoder, whose weights are compared
-    /// relative to uniform attention.
+    /// The largest raw weight on a candidate, where `best` is the chosen word. It is the raw weight of `best`
+    /// except in a decoder, which compares ratios to uniform attention.
     pub fn largest_weight(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
         if self.partners.is_causal {
             return candidates.iter().map(|&other| self.raw_weight(word, other)).fold(0.0, f64::max);

@@ -5,24 +5,26 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::LinkSet;
 use crate::study::labels::evidence::{Direction, Side};
 
-/// A type of links as it is scored. In a decoder, links to the left and to the right are scored apart: each is seen from one
-/// end.
+/// A type of links that is scored separately. In a decoder, links to the left and to the right are separate types,
+/// since each is seen from one end.
 ///
-/// In partials it is a key of a JSON object, and so a string: a sign for `side`, a sign for `is_undirected`, and the name.
+/// In saved sums it is the key of a JSON object, and so a string: a sign for `side`, a sign for `is_undirected`,
+/// and the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkKey {
+    /// Name of the links in the corpus.
     pub name: Box<str>,
-    /// Whether links have no direction, so that each counts from both ends.
+    /// Whether the links have no direction, so that each is scored from both ends.
     pub is_undirected: bool,
     /// The side of the source on which the target stands; `None` where queries see both sides.
     pub side: Option<Side>,
 }
 
-/// Signs of `side` in the string form of a [`LinkKey`].
+/// Sign of each `side` in the text of a [`LinkKey`].
 const SIDES: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
 
-/// Signs of directed (`false`) and undirected (`true`) types in the string form of a [`LinkKey`].
+/// Sign of directed (`false`) and undirected (`true`) links in the text of a [`LinkKey`].
 const DIRECTED: [(char, bool); 2] = [('-', false), ('~', true)];
 
 impl From<LinkKey> for String {
@@ -47,7 +49,7 @@ impl TryFrom<String> for LinkKey {
 }
 
 impl LinkKey {
-    /// The types as which a set of links is scored: one, or in a decoder one for each side.
+    /// The types under which a set of links is scored: one type, or in a decoder one for each side.
     pub fn from_link_set(links: &LinkSet, is_causal: bool) -> Vec<Self> {
         let is_undirected = links.link_type.is_undirected;
         let sides: &[Option<Side>] = match (is_causal, is_undirected) {
@@ -68,7 +70,7 @@ impl LinkKey {
     }
 }
 
-/// Index of a direction in every pair of numbers ordered as [`Direction::BOTH_OF_LINKS`].
+/// Index of `direction` in pairs of numbers that have the order of [`Direction::BOTH_OF_LINKS`].
 pub fn direction_index(direction: Direction) -> usize {
     usize::from(!direction.is_forward())
 }

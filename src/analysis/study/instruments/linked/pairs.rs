@@ -12,15 +12,17 @@ use crate::corpus::LinkSet;
 use crate::sequences::fold::words::WordAttention;
 use crate::stats::blocks::{Merge, merge_fields};
 
+/// The candidate pairs of a sentence for undirected links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedPairs {
+    /// Words of the sentence.
     words: Range<usize>,
-    /// Candidate pairs `(word, other, is_linked)`, ascending.
+    /// Candidate pairs as `(word, other, is_linked)`, ascending.
     pairs: Vec<(usize, usize, bool)>,
 }
 
 impl LinkedWords<'_> {
-    /// The candidate pairs in the sentence of the links; `None` if there is no pair.
+    /// The candidate pairs in the sentence of the links; `None` if the sentence has no candidate pair.
     pub fn pairs(&self, links: &LinkSet) -> Option<LinkedPairs> {
         let words = self.sentence_of(links)?;
         let is_named = |word: usize| links.candidates.as_ref().is_none_or(|named| named.contains(&word));
@@ -43,16 +45,18 @@ impl LinkedPairs {
         self.words.len()
     }
 
-    /// Number of top pairs that count: as many as the sentence has words, or all pairs if these are fewer.
+    /// Number of top pairs by weight that count: as many as the sentence has words, or all pairs if there are
+    /// fewer.
     pub fn top_count(&self) -> usize {
         self.words.len().min(self.pairs.len())
     }
 
-    /// Expected number of linked pairs among as many random pairs as [`Self::top_count`].
+    /// Expected number of linked pairs among [`Self::top_count`] random pairs.
     pub fn expected_linked(&self) -> f64 {
         (self.top_count() * self.linked_count()) as f64 / self.pairs.len() as f64
     }
 
+    /// The candidate pairs as `(word, other, is_linked)`, ascending.
     pub fn pairs(&self) -> &[(usize, usize, bool)] {
         &self.pairs
     }
@@ -62,7 +66,7 @@ impl LinkedPairs {
         self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
     }
 
-    /// Writes the weight of each candidate pair, after the average product correction, into `corrected`.
+    /// Writes the weight of each candidate pair into `corrected`, after the average product correction.
     pub fn corrected_weights(&self, attention: &WordAttention, corrected: &mut Vec<f64>) {
         let Range { start, end } = self.words;
         let weight = |word: usize, other: usize| f64::midpoint(attention.get(word, other), attention.get(other, word));
@@ -87,7 +91,7 @@ impl LinkedPairs {
         order[..taken].iter().filter(|&&pair| self.pairs[pair].2).count() as u64
     }
 
-    /// Whether the pairs fit a sentence of `words` words and are ascending; pairs from a file may fail this.
+    /// Whether the pairs are ascending and fit a sentence of `words` words. Pairs read from a file are untrusted.
     pub fn fits(&self, words: usize) -> bool {
         let is_pair = |&(word, other, _): &(usize, usize, bool)| {
             self.words.contains(&word) && word < other && other < self.words.end
@@ -100,9 +104,9 @@ impl LinkedPairs {
 /// The candidate pairs of all sentences with an equal number of words, counted by the distance of the two words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeparatedPairs {
-    /// Number of top pairs that count, over all sentences.
+    /// Number of top pairs that count, summed over sentences.
     taken: u64,
-    /// Number of pairs at each distance of the two words, and number of linked pairs among these: `[all, linked]`.
+    /// Number of pairs, and of linked pairs, at each distance of the two words: `[all, linked]`.
     counts: BTreeMap<usize, [u64; 2]>,
 }
 
@@ -118,7 +122,8 @@ impl SeparatedPairs {
         }
     }
 
-    /// Expected number of linked pairs if pairs are chosen in this `order` of distances, at random within a distance.
+    /// Expected number of linked pairs if pairs are chosen by distance, in this `order` of distances. Pairs with
+    /// equal distance are chosen at random.
     pub fn expected_linked(&self, order: &[usize]) -> f64 {
         let (mut remaining, mut expected) = (self.taken, 0.0);
         for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {
@@ -129,8 +134,8 @@ impl SeparatedPairs {
         expected
     }
 
-    /// Distances of these pairs, by falling share of linked pairs in `others`, then shorter distances first. Distances that `others`
-    /// lacks are last.
+    /// Distances of these pairs, by falling share of linked pairs in `others`; ties go to the shorter distance.
+    /// Distances that `others` lacks come last.
     pub fn distances_by_linked_share(&self, others: &Self) -> Vec<usize> {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
@@ -140,18 +145,20 @@ impl SeparatedPairs {
         order
     }
 
-    /// Whether the counts are consistent: no part exceeds its total. Sums from a file may fail this.
+    /// Whether no part exceeds its total. Sums read from a file are untrusted.
     pub fn is_consistent(&self) -> bool {
         let all: u64 = self.counts.values().map(|[all, _]| all).sum();
         self.taken <= all && self.counts.values().all(|[all, linked]| *all > 0 && linked <= all)
     }
 }
 
-/// The candidate pairs of one fold, by the number of words of the sentence.
+/// The candidate pairs of one fold, by the number of words in the sentence.
 pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
 
-/// Baseline: linked share of pairs that are chosen by distance alone. Distances linked most often in the other fold come first,
-/// then shorter distances. `None` if a fold has no pair.
+/// Linked share of pairs that are chosen by distance alone: the baseline for undirected links. `None` if a fold has
+/// no pair.
+///
+/// The distances with the largest linked share in the other fold come first; ties go to the shorter distance.
 pub fn distance_baseline(folds: &[PairsByLength; 2]) -> Option<f64> {
     let pooled = folds.each_ref().map(|fold| {
         let mut pooled = SeparatedPairs::default();

@@ -7,23 +7,26 @@ use serde::{Deserialize, Serialize};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::labels::evidence::Side;
 
-/// Names of the rules that take a word of the source's class; arrays of choices and hits have this order.
+/// Names of the rules that choose a word of the source's class. Arrays of choices and of right choices have this
+/// order.
 pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
 
-/// Names of the position rules without a parameter; arrays of choices and hits have this order.
+/// Names of the position rules without a parameter. Arrays of choices and of right choices have this order.
 pub const FIXED_PLACES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
+/// What each position rule chooses for one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceChoice {
-    /// Rank of each candidate: -1, -2, ... before the source, and 1, 2, ... after it, nearest first.
+    /// Rank of each candidate: -1, -2, ... before the source, from the nearest on, and 1, 2, ... after it.
     pub ranks: Vec<i32>,
     /// Word that each rule of [`FIXED_PLACES`] chooses.
     pub fixed: [Option<usize>; FIXED_PLACES.len()],
 }
 
 impl PlaceChoice {
-    /// Computes the choices for the source `word`, which has this `number` among the `sources`. `in_order` is the choice of the
-    /// rule of that name; `tokens` counts the tokens of a word.
+    /// Computes the choices for the source `word`, which is the source with index `number` of `sources` in its
+    /// sentence. `in_order` is the choice of the rule `in-order`, and `tokens` returns the number of tokens of a
+    /// word.
     pub fn new(
         word: usize,
         (number, sources): (usize, usize),
@@ -43,11 +46,12 @@ impl PlaceChoice {
     }
 }
 
+/// Right choices of each position rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHits {
-    /// Right choices of each offset from the source, in words.
+    /// Right choices of each fixed offset from the source, by the offset in words.
     pub offsets: BTreeMap<i32, u64>,
-    /// Right choices of the candidate at each rank before (negative) or after the source.
+    /// Right choices of the k-th candidate before (negative k) or after the source, by k.
     pub ranks: BTreeMap<i32, u64>,
     /// Right choices of each rule of [`FIXED_PLACES`].
     pub fixed: [u64; FIXED_PLACES.len()],
@@ -55,28 +59,30 @@ pub struct PlaceHits {
 
 merge_fields!(PlaceHits { offsets, ranks, fixed });
 
+/// A rule that chooses the target of a link by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceRule {
     /// The word at this offset from the source.
     Offset(i32),
-    /// The k-th candidate before (negative) or after the source, counted from 1.
+    /// The k-th candidate after the source (positive k) or before it (negative k), counted from 1.
     Rank(i32),
     /// The rule with this index in [`FIXED_PLACES`].
     Fixed(usize),
 }
 
 impl PlaceRule {
+    /// The best offset rule, the best rank rule and the rules without a parameter.
     pub fn with_best_parameters(hits: &PlaceHits) -> Vec<Self> {
         let parametrised = [Self::Offset(best(&hits.offsets)), Self::Rank(best(&hits.ranks))];
         parametrised.into_iter().chain((0..FIXED_PLACES.len()).map(Self::Fixed)).collect()
     }
 
-    /// The position rule with the most hits; ties go to the first.
+    /// The position rule with the most right choices; ties go to the first.
     pub fn best(hits: &PlaceHits) -> Self {
         first_best(Self::with_best_parameters(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
 
-    /// Number of right choices of this rule.
+    /// Number of sources for which this rule chooses a target.
     pub fn hits(self, hits: &PlaceHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {
@@ -95,26 +101,30 @@ impl PlaceRule {
     }
 }
 
-/// The offset or rank with the most hits, 1 if there are no hits. Ties go to the nearer, then to the one on the right.
+/// The offset or rank with the most right choices; 1 without right choices. Ties go to the nearer one, then to the
+/// one on the right.
 fn best(hits: &BTreeMap<i32, u64>) -> i32 {
     let best = hits.iter().max_by_key(|&(&place, &hits)| (hits, -i64::from(place).abs(), place));
     best.map_or(1, |(&place, _)| place)
 }
 
-/// The item with the largest count; ties go to the first.
+/// The item with the largest `count`; ties go to the first. `None` without items.
 pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u64) -> Option<T> {
     items.into_iter().reduce(|best, next| if count(&next) > count(&best) { next } else { best })
 }
 
-/// The class of a link's source, and the class rules that are right: each takes the nearest candidate of a class on one side.
+/// The class of a link's source, and the class rules that choose a target of it. A class rule chooses the nearest
+/// candidate of a class on one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {
+    /// Class of the source.
     pub class: Box<str>,
+    /// Rules that choose a target, as `(class of the candidate, side)`.
     pub right: BTreeSet<(Box<str>, Side)>,
 }
 
 impl ClassChoice {
-    /// Finds the class rules that are right for the source `word`, with these candidates and targets, both ascending.
+    /// Finds the class rules that choose a target for the source `word`. `candidates` and `targets` are ascending.
     pub fn new(word: usize, classes: &[&str], candidates: &[usize], targets: &[usize]) -> Self {
         let before = candidates.partition_point(|&other| other < word);
         let (left, right) = candidates.split_at(before);
@@ -131,12 +141,15 @@ impl ClassChoice {
     }
 }
 
-/// Number of sources of one class, and right choices of each class rule: the nearest candidate of one class on one side.
+/// Right choices of each class rule for the sources of one class. A class rule chooses the nearest candidate of a
+/// class on one side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassHits {
+    /// Number of sources.
     pub sources: u64,
-    /// Right choices on the left, by the class of the candidate.
+    /// Right choices of the rules for the left side, by the class of the candidate.
     pub left: BTreeMap<Box<str>, u64>,
+    /// Right choices of the rules for the right side, by the class of the candidate.
     pub right: BTreeMap<Box<str>, u64>,
 }
 
@@ -151,6 +164,7 @@ impl ClassHits {
         }
     }
 
+    /// Number of right choices of one rule.
     fn hits(&self, (class, side): &(Box<str>, Side)) -> u64 {
         let hits = if *side == Side::Left { &self.left } else { &self.right };
         hits.get(class).copied().unwrap_or_default()
@@ -161,7 +175,8 @@ impl ClassHits {
         self.left.values().chain(self.right.values()).all(|&right| right <= self.sources)
     }
 
-    /// The rule with the most hits among rules for these candidate `classes`; ties go to the first.
+    /// The rule with the most right choices among the rules for these candidate `classes`; ties go to the first.
+    /// `None` without rules.
     fn best(&self, classes: &BTreeSet<Box<str>>) -> Option<(Box<str>, Side)> {
         let rules_on = |hits: &BTreeMap<Box<str>, u64>, side: Side| -> Vec<(Box<str>, Side)> {
             hits.keys().filter(|class| classes.contains(*class)).map(|class| (class.clone(), side)).collect()
@@ -171,27 +186,33 @@ impl ClassHits {
     }
 }
 
-/// Minimum number of scored sources for a class to get a separate rule: an accuracy over fewer has a standard error of 9 points.
+/// Minimum number of scored sources for a class to have a rule of its own. With fewer sources, an accuracy has a
+/// standard error of 9 points.
 const MIN_SOURCES_FOR_RULE: u64 = 30;
 
-/// Maximum number of candidate classes with rules: rules over all forms find .18 of random links, where chance is .05.
+/// Maximum number of candidate classes that have rules. Rules for all word forms find .18 of random links, where
+/// chance is .05.
 const MAX_CLASSES: usize = 50;
 
-/// The commonest classes among candidates, from the number of words of each class.
+/// The commonest classes among candidates, at most [`MAX_CLASSES`], from the number of words of each class.
 pub fn commonest_classes(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
     classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
     classes.into_iter().take(MAX_CLASSES).map(|(class, _)| class.clone()).collect()
 }
 
-/// The best class rule for the sources of each class, and one rule for all classes with few sources.
+/// The best class rule for the sources of each class, and one rule for all classes that have few sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassRules {
+    /// Best rule for each class with enough sources, as `(class of the candidate, side)`; `None` if no rule is ever
+    /// right.
     own: BTreeMap<Box<str>, Option<(Box<str>, Side)>>,
+    /// Best rule for the sources of all other classes; `None` if no rule is ever right.
     shared: Option<(Box<str>, Side)>,
 }
 
 impl ClassRules {
+    /// Chooses the best rules by their right choices, among rules for these candidate `classes`.
     pub fn best(hits: &BTreeMap<Box<str>, ClassHits>, classes: &BTreeSet<Box<str>>) -> Self {
         let mut small_classes = ClassHits::default();
         let mut rules = Self::default();
@@ -206,7 +227,7 @@ impl ClassRules {
         rules
     }
 
-    /// Number of right choices of these rules.
+    /// Number of right choices of these rules for all sources.
     pub fn hits(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
         let rule = |class: &str| self.own.get(class).unwrap_or(&self.shared).as_ref();
         hits.iter().filter_map(|(class, hits)| Some(hits.hits(rule(class)?))).sum()

@@ -13,24 +13,29 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Side;
 
+/// A word from which links start, with the candidates for their targets and the choices of rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkSource {
+    /// Index of the word.
     pub word: usize,
-    /// The source's targets among the candidates, ascending.
+    /// Candidates that are targets of the source, ascending.
     pub targets: Vec<usize>,
-    /// The words among which a target of the source is chosen, ascending.
+    /// Words among which a target of the source is chosen, ascending.
     pub candidates: Vec<usize>,
-    /// Words that would be candidates if the corpus named none; empty if the corpus names no candidates.
+    /// Words that would be candidates if the corpus had not listed candidates; empty if it lists none.
     pub seen: Vec<usize>,
-    /// Candidates of the source's class; empty unless both targets and other words are among them.
+    /// Candidates of the source's class; empty unless some, but not all, of them are targets.
     pub of_class: Vec<usize>,
-    /// Candidates whose positions exist in the [neighbour](crate::study::instruments::neighbours), a preceding sequence of
-    /// similar length, if there is one.
+    /// Candidates whose positions exist in the [neighbour](crate::study::instruments::neighbours), a preceding
+    /// sequence of similar length. Empty without a neighbour.
     pub elsewhere: Vec<usize>,
-    /// Whether all other words of the sequence are candidates, in both directions.
+    /// Whether all other words of the sequence are candidates, in both directions of attention.
     pub is_free: bool,
+    /// Choices of the rules that choose by position.
     pub places: PlaceChoice,
+    /// Choice of each rule of [`SAME_CLASS`].
     pub same_class: [Option<usize>; SAME_CLASS.len()],
+    /// Class of the source with the class rules that are right; `None` without classes.
     pub class: Option<ClassChoice>,
 }
 
@@ -44,14 +49,15 @@ impl LinkSource {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
 
-    /// Sets `elsewhere` to the candidates whose positions exist in a neighbouring sequence of this many `words`.
+    /// Sets `elsewhere` to the candidates whose positions exist in a neighbouring sequence of `words` words.
     pub fn set_neighbour_candidates(&mut self, words: usize) {
         if self.word < words {
             self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();
         }
     }
 
-    /// Whether candidates are among this many `words`, and targets among the candidates; a source from a file may fail this.
+    /// Whether candidates are among `words` words, and targets among the candidates. A source read from a file is
+    /// untrusted.
     pub fn fits(&self, words: usize) -> bool {
         let is_ascending = |places: &[usize]| places.is_sorted_by(|a, b| a < b);
         let is_candidate = |word: &usize| self.candidates.binary_search(word).is_ok();
@@ -65,32 +71,34 @@ impl LinkSource {
             && self.places.ranks.len() == self.candidates.len()
     }
 
-    /// Share of targets among the candidates: the accuracy of a random choice.
+    /// Share of targets among the candidates, which is the accuracy of a random choice.
     pub fn chance(&self) -> f64 {
         self.targets.len() as f64 / self.candidates.len() as f64
     }
 }
 
-/// Sources of a set of links, and the counts of links and sources that are not scored.
+/// Sources of a set of links, with the numbers of links and sources that are not scored.
 #[derive(Debug, Default, PartialEq)]
 pub struct Sources {
     /// The scored sources, in ascending order of their words.
     pub scored: Vec<LinkSource>,
-    /// Number of links whose target is no candidate.
+    /// Number of links that are not scored because their target is no candidate.
     pub out_of_sight: u64,
-    /// Number of sources without a target among their candidates, or without any other candidate.
+    /// Number of sources without a target among their candidates, or with no candidate that is not a target.
     pub no_choice: u64,
 }
 
-/// The words of a sequence that links join, with their sentences and classes.
+/// The words of a sequence between which there are links, with their sentences and classes.
 pub struct LinkedWords<'a> {
     sequence: &'a Sequence,
+    /// Weights of uniform attention in the sequence.
     even: UniformAttention,
     from: FromToken,
-    /// For each word, the words of its sentence that take part; empty for a word that takes no part.
+    /// For each word, the words of its sentence that take part in links; empty for a word that takes no part.
     sentences: Vec<Range<usize>>,
+    /// Class of each word, or its form if it has no class.
     classes: Vec<&'a str>,
-    /// Whether some word has a class; words without one have their form in its place.
+    /// Whether any word has a class. Words without a class have their form in its place.
     pub have_classes: bool,
 }
 
@@ -113,25 +121,26 @@ impl<'a> LinkedWords<'a> {
         }
     }
 
-    /// Classes of all words, or their forms where they have no class.
+    /// Class of each word, or its form if it has no class.
     pub fn classes(&self) -> &[&'a str] {
         &self.classes
     }
 
-    /// Classes of the words of a word's sentence.
+    /// Classes of the words in the sentence of `word`.
     pub fn classes_around(&self, word: usize) -> &[&'a str] {
         &self.classes[self.sentences[word].clone()]
     }
 
-    /// The words of the sentence that a set of links is about; `None` for an empty set in a window of several sentences.
+    /// The words of the sentence that a set of links is about. `None` if the set is empty and the window has
+    /// several sentences.
     pub fn sentence_of(&self, links: &LinkSet) -> Option<Range<usize>> {
         let word = links.targets.keys().next().copied();
         let single_sentence = || self.sentences.first().filter(|_| self.sequence.sentence_count() == 1).cloned();
         word.map(|word| self.sentences[word].clone()).or_else(single_sentence).filter(|words| !words.is_empty())
     }
 
-    /// Whether `other` can be a candidate for `word`: both see each other or, in a decoder, where one `side` is scored, the later
-    /// word sees the earlier.
+    /// Whether `other` can be a candidate for `word`. In an encoder, each must see the other. In a decoder, where
+    /// one `side` is scored, the later word must see the earlier.
     pub fn can_be_candidate(&self, word: usize, other: usize, side: Option<Side>) -> bool {
         let spans = &self.sequence.words;
         let (earlier, later) = (&spans[word.min(other)], &spans[word.max(other)]);
@@ -144,7 +153,7 @@ impl<'a> LinkedWords<'a> {
         }
     }
 
-    /// The scored sources of a set of links, whose targets stand on one `side` in a decoder.
+    /// The scored sources of a set of links; in a decoder, of the links whose targets stand on one `side`.
     pub fn sources(&self, links: &LinkSet, side: Option<Side>) -> Sources {
         let is_on_side = |&(from, to): &(usize, usize)| side.is_none_or(|side| Side::from_positions(to, from) == side);
         let links_of = |from: usize| links.targets[&from].iter().map(move |&to| (from, to)).filter(is_on_side);
@@ -195,7 +204,8 @@ impl<'a> LinkedWords<'a> {
         result
     }
 
-    /// Computes the choice of each rule of [`SAME_CLASS`]; `in_order` is the choice of `class-in-order`.
+    /// Computes the choice of each rule of [`SAME_CLASS`] for `word`; `in_order` is the choice of the rule
+    /// `class-in-order`.
     fn same_class(
         &self,
         word: usize,
@@ -214,7 +224,8 @@ impl<'a> LinkedWords<'a> {
         [left, right, nearest, in_order, longest.map(|(other, _)| other)]
     }
 
-    /// Length of the class context that two words share: the number of equal classes counted outwards from both, both ways.
+    /// Length of the class context that two words share. It is the number of equal classes before the two words,
+    /// counted outwards until they differ, and after them.
     fn run(&self, word: usize, other: usize) -> usize {
         let Range { start, end } = self.sentences[word];
         let equal = |(a, b): &(usize, usize)| self.classes[*a] == self.classes[*b];

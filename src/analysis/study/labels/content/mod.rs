@@ -4,8 +4,10 @@ use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
 use super::{Assessment, Evidence, MeasuredScore, assess_all};
 
-/// Multiple of the position-matched chance level that a label of content must exceed. The level is accurate to about a tenth,
-/// because it assumes equal offset preferences for all queries, so a label needs more than twice that distance.
+/// Multiple of the position-matched chance level that a label of content must exceed.
+///
+/// That level is accurate to about a tenth, since it assumes equal offset preferences for all queries. A label
+/// needs more than twice that distance.
 pub const POSITION_FACTOR: f64 = 1.25;
 
 pub const CONTENT_MASS: Threshold = Threshold::rule(
@@ -18,13 +20,15 @@ pub const CONTENT_MASS: Threshold = Threshold::rule(
 const OVER_CHANCE: &str = "_over_chance";
 const OVER_POSITION: &str = "_over_position";
 
-/// Thresholds of a label of content, `[margin, LABEL_Q]`; `margin` is the threshold of its margin over uniform attention.
+/// Thresholds of a label of content, `[margin, LABEL_Q]`. `margin` is the threshold of the lead over uniform
+/// attention.
 pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
 }
 
-/// Assesses `label`, which requires two leads of `metric` (at `key`, if it has several cells) by the block test. One is `margin`
-/// above uniform attention, the other above [`POSITION_FACTOR`] times the position-matched chance.
+/// Assesses `label`, which requires two leads of `metric` (at `key`, if it has several cells), by the block test.
+/// One is `margin` above uniform attention, the other is above [`POSITION_FACTOR`] times the position-matched
+/// chance level.
 pub fn assess_content(
     label: &str,
     metric: &str,
@@ -36,7 +40,7 @@ pub fn assess_content(
     assess_leads(label, (metric, key), measured, policy.rule(margin)).into_iter().collect()
 }
 
-/// As [`assess_content`], from the leads of a metric over `[uniform attention, position-matched chance]`.
+/// As [`assess_content`], from the two leads of a metric: over `[uniform attention, position-matched chance]`.
 pub fn assess_leads(
     label: &str,
     (metric, key): (&str, Option<&str>),
@@ -50,12 +54,13 @@ pub fn assess_leads(
     )
 }
 
-/// Name of the metric from which a lead or expected value is computed, with rates of the corpus; `None` for other metrics.
+/// Name of the metric from which a lead or an expected value is computed with rates of the corpus; `None` for other
+/// metrics.
 pub fn base_metric(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }
 
-/// The reference of a lead, in words, from the name of its `number`; `None` if the number is no lead.
+/// The reference level of a lead, in words, from the name of its `number`; `None` if the number is no lead.
 pub fn lead_reference(number: &str) -> Option<&'static str> {
     let metric = number.split('[').next().unwrap_or_default();
     match metric {
@@ -65,7 +70,7 @@ pub fn lead_reference(number: &str) -> Option<&'static str> {
     }
 }
 
-/// Metric and key of a lead over chance, from the name of its `number`; `None` for other numbers.
+/// Metric and key of a lead over chance, from the name of its `number`; `None` if the number is no such lead.
 pub fn lead_over_chance(number: &str) -> Option<(&str, Option<&str>)> {
     let (metric, key) = number.split_once('[').map_or((number, None), |(metric, key)| (metric, key.strip_suffix(']')));
     Some((metric.strip_suffix(OVER_CHANCE)?, key))

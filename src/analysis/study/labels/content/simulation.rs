@@ -1,5 +1,5 @@
-//! Simulated false discovery rate of labels of content. Sentences are drawn for heads with known leads, and go the way of real
-//! ones: sums by block, ratios, tests, correction.
+//! Simulated false discovery rate of labels of content. Sentences are drawn for heads with known leads over chance.
+//! They are then processed like real sentences: sums by block, ratios, tests, correction for multiple testing.
 
 use std::num::NonZeroUsize;
 
@@ -16,16 +16,18 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Fraction, Keys, Metrics};
 use crate::study::section::NoSection;
 
+/// Margin over uniform attention that the simulated label requires.
 const MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");
 
+/// A column of simulated leads.
 const fn column(id: &'static str) -> Column {
     Column { id, keys: Keys::Single, scale: Scale::Real, bounds: [f64::NEG_INFINITY, f64::INFINITY] }
 }
 
 const COLUMNS: [Column; 2] = [column("x_over_chance"), column("x_over_position")];
 
-/// The true leads of heads over uniform attention and over position. The label is true if the first is above the margin and the
-/// second above 0. The hardest heads are exactly at these limits.
+/// True leads of the simulated heads, `[lead over uniform attention, lead over position]`. A label is true if the
+/// first lead is above the margin and the second above 0. The hardest heads are exactly at these limits.
 const LEADS: [[f64; 2]; 10] = [
     [0.1, 0.2],
     [0.1, 0.2],
@@ -39,10 +41,11 @@ const LEADS: [[f64; 2]; 10] = [
     [0.3, 0.15],
 ];
 
-/// The largest difference between the lead of a sentence and that of its head.
+/// Largest difference between a head's lead in a sentence and its true lead.
 const SPREAD: f64 = 0.4;
 
-/// Sums of the heads' leads by block, over sentences of 1 to 8 queries whose leads vary at random.
+/// Draws a corpus of sentences with 1 to 8 queries, in which the heads' leads vary at random. Returns the sums by
+/// block, `[BLOCKS][heads][leads]`, as `[numerator, denominator]`.
 fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 2]; 2]>> {
     let mut blocks = vec![vec![[[0.0; 2]; 2]; heads]; BLOCKS];
     for sentence in 0..sentences {
@@ -57,7 +60,7 @@ fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 
     blocks
 }
 
-/// The assessment of every head on such a corpus.
+/// The assessment of every head on a simulated corpus.
 fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     let blocks = corpus(sentences, heads, rng);
     let grid = HeadGrid { layers: 1, heads };
