@@ -54,7 +54,7 @@ pub struct AnalyzeOptions {
     /// Columns (CoNLL-U) or keys (JSON lines) of the corpus to probe for, in addition to `upos` and `relation`.
     pub probed_columns: Vec<String>,
     pub links: LinkOptions,
-    /// Column (CoNLL-U) or key (JSON lines) of the corpus with the class of each word, if one was named.
+    /// Column (CoNLL-U) or key (JSON lines) of the corpus that holds the class of each word; `None` if no option names one.
     pub class_column: Option<String>,
     pub selection: StudySelection,
     pub task: Option<Arc<TaskFile>>,
@@ -70,6 +70,7 @@ pub struct AnalyzeOptions {
 }
 
 impl AnalyzeOptions {
+    /// Options that decide which annotations of the corpus are read: columns, links and word classes.
     pub fn columns(&self) -> AnnotationOptions<'_> {
         AnnotationOptions {
             requested_columns: &self.probed_columns,
@@ -78,7 +79,7 @@ impl AnalyzeOptions {
         }
     }
 
-    /// Classification layer that the task needs, of sequences or of tokens; `None` if it needs none.
+    /// Unit that the task's classification layer classifies: sequences or tokens. `None` if the task needs no such layer.
     pub fn classification_layer(&self) -> Option<ClassifiedUnit> {
         match self.task.as_ref()?.kind {
             TaskKind::Classify => Some(ClassifiedUnit::Sequences),
@@ -87,6 +88,7 @@ impl AnalyzeOptions {
         }
     }
 
+    /// Passes of a study in a run with these options; a task adds passes to some studies.
     pub fn passes_of(&self, study: &dyn AnyStudy) -> Vec<PassSpec> {
         study.passes_for(self.task.is_some())
     }
@@ -97,6 +99,7 @@ impl AnalyzeOptions {
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
     }
 
+    /// Whether some selected study has a pass for which `is_wanted` returns true.
     pub fn has_pass(&self, is_wanted: impl Fn(&Pass) -> bool) -> bool {
         self.selection.studies().iter().any(|study| self.passes_of(*study).iter().any(|spec| is_wanted(&spec.pass)))
     }
@@ -110,6 +113,7 @@ impl AnalyzeOptions {
     }
 }
 
+/// Sentence whose attention maps go into the report (`--show`, `--show-example`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MappedSentence {
     Text(String),
@@ -117,6 +121,7 @@ pub enum MappedSentence {
     Example,
 }
 
+/// Output of an analysis: a report of the whole corpus, or the partial of one shard.
 #[derive(Clone)]
 pub enum AnalysisOutput {
     Report {
@@ -133,7 +138,7 @@ pub enum AnalysisOutput {
 pub struct PartialOptions {
     pub shard: Shard,
     pub path: PathBuf,
-    /// Whether `path` is in a folder of shards: a missing folder is created, and a file of another run is never replaced.
+    /// Whether `path` is in a folder of shards. Then a missing folder is created, and a file of another run is never replaced.
     pub is_in_folder: bool,
     /// File with first-stage sums over all of the corpus (`--after`); `None` if this shard belongs to a first or only stage.
     pub first_stage_file: Option<PathBuf>,

@@ -24,7 +24,7 @@ pub struct StudyRequest {
     pub without: Vec<String>,
     pub presets: Vec<&'static Preset>,
     pub task: Option<Arc<TaskFile>>,
-    /// Whether a joining study (`Card::is_default_with_builds_on`) runs whenever all studies that it builds on run.
+    /// Whether studies with `Card::is_default_with_builds_on` run by default when all studies that they build on run.
     pub may_join: bool,
     /// Subject of the run (a corpus, the built-in corpus, or a task alone), which decides the default studies.
     pub subject: RunSubject,
@@ -41,6 +41,7 @@ pub enum RunSubject {
     TaskOnly,
 }
 
+/// Reason why a study does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
     Unrequested,
@@ -51,15 +52,17 @@ pub enum Absence {
     Inapplicable(String),
 }
 
-/// The reason that a study is switched on.
+/// Reason why a study is switched on.
 #[derive(Clone, Copy)]
 enum Origin {
     /// The study is on by default for the corpus or the model, or it joins the studies that it builds on.
     Default,
+    /// An option switches the study on: the option's name and its value.
     Option(&'static str, &'static str),
 }
 
 impl Origin {
+    /// Error for the study `name`, which the origin's option asks for; `why` says why the study cannot run.
     fn error(self, name: &'static str, why: &str) -> Error {
         let (option, value) = if let Self::Option(option, value) = self { (option, value) } else { ("with", name) };
         anyhow!("--{option} {value}: {why}").with_option(option).with_value(value)
@@ -96,6 +99,7 @@ impl StudySelection {
         }
     }
 
+    /// Selects studies. `model` is the id and the traits of the model; `None` if the model is not known yet.
     fn resolve(request: StudyRequest, model: Option<(&str, ModelTraits)>) -> Result<Self> {
         let origins = request.origins(model.is_some_and(|(_, model)| model.is_decoder))?;
         let (mut studies, mut absent) = (Vec::new(), Vec::new());
@@ -123,6 +127,7 @@ impl StudySelection {
         self.studies.iter().any(|study| study.card().name == name)
     }
 
+    /// Selected studies: those that `--with` or `--task` names, then all in the registry's order, so that some come twice.
     pub fn studies_named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_named = |study: &&&'static dyn AnyStudy| self.request.names(study.card().name);
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
@@ -135,6 +140,7 @@ impl StudySelection {
         STUDIES.iter().copied().filter(move |study| may_join && study.card().is_default_on_decoders && !is_off(study))
     }
 
+    /// Studies of the registry that do not run, each with the reason.
     pub fn absent(&self) -> &[(&'static dyn AnyStudy, Absence)] {
         &self.absent_studies
     }
@@ -156,16 +162,17 @@ fn has_name(names: &[String], name: &str) -> bool {
 }
 
 impl StudyRequest {
-    /// Whether `--with` names a study. `--task` counts as naming the study that scores tasks.
+    /// Whether `--with` names a study. `--task` also counts as naming the study that scores tasks.
     fn names(&self, name: &str) -> bool {
         has_name(&self.with, name) || self.task.is_some() && name == registry::study_name_of_option("task")
     }
 
+    /// Names of the studies whose results a study uses, so that they run too.
     fn required_studies(&self, study: &dyn AnyStudy) -> &'static [&'static str] {
         study.card().required_studies(self.task.is_some())
     }
 
-    /// Why a study is switched on, without regard to studies that build on it; `None` if it is off.
+    /// Reason why a study itself is switched on, whichever studies build on it; `None` if it is off.
     fn direct_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
         let is_default = match self.subject {
@@ -182,7 +189,7 @@ impl StudyRequest {
         }
     }
 
-    /// Why each study of the registry is switched on; `None` if it is off.
+    /// Reason why each study of the registry is switched on, in the registry's order; `None` for a study that is off.
     /// Fails if the options contradict one another.
     fn origins(&self, is_decoder: bool) -> Result<Vec<Option<Origin>>> {
         if let Some(contradicted) = self.with.iter().find(|name| has_name(&self.without, name)) {
@@ -215,7 +222,7 @@ impl StudyRequest {
         Ok(STUDIES.iter().map(study_origin).collect())
     }
 
-    /// Why a study does not run; `None` if it does.
+    /// Reason why a study does not run; `None` if it runs. `origin` is why the study is switched on.
     /// Fails if an option asks for a study that cannot run.
     fn absence(
         &self,
