@@ -35,7 +35,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
-/// False discovery rate if the policy of the first report sets none.
+/// False discovery rate of the tests if the policy of the first report sets none.
 const DEFAULT_Q: f64 = 0.05;
 
 /// Tests the firm labels of the first report in the others and prints which are confirmed.
@@ -105,7 +105,8 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     })
 }
 
-/// Firm roles of all heads at work, as (head index, label). `broad` is left out: untrained heads have it as well.
+/// Firm roles of the heads, as (head index, label), without heads that write a constant.
+/// The label `broad` is left out, because heads of untrained models have it as well.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.context.model;
     let is_at_work = |place: usize| !model.constant_heads_unless_all().contains(&model.grid().place(place));
@@ -117,7 +118,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     })
 }
 
-/// Reasons why labels could not be tested in another corpus, in words with counts, the most frequent reason first.
+/// Reasons why fixed labels could not be tested in another corpus, in words with counts, the most frequent reason first.
 fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], results: &[InCorpus]) -> Vec<String> {
     let units = side.too_few_units();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
@@ -144,8 +145,8 @@ fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], resu
     reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", counted(count, "label"))).collect()
 }
 
-/// Tests the fixed labels, each with its head index, in another corpus. Returns one result per label.
-/// q-values are corrected over all fixed labels; a confirmed label has at most `most`.
+/// Tests the fixed labels, each as (head index, label), in another corpus. Returns one result per label.
+/// q-values are corrected over all fixed labels; a confirmed label has a q-value of at most `max_q`.
 fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
     let assessed = side.results.every_assessment(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {

@@ -18,6 +18,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal::{print, to_stdout};
 
+/// What `headscope gate` prints of its outcome.
 #[derive(Clone, Copy)]
 pub enum Printed {
     Line,
@@ -25,7 +26,7 @@ pub enum Printed {
     Nothing,
 }
 
-/// The category of a label: its name up to the colon, as `syntactic` of `syntactic:obj`.
+/// Category of a label: its name up to the colon, as `syntactic` for `syntactic:obj`.
 pub fn category(label: &str) -> &str {
     label.split_once(':').map_or(label, |(category, _)| category)
 }

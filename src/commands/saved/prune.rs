@@ -33,6 +33,7 @@ pub struct PruningBudget {
 struct ChosenHeads {
     heads: RemovedHeads,
     removal: Replacement,
+    /// Cost of the removal by the report, in words; `None` if the user named the heads.
     cost: Option<String>,
 }
 
@@ -160,7 +161,7 @@ impl PruningBudget {
     }
 }
 
-/// Cost, in words, of removing the first head of an order, by the measure of the budget.
+/// Cost, in words, of removing the first head of a pruning order, by the measure of the budget.
 fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
     if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.accuracies, order.heads.first())
         && let Some(without) = without.first()
@@ -182,7 +183,8 @@ fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
     })
 }
 
-/// Copies all files of a model except weights. Returns the names of unpruned weight files, which are not copied.
+/// Copies all files of a model except weights.
+/// Returns the names of weight files that are neither copied nor pruned.
 fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
     let Some((root, subfolder)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {

@@ -131,7 +131,8 @@ fn head_choice(named: &[ViewedHeads]) -> HeadChoice {
         .map_or(HeadChoice::All, |heads| HeadChoice::Heads(without_duplicates(heads)))
 }
 
-/// Fails for the first option that is given; `purpose` is what the options are for.
+/// Fails if one of the `options`, each as (name, whether it is given), is given.
+/// `purpose` says in the error what the options are for.
 fn refuse_first(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), UsageError> {
     match options.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").with_option(option).hint(hint)),
