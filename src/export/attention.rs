@@ -46,7 +46,7 @@ pub struct GoldArcs {
 }
 
 impl GoldArcs {
-    /// Legend of the mark at the other end of an arc.
+    /// Legend of the mark `>` in a cell, which stands for an arc from the word of the row to the word of the column.
     fn legend(&self) -> String {
         let of = self.name.as_ref().map_or_else(|| "in the tree".to_owned(), |name| format!("by {}", one_line(name)));
         format!("> the {} {of}", self.end_noun)
@@ -59,12 +59,14 @@ impl SentenceAttention {
         format!("{}, sentence {}{id}", self.head, self.sentence)
     }
 
+    /// Whether the gold arcs have an arc from the unit `from` to the unit `to`.
     fn is_gold(&self, from: usize, to: usize) -> bool {
         self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
     }
 
-    /// Counts of arc sources, `[forward, backward, all]`; `None` for a complete tree.
-    /// Forward: among all other words, the source attends most to a target. Backward: a target attends most to the source.
+    /// Numbers of words that are sources of arcs, `[forward, backward, all]`; `None` for a complete tree.
+    /// Forward: among all other words, the source attends most to a target of its arcs.
+    /// Backward: among all other words, a target attends most to the source.
     fn match_counts(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
@@ -87,14 +89,14 @@ impl SentenceAttention {
         self.visible_units.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
     }
 
-    /// The unit that `unit` attends to most, with its weight; ties go to the first.
+    /// Unit to which `unit` attends most, with the weight; the first unit wins a tie.
     fn most_attended(&self, unit: usize) -> (usize, f64) {
         let row = self.weights.row(unit).iter().copied().enumerate();
         row.reduce(|best, next| if next.1 > best.1 { next } else { best }).unwrap_or((unit, 0.0))
     }
 }
 
-/// Least weight for each block character; lower weights are blank.
+/// Minimum attention weight for each block character, in descending order; lower weights are blank.
 const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.05, '░')];
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
@@ -161,7 +163,8 @@ fn matches_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]
     }
 }
 
-/// Text of a grid cell: the mark of an arc, then two blocks or a number. It is blank where nothing is seen.
+/// Text of a grid cell: the mark of an arc or a blank, then two blocks or a number.
+/// A number is blank where the row's unit cannot see the column's unit.
 fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);
     let is_gold = viewed.is_gold(row, column);

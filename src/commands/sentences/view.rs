@@ -41,6 +41,7 @@ pub struct ViewOptions {
     pub outputs: Vec<(PathBuf, Drawing)>,
 }
 
+/// Arcs that are drawn beside attention: of the tree, of one relation, or of one link type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShownArcs {
     Tree,
@@ -69,7 +70,8 @@ impl ShownArcs {
         }
     }
 
-    /// As [`Self::between_words`], but between units (words and special tokens), ascending.
+    /// Arcs of a sentence between units (words and special tokens), as `[from, to]`, ascending.
+    /// Returns `None` if arcs of a tree are shown and the sentence has no tree.
     fn between_units(&self, sequence: &Sequence, units: &Units) -> Option<GoldArcs> {
         let (name, end) = match self {
             Self::Tree => (None, "head"),
@@ -187,7 +189,7 @@ fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
     Ok(())
 }
 
-/// Arcs of a relation or links of a type as the page draws them: in a decoder, from the later word to the earlier one.
+/// Arcs of a relation, or links of a type, as the page draws them. In a decoder they go from the later word to the earlier one.
 fn page_arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
     let Some(GoldArcs { name, arcs, .. }) = options.shown_arcs.between_units(sequence, &Units::new(sequence)) else {
         return Vec::new();
@@ -228,7 +230,7 @@ fn sentence_attention(
     }
 }
 
-/// For each unit, the range of units that its tokens can see, `[units]`.
+/// Range of units that the tokens of each unit can see, `[units]`.
 fn visible_units(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
     let of_unit = |unit: &WordSpan| {
         let (first, last) =
