@@ -12,8 +12,9 @@ pub enum Ink {
     Text,
     /// Secondary text and axes.
     Muted,
-    /// Lines that guide the eye.
+    /// Thin lines of grids and axes, which guide the eye.
     Guide,
+    /// Background of the figure.
     Ground,
     /// Emphasis, and lines of curves.
     Accent,
@@ -22,6 +23,7 @@ pub enum Ink {
     Label(Hue),
     /// Background of a number in a heat map; step 0 is for the least number, the last step for the largest.
     Step(usize),
+    /// Text on a heat-map cell whose background is this step.
     OnStep(usize),
 }
 

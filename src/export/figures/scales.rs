@@ -126,9 +126,10 @@ pub fn bars(
     svg.into_document([right + RIGHT, base + 34.0], &figure.title, &figure.reading)
 }
 
-/// Drawing function and ink of a mark in a forest plot. The first mark is the subject; the others are for comparison.
+/// Mark in a forest plot: its drawing function, called with the position of the mark, and its ink.
 type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 
+/// Marks of a row in a forest plot. The first is the measured value; the others are for comparison.
 const SHAPES: [Shape; 4] = [
     (|svg, at, ink| svg.circle(at, 3.5, ink, ink), Ink::Accent),
     (|svg, [x, y], ink| svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0), Ink::Second),
@@ -185,6 +186,7 @@ pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     svg.into_document([left + across + 24.0, below], &figure.title, &figure.reading)
 }
 
+/// Draws a legend that names the marks, from `left` to the right.
 fn legend(svg: &mut Svg, marks: &[String], left: f64) {
     let mut x = left;
     for (mark, (shape, ink)) in marks.iter().zip(SHAPES) {
@@ -203,11 +205,12 @@ fn row_tooltip(forest: &Forest, row: &ForestRow) -> String {
     format!("{} {}: {}", row.name, row.note, marks.join(", "))
 }
 
-// Position of the vertical axis of `curves`.
+/// Height of the area with curves, in pixels.
 const CURVES_HEIGHT: f64 = 300.0;
+/// Top end of the area with curves, in pixels.
 const CURVES_TOP: f64 = 12.0;
 
-/// Ink and dash pattern of each curve; curves for comparison are grey instead.
+/// Ink and dash pattern of each curve, as (ink, `stroke-dasharray`). Curves for comparison are grey.
 const LINES: [(Ink, &str); 4] = [(Ink::Accent, ""), (Ink::Second, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
 
 pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
@@ -253,7 +256,7 @@ pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
     svg.into_document([LEFT + WIDTH + 20.0, CURVES_TOP + CURVES_HEIGHT + 80.0], &figure.title, &figure.reading)
 }
 
-/// Draws the intervals of a curve as a band, from the first point that has one to the last.
+/// Draws the intervals of a curve as a band, from the first point that has an interval to the last.
 fn draw_band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64; 2]) {
     let known = || curve.points.iter().enumerate().filter_map(|(place, point)| Some((place, point.ci95?)));
     if curve.is_reference || known().count() < 2 {

@@ -21,7 +21,7 @@ pub(super) fn to_json_text(value: &impl Serialize, layout: Layout) -> serde_json
     to_json_text_with(value, layout, Digits::ALL)
 }
 
-/// As [`written`], with floats rounded to `digits`.
+/// Writes a value as JSON, with a newline at the end. Floats are rounded to `digits` significant digits.
 pub(super) fn to_json_text_with(value: &impl Serialize, layout: Layout, digits: Digits) -> serde_json::Result<String> {
     let mut json = Vec::new();
     let writer = JsonWriter { layout, digits, open_containers: Vec::new(), depth: 0, is_empty: true };
@@ -35,11 +35,13 @@ pub(super) fn to_json_text_with(value: &impl Serialize, layout: Layout, digits: 
 enum Container {
     /// An array before its first value.
     Undecided,
+    /// An array with all values on one line.
     SingleLine,
     /// An array with a line for each value.
     LinePerValue,
     /// An object with a line for each key.
     LinePerKey,
+    /// An object in an array: all its keys are on one line.
     Row,
 }
 
@@ -48,6 +50,7 @@ struct JsonWriter {
     digits: Digits,
     /// The containers that have begun, the innermost last.
     open_containers: Vec<Container>,
+    /// Number of containers that indent their content.
     depth: usize,
     /// Whether the innermost array or object is empty so far.
     is_empty: bool,
@@ -62,6 +65,7 @@ impl JsonWriter {
         (0..self.depth).try_for_each(|_| out.write_all(b"  "))
     }
 
+    /// Writes the space after a colon or a comma, unless the JSON is compact.
     fn space(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         let is_wanted = self.layout == Layout::Indented && !self.is_in_a_row();
         if is_wanted { out.write_all(b" ") } else { Ok(()) }
@@ -71,7 +75,7 @@ impl JsonWriter {
         self.open_containers.contains(&Container::Row)
     }
 
-    /// Chooses the layout of an array before its first value: a line for each value if the first one `stands_alone`.
+    /// Chooses the layout of an array when its first value begins: a line for each value if the first value `stands_alone`.
     fn begin_value(&mut self, out: &mut (impl Write + ?Sized), stands_alone: bool) -> io::Result<()> {
         let Some(values @ Container::Undecided) = self.open_containers.last_mut() else { return Ok(()) };
         *values = if stands_alone { Container::LinePerValue } else { Container::SingleLine };
@@ -82,7 +86,7 @@ impl JsonWriter {
         self.new_line(out)
     }
 
-    /// Begins a string, an array, a flag or null. Within a row these values stay on the row's line.
+    /// Begins a string, an array, a flag or null. In a row, these values stay on the line of the row.
     fn begin_other(&mut self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         self.begin_value(out, !self.is_in_a_row())
     }
@@ -197,7 +201,7 @@ impl Formatter for JsonWriter {
     }
 }
 
-/// Significant decimal digits of the floats of a report.
+/// Number of significant decimal digits to which the floats of a report are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digits(u8);
 

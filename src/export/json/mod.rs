@@ -185,7 +185,8 @@ fn parse_checked(name: &str, text: &str) -> Result<Report> {
 /// Number of bytes of JSON that are checked together without a branch: enough for SIMD, and few enough to stop early.
 const BLOCK: usize = 4096;
 
-/// Whether all texts of a JSON document can be displayed unchanged. Line ends stand only between tokens; texts escape them.
+/// Whether all texts of a JSON document can be displayed unchanged.
+/// Line ends may stand only between tokens, since texts escape them.
 fn is_plain(json: &str) -> bool {
     let mut escapes = json.match_indices('\\').map(|(at, _)| json.as_bytes().get(at + 1));
     // Bytes first: of ten megabytes nearly all are ASCII, and decoding them takes as long as reading the report does.

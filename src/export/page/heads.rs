@@ -27,7 +27,7 @@ use crate::study::show::wording::{below_word_classes, decimal, signed, significa
 use crate::study::{AnyStudy, Labelling, columns};
 use crate::system::counted::counted;
 
-/// A label with its score, baseline and threshold.
+/// Row of a table of labels on the page, as texts.
 #[derive(Serialize)]
 struct LabelRow {
     label: String,
@@ -90,6 +90,7 @@ pub fn firm_roles_sentence(report: &Report) -> String {
     [roles.to_string(), roles.borderline_sentence()].join(" ").trim_end().to_owned()
 }
 
+/// Cards of all heads, as data for the page's template.
 pub fn head_cards(report: &Report) -> Value {
     let (controls, shortages) = (report.controls_by_kind(), shortage_lines(report));
     let card = |head: &HeadReport| {
