@@ -13,7 +13,9 @@ use super::sentences::matching::MatchOutcome;
 use crate::report;
 use crate::system::counted::counted;
 
+/// JSON document that this program writes, with its schema.
 struct Document {
+    /// Name with which paths into the document begin.
     name: &'static str,
     /// The document's name in messages, such as `a report`.
     place: &'static str,

@@ -22,6 +22,7 @@ pub struct MergeOptions {
     pub outcome: Merged,
 }
 
+/// Output of `headscope merge`.
 pub enum Merged {
     Report(ReportOptions),
     /// Writes one partial of all shards, after which a second stage can run (`--after`).
@@ -44,6 +45,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     }
 }
 
+/// Merges the partials into a report, and writes the report.
 fn report(options: &MergeOptions, report_options: &ReportOptions) -> Result<()> {
     let outputs = report_options.open()?;
     let policy = report_options.policy.policy()?;
@@ -100,6 +102,7 @@ fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Adds up the partials of all shards, and drops the record of their runs if it is not wanted.
 fn merge_parts(options: &MergeOptions) -> Result<Observation> {
     let files = partial_files(&options.parts).class(Class::Input)?;
     let mut observation = merge::merge_all(&files, &Plan::restore).class(Class::Input)?;

@@ -80,7 +80,9 @@ const MIN_COUNT_KEY: &str = "syntactic_min_count";
 #[derive(Clone, Debug, Default)]
 pub struct PolicyOptions {
     pub presets: Vec<&'static Preset>,
+    /// Policy file with thresholds (`--policy`); `None` without one.
     pub file: Option<PathBuf>,
+    /// Minimum number of words of a relation (`--min-count`); `None` if the option is not given.
     pub min_count: Option<u64>,
 }
 
@@ -125,6 +127,7 @@ pub fn relabelled_if(report: Report, policy: Option<&PolicyOptions>, name: &str)
     if let Some(policy) = policy { policy.relabel(report, name) } else { Ok(report) }
 }
 
+/// Outputs of a report, and how its heads are labelled and its numbers rounded.
 #[derive(Clone)]
 pub struct ReportOptions {
     pub outputs: Vec<OutputTarget>,
@@ -136,6 +139,7 @@ pub struct ReportOptions {
 }
 
 impl ReportOptions {
+    /// Opens the files of the report, and adds the summary on standard output if there is one.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.summary.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
         Ok(open_targets(&self.outputs)?.into_iter().chain(summary).collect())
@@ -252,6 +256,7 @@ pub struct OutcomeOutputs {
 }
 
 impl OutcomeOutputs {
+    /// Opens the files of the outcome, and adds the text on standard output if there is one.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new()));
         Ok(open_targets(&self.targets)?.into_iter().chain(summary).collect())

@@ -18,6 +18,7 @@ use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 use crate::system::counted::plural;
 use crate::system::printable::one_line;
 
+/// Attention of one head over one sentence, between words and special tokens.
 #[derive(Clone, Debug)]
 pub struct SentenceAttention {
     pub head: HeadPlace,
@@ -26,6 +27,7 @@ pub struct SentenceAttention {
     pub id: Option<String>,
     /// Text of each unit (word or special token), `[units]`.
     pub unit_texts: Vec<String>,
+    /// Whether each unit is a word and not a special token, `[units]`.
     pub is_word: Vec<bool>,
     /// Arcs of the dependency tree, or links, drawn beside the attention; `None` without a tree.
     pub gold: Option<GoldArcs>,
@@ -35,6 +37,7 @@ pub struct SentenceAttention {
     pub weights: WordAttention,
 }
 
+/// Arcs of annotation that are compared with attention: a dependency tree, a relation, or links.
 #[derive(Clone, Debug)]
 pub struct GoldArcs {
     /// Name of the relation, or of the link type; `None` for a complete tree.
@@ -103,6 +106,7 @@ const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Label of the grid's two axes: the word of the row attends to the word of the column.
 const AXES: &str = "from\\to";
+/// Maximum number of characters of a word in the grid; longer words are cut.
 const MAX_LETTERS: usize = 16;
 
 /// Draws attention as a text grid, in several parts if the terminal has no room for all columns.
@@ -144,6 +148,7 @@ pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>
     out
 }
 
+/// Sentence that says in how many cases the head finds the ends of the arcs.
 fn matches_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end_noun));
     let name = one_line(name.unwrap_or_default());

@@ -346,6 +346,7 @@ pub fn relation_card(tracked: &Tracked, top: usize) -> Summary {
     })
 }
 
+/// Card of a label: the heads that have the label.
 pub fn label_card(found: &[(&HeadReport, &Label)]) -> Summary {
     Summary::from_writer(|out| {
         let rows = found.iter().map(|(head, label)| (label_cells(label), Some(head.place)));
@@ -368,6 +369,7 @@ fn or_dash(number: Option<f64>, format: impl FnOnce(f64) -> String) -> String {
     number.map_or_else(|| "-".to_owned(), format)
 }
 
+/// Number with its interval, as the table of labels shows them.
 fn number(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 3), plus_minus(ci95, 3))
 }

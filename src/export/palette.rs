@@ -7,6 +7,7 @@
 
 use anstyle::AnsiColor;
 
+/// Colours for the parts of a figure, each with a variant on white and one on black.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Text,
@@ -20,6 +21,7 @@ pub enum Ink {
     Accent,
     /// A second line, in contrast to `Accent`.
     Second,
+    /// Background or stroke in the colour of a label.
     Label(Hue),
     /// Background of a number in a heat map; step 0 is for the least number, the last step for the largest.
     Step(usize),

@@ -27,10 +27,12 @@ use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print_to_stderr;
 
+/// Model of a run in memory, with what the report says of it.
 pub struct LoadedModel {
     pub(super) model: Model,
     /// Background computation of the hashes of the model's files; `None` once the hashes are known.
     fingerprint: Cell<Option<PendingHashes>>,
+    /// Description of the model for the report; empty until the hashes of the model's files are known.
     info: OnceCell<ModelInfo>,
     /// Start of loading. The first run takes it, so that its duration includes loading; then it is `None`.
     pub(super) load_started: Cell<Option<(SystemTime, Instant)>>,
@@ -139,6 +141,7 @@ pub enum RequiredParts {
 }
 
 impl RequiredParts {
+    /// Parts of the model that the task and the selected studies need, and the default studies of decoders.
     pub fn new(options: &AnalyzeOptions) -> Self {
         if let Some(of) = options.classification_layer() {
             return Self::Classifier(of);
@@ -153,6 +156,7 @@ impl RequiredParts {
     }
 }
 
+/// Loads the model with the output layer or the classification layer that the run needs, or with neither.
 fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let is_decoder = files.architecture.config.visibility.are_causal();
     let model = match RequiredParts::new(options) {

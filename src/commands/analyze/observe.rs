@@ -70,6 +70,7 @@ impl FirstStage {
         Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
     }
 
+    /// Identity of the second stage: the digests of the first-stage sums and of the labelling policy.
     fn second_stage(&self) -> Stage {
         Stage::After { sums: self.sums.clone(), policy: self.policy.digest() }
     }
@@ -213,6 +214,7 @@ impl<'a> PreparedRun<'a> {
         if let Some(first) = first { self.run_second_stage(shard, first) } else { self.run_first_stage(shard) }
     }
 
+    /// Runs the passes of the first (or only) stage over a shard, and returns their sums.
     fn run_first_stage(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
         let open_corpus = self.open_corpus.take().map_or_else(|| self.open(), Ok)?;
@@ -224,6 +226,7 @@ impl<'a> PreparedRun<'a> {
         Ok(Observation { identity, tally, stage, passes, run_info: self.run_info(loaded) })
     }
 
+    /// Runs the passes of the second stage over a shard, and returns their sums.
     fn run_second_stage(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
         let loaded = Instant::now();
         let FirstStage { observation: first, policy, .. } = after;
@@ -290,6 +293,7 @@ impl<'a> PreparedRun<'a> {
             .then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
+    /// Opens the corpus of the run once more.
     fn open(&self) -> Result<Corpus> {
         Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
     }
@@ -302,6 +306,7 @@ impl<'a> PreparedRun<'a> {
         self.identity_with(corpus.into_identity()?)
     }
 
+    /// Model, corpus and protocol of the run, for a corpus that was read to its end.
     fn identity_with(&self, corpus: CorpusIdentity) -> Result<Identity> {
         let model = self.loaded.info()?.clone();
         Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
@@ -418,6 +423,7 @@ impl PreparedRun<'_> {
         Pass::PLAIN.with_removed(&self.protocol.removed).removal_gates()
     }
 
+    /// Reads and encodes the chosen sentences with the run's tokenizer and token limit.
     fn encode_sentences(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
         let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
         let segments = self.model.architecture.config.type_vocab_size;

@@ -28,6 +28,7 @@ pub struct AnalyzeOptions {
     /// Token limit: longer sentences are skipped, or with `truncate` cut if they are plain text. `None`: the model's limit.
     pub max_tokens: Option<usize>,
     pub tokenizer: TokenizerOptions,
+    /// Whether sentences of plain text are cut at the token limit.
     pub truncate: bool,
     /// Text unit per sequence (decoders only). `None`: documents where documents are the sampling unit, else sentences.
     pub context: Option<Context>,
@@ -39,17 +40,22 @@ pub struct AnalyzeOptions {
     pub limit: Option<u64>,
     /// Sampling unit of intervals and tests. `None`: decided by the corpus.
     pub unit: Option<Unit>,
+    /// Half of the sampling units to analyse; `None`: all units.
     pub unit_half: Option<UnitHalf>,
     pub threads: NonZeroUsize,
     /// Memory limit in bytes for activations kept for later passes. `None`: a share of the free memory.
     pub activation_memory: Option<u64>,
+    /// Spacing of treebank words before they are tokenized.
     pub spacing: Spacing,
+    /// Pooling of the tokens of a split word.
     pub from_token: FromToken,
     /// Whether the report records time, duration, threads and machine of the run.
     pub run_info: bool,
+    /// Control runs whose labels are compared with those of the model.
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed_heads: Vec<HeadPlace>,
+    /// Settings of the studies that remove heads; `None` if no such study runs.
     pub ablation: Option<Ablation>,
     /// Columns (CoNLL-U) or keys (JSON lines) of the corpus to probe for, in addition to `upos` and `relation`.
     pub probed_columns: Vec<String>,
@@ -57,6 +63,7 @@ pub struct AnalyzeOptions {
     /// Column (CoNLL-U) or key (JSON lines) of the corpus that holds the class of each word; `None` if no option names one.
     pub class_column: Option<String>,
     pub selection: StudySelection,
+    /// Task to score the model on; `None` without `--task`.
     pub task: Option<Arc<TaskFile>>,
     /// Positions at which `interchange` exchanges head outputs of clean and corrupted texts; `None` if that study does not run.
     pub exchanged_positions: Option<ExchangedPositions>,

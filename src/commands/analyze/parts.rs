@@ -50,6 +50,7 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
 
 /// File to which a shard is written, with the header of the part that an earlier run left there.
 pub struct SavedShard<'a> {
+    /// Wanted shard, and the path of its file.
     wanted: &'a PartialOptions,
     /// Header of the part that an earlier run left in the file; `None` without a readable part.
     earlier: Option<Header>,
@@ -98,6 +99,7 @@ const PART_COUNT: u32 = 16;
 /// Folder with the parts of a run, for one run at a time (`--resume`).
 pub struct PartsFolder<'a> {
     folder: &'a Path,
+    /// Identity of the run to which the parts must belong.
     identity: Identity,
     /// Number of parts that were read from their files.
     reused: u32,

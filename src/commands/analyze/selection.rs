@@ -15,12 +15,15 @@ use crate::system::errors::Facts;
 
 /// Reason, in words, for leaving out a study that needs the corpus's token counts beforehand.
 pub const CANNOT_COUNT: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+/// Hint that says how to give the token counts of a corpus that can be read only once.
 pub const COUNTS_HINT: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// The options, and the facts about the corpus, that decide which studies run.
 #[derive(Clone, Default)]
 pub struct StudyRequest {
+    /// Names of the studies that `--with` switches on.
     pub with: Vec<String>,
+    /// Names of the studies that `--without` switches off.
     pub without: Vec<String>,
     pub presets: Vec<&'static Preset>,
     pub task: Option<Arc<TaskFile>>,
@@ -32,19 +35,23 @@ pub struct StudyRequest {
     pub has_counts: bool,
 }
 
+/// Subject of a run, which decides the default studies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunSubject {
     #[default]
     Corpus,
     /// No input was named: the built-in corpus is read.
     BuiltInCorpus,
+    /// The run reads a task, and no corpus.
     TaskOnly,
 }
 
 /// Reason why a study does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
+    /// Neither an option nor a default asks for the study.
     Unrequested,
+    /// The option `--without` switches the study off.
     SwitchedOff,
     /// The study needs token counts beforehand, and the corpus can be read only once.
     WithoutCounts,
@@ -69,6 +76,7 @@ impl Origin {
     }
 }
 
+/// Studies that a run uses, and the reasons why the other studies do not run.
 #[derive(Clone)]
 pub struct StudySelection {
     request: StudyRequest,
@@ -112,6 +120,7 @@ impl StudySelection {
         Ok(Self { request, studies, absent_studies: absent })
     }
 
+    /// Studies that run, in the registry's order.
     pub fn studies(&self) -> &[&'static dyn AnyStudy] {
         &self.studies
     }
@@ -123,6 +132,7 @@ impl StudySelection {
         self.request.subject != RunSubject::TaskOnly || self.studies.iter().any(is_of_it)
     }
 
+    /// Whether the study with this name runs.
     pub fn runs(&self, name: &str) -> bool {
         self.studies.iter().any(|study| study.card().name == name)
     }

@@ -24,19 +24,24 @@ const SCHEMA_VERSION: u32 = 1;
 /// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
 const MAX_LEDGER_BYTES: u64 = 1 << 26;
 
+/// Status of a run of the table in this command.
 pub enum RunStatus {
+    /// The run was analysed by this command.
     Done,
     /// The inputs were unchanged; missing formats were made from the saved report.
     FromSavedReport,
+    /// The files are unchanged since an earlier command wrote them.
     UpToDate,
     /// Run by an earlier command; not checked by this one.
     NotChecked,
+    /// This command did not analyse the run, which has no report or has outstanding work.
     NotRun,
     /// The last attempt failed with this error message. Outputs of an earlier run stay.
     Failed(String),
 }
 
 impl RunStatus {
+    /// Name of the status for people, as in `runs.csv`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -76,6 +81,7 @@ struct LedgerFile {
     known: LedgerRuns,
 }
 
+/// Inputs, files and summary of a run that has a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerEntry {
     pub inputs: RunInputs,
@@ -88,10 +94,12 @@ pub struct LedgerEntry {
     pub before: Option<ReportSummary>,
 }
 
+/// Summary of a report, for the overview of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportSummary {
     pub model: String,
     pub layers: usize,
+    /// Number of heads per layer.
     pub heads: usize,
     pub corpus: String,
     /// Number of analysed sentences.
@@ -251,6 +259,7 @@ impl Ledger {
     }
 }
 
+/// Name of a file without its folder.
 pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -281,6 +290,7 @@ fn read(path: &Path) -> Result<LedgerRuns> {
     }
 }
 
+/// Format of a run's file: a format of reports, or the partial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFormat {
     Report(ReportFormat),
@@ -339,6 +349,7 @@ impl OutstandingWork {
         Some(Self { reason: reasons.join(", "), saved_report: report.zip(targets) })
     }
 
+    /// Says in words that work remains, and why.
     pub fn in_words(&self) -> String {
         let from =
             if self.saved_report.is_some() { format!(" {}", RunStatus::FromSavedReport.name()) } else { String::new() };

@@ -37,15 +37,20 @@ use table::{BatchTable, OptionSyntax, TableRun};
 
 pub struct BatchOptions {
     pub table: PathBuf,
+    /// Folder for the reports, the ledger and the overview.
     pub folder: PathBuf,
     /// Patterns of run names, in which `*` matches any text; empty for all runs.
     pub only: Vec<String>,
+    /// Whether to go on after a failed run.
     pub keep_going: bool,
+    /// Whether to print which runs are outstanding, and to analyse none.
     pub dry_run: bool,
     /// Formats of each run's files, with their file extensions.
     pub formats: Vec<(&'static str, RunFormat)>,
+    /// Whether to take models from the cache, without a request to the Hub.
     pub offline: bool,
     pub quiet: bool,
+    /// Format of error messages.
     pub errors: ErrorFormat,
 }
 
@@ -81,6 +86,7 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     batch.finish(selected.len())
 }
 
+/// Runs whose names match some pattern of `only`; all runs if it is empty. Fails if a pattern matches no run.
 fn selected_runs<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
         let is_any_match = all.iter().any(|run| matches(pattern, &run.name));
@@ -130,6 +136,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// Whether the batch ends now, because a run failed and `keep_going` is off.
     fn must_stop(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
     }
@@ -223,6 +230,7 @@ impl Batch<'_> {
         Ok(())
     }
 
+    /// Files that the options ask for a run to have, with their formats.
     fn requested_files(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()

@@ -13,6 +13,7 @@ use crate::passes::observation::identity::Tool;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
 
+/// Row of the overview: a run, and what is known of it.
 pub struct RunRow<'a> {
     pub run: &'a str,
     pub status: RunStatus,

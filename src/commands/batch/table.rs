@@ -31,8 +31,10 @@ pub enum OptionArity {
     Several,
 }
 
+/// Table of a batch, with the runs that it describes.
 pub struct BatchTable {
     file: PathBuf,
+    /// Text of the table, in which byte positions are looked up.
     text: String,
     pub runs: Vec<TableRun>,
 }
@@ -41,6 +43,7 @@ pub struct BatchTable {
 pub struct TableRun {
     /// Name of the run: `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
     pub name: String,
+    /// Options with which the run is analysed.
     pub options: AnalyzeOptions,
     /// Command-line options that the report depends on, sorted by name.
     pub report_options: Vec<String>,
@@ -149,6 +152,7 @@ fn line(text: &str, at: usize) -> u64 {
     text[..at].matches('\n').count() as u64 + 1
 }
 
+/// Reads the runs of a table from its text: the product of models, corpora and sets of options.
 fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRun>, TableError> {
     let table = DeTable::parse(text).map_err(|error| TableError {
         at: error.span().map_or(0, |span| span.start),
@@ -214,10 +218,12 @@ fn in_file_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b
     entries
 }
 
+/// Name in backticks, shortened and without characters that a terminal obeys.
 fn quoted(name: &str) -> String {
     format!("`{}`", shortened(name).escape_debug())
 }
 
+/// Options that a table may set, each with its number of values.
 type KnownOptions = [(String, OptionArity)];
 
 /// Reads the entries of `[models]` or `[corpora]`, as (name, options).

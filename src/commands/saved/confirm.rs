@@ -52,6 +52,7 @@ pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUs
     reporting::write_outputs(outputs, render, summary)
 }
 
+/// Tests the firm labels of the first report in the other reports.
 fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcome> {
     let sides = sides::read_sides_like_first(reports, threads)?;
     sides.iter().try_for_each(Side::ensure_labelled)?;
@@ -176,6 +177,7 @@ fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], ma
     assessments.into_iter().map(outcome).collect()
 }
 
+/// Fixed label with its results in each other corpus, and their prediction for a further corpus.
 fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), results: Vec<InCorpus>) -> ConfirmedLabel {
     let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
     let excesses: Vec<(f64, f64)> = results.iter().filter_map(excess).collect();

@@ -21,8 +21,10 @@ pub enum Exported {
     Table(ExportedTable, Vec<(PathBuf, TableFormat)>),
 }
 
+/// Table to write: its name, its rows and its columns.
 pub struct ExportedTable {
     pub name: String,
+    /// Conditions that each written row meets.
     pub rows: Vec<Condition>,
     /// Columns to write; all of them if empty.
     pub columns: Vec<String>,

@@ -18,9 +18,10 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal::{print, to_stdout};
 
-/// What `headscope gate` prints of its outcome.
+/// Form in which `headscope gate` prints its outcome.
 #[derive(Clone, Copy)]
 pub enum Printed {
+    /// One line with the verdict.
     Line,
     Json,
     Nothing,

@@ -30,6 +30,7 @@ pub struct PruningBudget {
     pub order: Option<String>,
 }
 
+/// Heads to remove from the model, with their replacement.
 struct ChosenHeads {
     heads: RemovedHeads,
     removal: Replacement,
@@ -63,6 +64,7 @@ pub fn prune(
     print(&summary(output, &files, &chosen, &not_copied))
 }
 
+/// Chooses the named heads, or the heads whose removal the report shows to cost no more than the budget.
 fn choose_heads(
     named: Option<&BTreeSet<HeadPlace>>,
     report: Option<&(PathBuf, PruningBudget)>,
@@ -155,6 +157,7 @@ fn pruning_order(name: &str, report: &Report, budget: &PruningBudget) -> Result<
 }
 
 impl PruningBudget {
+    /// Budget in words, such as `1 % of the loss`.
     fn words(&self) -> String {
         // Rounded, since the product of floats for 0.0001 % has sixteen digits.
         format!("{} % of {}", (1e12 * self.max_cost).round() / 1e10, self.measure.words())

@@ -20,6 +20,7 @@ use crate::system::errors::{Class, Facts, similar};
 use crate::system::printable::shortened;
 use crate::system::terminal::{self, print};
 
+/// Part of a saved report to show.
 pub enum ShownPart {
     Summary(Detail),
     Changes,
@@ -111,6 +112,7 @@ fn find_relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     Err(unknown.with_value(name).did_you_mean(closest).class(Class::Usage))
 }
 
+/// List of names, cut after a few lines of a terminal.
 fn shortened_list(names: &str) -> String {
     /// Maximum number of characters of a list, about three lines of a terminal.
     const MAX_LENGTH: usize = 240;

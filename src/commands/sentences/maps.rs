@@ -27,6 +27,7 @@ pub struct MapsOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
     pub heads: HeadChoice,
+    /// Whether to write the attention rollout in place of the attention.
     pub rollout: bool,
     pub output: PathBuf,
     /// The heads that are removed from the model, ascending.
@@ -69,6 +70,7 @@ struct Header<'a> {
     model: &'a Model,
     info: &'a ModelInfo,
     heads: &'a [HeadPlace],
+    /// Heads that are removed from the model.
     removed: &'a [HeadPlace],
 }
 
@@ -112,7 +114,7 @@ impl Header<'_> {
     /// Header of a safetensors file: its length, then JSON that lists the tensors of all sentences in order
     /// (<https://huggingface.co/docs/safetensors>, "Format").
     ///
-    /// The safetensors crate needs all tensors at once. This header lets one sentence's attention at a time be in memory.
+    /// The safetensors crate needs all tensors at once. With this header, only one sentence's attention is in memory at a time.
     /// Keys are sorted, so that equal inputs give equal bytes.
     fn bytes(&self, sentences: &[NamedSentence]) -> Result<Vec<u8>> {
         let mut metadata = BTreeMap::from([
@@ -177,6 +179,7 @@ fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
     Ok(())
 }
 
+/// Text of each token of a sentence.
 fn token_texts(model: &Model, sentence: &Sequence) -> Vec<String> {
     sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }

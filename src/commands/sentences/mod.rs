@@ -36,14 +36,17 @@ use crate::system::printable::{one_line, shortened};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print_to_stderr;
 
+/// Heads whose attention is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadChoice {
     All,
+    /// All heads of these layers, counted from 0.
     Layers(Vec<usize>),
     /// Named heads, in this order.
     Heads(Vec<HeadPlace>),
 }
 
+/// Sentences to read.
 pub enum SentenceChoice {
     /// Texts from the command line: the first is sentence 0.
     Texts(Vec<String>),
@@ -71,6 +74,7 @@ pub struct SentenceOptions {
     pub tokenizer: TokenizerOptions,
     /// Token limit: longer sentences are skipped, or are an error if requested by number. `None`: the model's limit.
     pub max_tokens: Option<usize>,
+    /// Spacing of treebank words before they are tokenized.
     pub words: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
@@ -100,6 +104,7 @@ pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Pendi
     Ok((with_tokenizer_options(model, options)?, fingerprint))
 }
 
+/// Lists the chosen heads of a model. Fails if the model lacks one of them.
 pub fn resolve_heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
     let (grid, id) = (model.grid(), &model.id);
     Ok(match choice {
@@ -309,10 +314,12 @@ fn may_contain(content: &Content, word: &str) -> bool {
     }
 }
 
+/// Whether a word of a tokenized sentence is `word`.
 fn has_word(sequence: &Sequence, word: &str) -> bool {
     (0..sequence.words.len()).any(|other| is_same_word(sequence.form(other), word))
 }
 
+/// Whether two words are equal without regard to case.
 fn is_same_word(form: &str, word: &str) -> bool {
     form.to_lowercase() == word.to_lowercase()
 }

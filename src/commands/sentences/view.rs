@@ -119,6 +119,7 @@ impl ShownArcs {
     }
 }
 
+/// Format of a drawing of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
     Svg,
@@ -177,6 +178,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     Ok(())
 }
 
+/// Fails if the sentence has too many tokens for thumbnails of all heads.
 fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
     let (index, tokens) = (sequence.index, sequence.ids.len());
     ensure!(

@@ -83,6 +83,7 @@ fn decimals_of_step(step: f64) -> usize {
     digits
 }
 
+/// Draws a bar chart, with the chance level of each bar.
 pub fn bars(
     figure: &Figure,
     Bars { x_label: across, level, is_in_percent: shares, bars }: &Bars,
@@ -137,6 +138,7 @@ const SHAPES: [Shape; 4] = [
     (|svg, [x, y], ink| svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0), Ink::Text),
 ];
 
+/// Draws a forest plot: estimates with their intervals, a row for each subject.
 pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let Forest { scale: what, is_in_percent: shares, no_effect: nothing, marks, rows } = forest;
     let mut svg = Svg::new(medium);
@@ -213,6 +215,7 @@ const CURVES_TOP: f64 = 12.0;
 /// Ink and dash pattern of each curve, as (ink, `stroke-dasharray`). Curves for comparison are grey.
 const LINES: [(Ink, &str); 4] = [(Ink::Accent, ""), (Ink::Second, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
 
+/// Draws curves over the number of removed heads.
 pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
     const WIDTH: f64 = 560.0;
     const LEFT: f64 = 62.0;

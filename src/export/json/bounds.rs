@@ -36,6 +36,7 @@ pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
     reader.end()
 }
 
+/// Bounds on the value at one position of a report.
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
     max_text_bytes: usize,
@@ -244,7 +245,9 @@ impl<'a> SchemaPlace<'a> {
     }
 }
 
+/// Compiler of a JSON Schema into nodes with the ranges of numbers.
 struct SchemaCompiler<'a> {
+    /// Definitions of the schema (`$defs`), by name.
     definitions: Option<&'a Map<String, Value>>,
     /// Index in `parts` of the node for each definition of the schema, by the definition's name.
     known: HashMap<&'a str, usize>,

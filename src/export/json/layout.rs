@@ -45,6 +45,7 @@ enum Container {
     Row,
 }
 
+/// Writer of JSON in a layout, with rounded floats.
 struct JsonWriter {
     layout: Layout,
     digits: Digits,
@@ -57,6 +58,7 @@ struct JsonWriter {
 }
 
 impl JsonWriter {
+    /// Begins a new line with its indent, unless the JSON is compact.
     fn new_line(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         if self.layout == Layout::Compact {
             return Ok(());
@@ -71,6 +73,7 @@ impl JsonWriter {
         if is_wanted { out.write_all(b" ") } else { Ok(()) }
     }
 
+    /// Whether the current position is inside an object that stands on one line.
     fn is_in_a_row(&self) -> bool {
         self.open_containers.contains(&Container::Row)
     }

@@ -32,8 +32,10 @@ use crate::system::counted::counted;
 struct LabelRow {
     label: String,
     score: String,
+    /// Baseline of the score; a dash without one.
     beside: String,
     threshold: String,
+    /// Standing of the label, and its evidence.
     sure: String,
 }
 
@@ -315,6 +317,7 @@ pub fn missing_studies(report: &Report) -> (Vec<Value>, Vec<InapplicableStudies>
 struct MetricTables {
     name: String,
     measures: &'static str,
+    /// Number of occurrences on which the metric rests, in words.
     rests_on: String,
     tables: Vec<Value>,
 }

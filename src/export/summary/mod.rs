@@ -18,6 +18,7 @@ use crate::study::show::summary::Summary;
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
+/// Detail of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     Brief,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::palette::Ink;
 use crate::system::printable::printable;
 
+/// Place where a figure is shown, which decides its colours and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// A file for a paper: colours are written out, on white.
@@ -15,6 +16,7 @@ pub enum Medium {
     Card,
 }
 
+/// Part of a text that stands at its x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     Start,

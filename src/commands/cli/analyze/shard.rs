@@ -12,6 +12,7 @@ use crate::sequences::shard::Shard;
 use crate::system::errors::Facts;
 use crate::system::printable::{one_line, shortened};
 
+/// Value of `--shard`: a shard, or the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardArgument {
     /// Shard I of N, given as numbers.
@@ -67,6 +68,7 @@ impl JobScheduler {
     }
 }
 
+/// Value of a variable on one line, shortened for an error.
 fn excerpt(value: &str) -> String {
     shortened(&one_line(value))
 }

@@ -11,10 +11,12 @@ use crate::commands::cli::errors::refused_value;
 use crate::commands::cli::shared::UsageError;
 use crate::system::errors::Facts;
 
+/// Parser of the options of `headscope analyze` alone.
 fn command() -> Command {
     AnalyzeArguments::augment_args(Command::new("headscope analyze"))
 }
 
+/// Options of `headscope analyze` with their numbers of values, and their parser.
 pub fn syntax() -> OptionSyntax {
     let takes = |action: &ArgAction| match action {
         ArgAction::SetTrue => OptionArity::NoValue,

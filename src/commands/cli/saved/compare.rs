@@ -146,6 +146,7 @@ pub struct NumbersArguments {
     only: Vec<Part>,
 }
 
+/// Tolerance of `compare --numbers`: a value for one unit, or for all units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ToleranceArgument {
     /// Unit of the tolerance; `None`: all units.

@@ -105,8 +105,10 @@ pub struct ViewArguments {
 }
 
 const TENSOR_EXTENSION: &str = "safetensors";
+/// Maximum number of sentences that are shown by default.
 const DEFAULT_LIMIT: u64 = 3;
 
+/// Value of `--head`: all heads, or one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewedHeads {
     All,

@@ -19,6 +19,7 @@ use crate::system::files::output;
 
 pub type UsageError = anyhow::Error;
 
+/// Command with validated options, ready to run.
 pub struct Command {
     /// Runs the command and returns the exit status, 0 for nearly all commands.
     pub run: Box<dyn FnOnce() -> Result<u8>>,
@@ -117,7 +118,7 @@ pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), UsageError> {
 }
 
 /// Fails if an output does not have this file extension.
-/// In the error, `what` is what cannot be done, and `way_out` is the hint.
+/// In the error, `what` is the failed action, such as `write a table as`, and `way_out` is the hint.
 pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_out: &str) -> Result<(), UsageError> {
     match outputs.iter().find(|path| lower_extension(path) != extension) {
         Some(other) => Err(unsuitable_output(what, other, way_out)),

@@ -28,11 +28,13 @@ use outcome::{
     SCHEMA_VERSION, Standing,
 };
 
+/// Hint to compare partials pairwise, which is more sensitive than to compare intervals.
 const PAIRING_HINT: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
 pub struct NumbersOptions {
     pub sides: SidesOptions,
+    /// Largest q-value at which a number counts as changed.
     pub rate: f64,
     /// Largest difference that does not count as a change, per unit.
     pub tolerances: PerUnit<f64>,
@@ -103,6 +105,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
 /// Comparison of all labels of two analyses, from which the outcome is made.
 #[derive(Default)]
 struct ComparedLabels {
+    /// Labels that changed, the largest difference of scores first.
     pub changes: Vec<LabelChange>,
     /// Labels that are firm in one analysis only and are not shown to have changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
@@ -234,6 +237,7 @@ fn standing_of(assessment: &Assessment, number: String) -> Standing {
 
 /// Metrics and accuracies that both analyses have, with the tests of their differences.
 struct NumberPairs<'a> {
+    /// Pairs whose difference was tested.
     pub tested: Vec<Pair<'a>>,
     /// Metrics and accuracies that were not tested, with the reasons.
     pub left_aside: Vec<LeftAside>,
@@ -248,6 +252,7 @@ struct Pair<'a> {
     pub a: Number<'a>,
     pub b: Number<'a>,
     test: DifferenceTest,
+    /// p-value of the test, corrected by Benjamini & Hochberg over all tested pairs.
     pub q: f64,
 }
 

@@ -204,6 +204,7 @@ pub fn list_limit(usual: usize, full: bool) -> usize {
     if full { usize::MAX } else { usual }
 }
 
+/// Table on the page of a comparison.
 #[derive(Serialize)]
 pub struct PageTable {
     title: String,

@@ -30,6 +30,7 @@ use crate::system::errors::Facts;
 use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
+/// Options of the two analyses that are compared.
 pub struct SidesOptions {
     pub files: [PathBuf; 2],
     /// Policy by which both analyses are labelled. Thresholds that it leaves out stay as in each report.
@@ -37,6 +38,7 @@ pub struct SidesOptions {
     pub threads: NonZeroUsize,
 }
 
+/// Analysis on one side of a comparison.
 pub struct Side {
     /// Path of the report or partial as the user gave it, or the name of an analysis that was just run.
     pub file: String,
@@ -47,6 +49,7 @@ pub struct Side {
     pub results: Results,
 }
 
+/// Saved analysis as its file has it.
 enum SavedFile {
     Report(Box<Report>),
     Partial(Shard, Box<Observation>),
