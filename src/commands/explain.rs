@@ -18,7 +18,8 @@ use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 
-/// Text of `headscope explain` without a name: a line per label, metric and study, then the names of other terms and thresholds.
+/// Text of `headscope explain` without a name.
+/// It has a line for each label, metric and study, then the names of the other terms and of the thresholds.
 pub fn list_all() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
     let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));

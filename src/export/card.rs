@@ -25,7 +25,8 @@ use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// Short card of a head: one sentence, then a table of its labels, or else the nearest ones, and of its label of how it chooses.
+/// Short card of a head: one sentence, then a table of its labels, or of the nearest labels if the head has none.
+/// The table also has the label of how the head chooses where to attend.
 pub fn head_card(report: &Report, head: &HeadReport) -> Summary {
     Summary::from_writer(|out| {
         write_head(out, report, head)?;

@@ -1,8 +1,8 @@
 //! The colours of figures and of the page, on white and on black.
 //!
-//! The seven colours of labels are from Okabe & Ito (2008, "Color Universal Design"), as tints under text. People with red-green
-//! colour blindness can tell them apart.
-//! Nothing is said by colour alone.
+//! The seven colours of labels are tints of the palette of Okabe & Ito (2008, "Color Universal Design"), used under text.
+//! People with red-green colour blindness can tell them apart.
+//! No figure conveys anything by colour alone.
 //! Text has a contrast of at least 4.5 to 1 (WCAG 2.2, level AA), which a test checks.
 
 use anstyle::AnsiColor;

@@ -1,4 +1,4 @@
-//! Preparation of a run: loads the model, chooses a decoder's text unit (sentences or documents), and counts the corpus's tokens.
+//! Prepares a run: loads the model, chooses a decoder's text unit (sentences or documents), and counts the corpus's tokens.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};

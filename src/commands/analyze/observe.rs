@@ -298,7 +298,8 @@ impl<'a> PreparedRun<'a> {
         Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
     }
 
-    /// Returns what all shards of a run share: model, corpus and protocol. Reads the corpus to its end, unless there is an index.
+    /// Returns what all shards of a run share: model, corpus and protocol.
+    /// Reads the corpus to its end, unless there is an index.
     /// Fails if the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
         let mut corpus = self.open()?.with_segments(|_| false);

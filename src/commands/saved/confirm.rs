@@ -1,7 +1,8 @@
 //! `headscope confirm`: are the labels of one analysis found again over other corpora?
 //!
-//! The firm labels of the first report are fixed in advance, with its policy. In each other corpus they are one family of tests,
-//! so that selection cannot favour any of them (docs/methodology/confirm.md).
+//! The firm labels of the first report are fixed in advance, with its policy.
+//! In each other corpus these labels are one family of tests, so that selection cannot favour any label
+//! (docs/methodology/confirm.md).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -35,8 +35,9 @@ pub struct MapsOptions {
 }
 
 /// Writes the attention of each chosen sentence as f32 tensors, from the row's token to the column's token.
-/// `attentions.<index>` is `[layers, heads, tokens, tokens]` for all heads or layers, `[heads, tokens, tokens]` for named heads.
-/// With `rollout`: `rollout.<index>`, and for uniform attention `rollout_even.<index>`, `[layers, tokens, tokens]`, instead.
+/// The tensor `attentions.<index>` is `[layers, heads, tokens, tokens]`, or `[heads, tokens, tokens]` for named heads.
+/// With `rollout`, the tensors are `rollout.<index>` and, for uniform attention, `rollout_even.<index>`.
+/// Both are `[layers, tokens, tokens]`.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;

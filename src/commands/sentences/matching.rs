@@ -221,7 +221,8 @@ impl DistanceSums {
         (0..self.grid.layers).flat_map(partners).collect()
     }
 
-    /// Root mean square distance of a pair of heads (index of `[layers, heads of a, heads of b]`); 0 before a sentence is added.
+    /// Root mean square distance of a pair of heads; 0 before a sentence is added.
+    /// `pair` is an index of `[layers, heads of a, heads of b]`.
     pub fn distance(&self, pair: usize) -> f64 {
         (self.sums[pair] / self.rows.max(1) as f64).max(0.0).sqrt()
     }

@@ -50,8 +50,9 @@ pub enum ShownArcs {
 }
 
 impl ShownArcs {
-    /// Arcs of a sentence as `[from, to]` word indices: from dependent to syntactic head, or from a link's source to its target.
-    /// `None` if the sentence has no tree and arcs of a tree are shown.
+    /// Arcs of a sentence as `[from, to]` word indices.
+    /// An arc goes from a dependent to its syntactic head, or from the source of a link to its target.
+    /// Returns `None` if arcs of a tree are shown and the sentence has no tree.
     fn between_words(&self, sequence: &Sequence) -> Option<Vec<[usize; 2]>> {
         let of_tree = |takes: &dyn Fn(&str) -> bool| {
             let arcs = sequence.tree.as_ref()?.iter().enumerate().filter(|(_, arc)| takes(&arc.relation));

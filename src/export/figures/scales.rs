@@ -1,4 +1,4 @@
-//! Axis scales with ticks at round numbers, and figures on them: bars, forest plots, and curves over the number of heads removed.
+//! Axis scales with ticks at round numbers, and the figures that use them: bars, forest plots and curves.
 
 use crate::export::heads::number_with_interval;
 use crate::export::palette::Ink;

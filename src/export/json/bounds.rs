@@ -1,5 +1,6 @@
-//! Bounds on texts and numbers of a saved report, so that it can be laid out and drawn. Numbers keep to the ranges of the schema,
-//! which later computations rely on: degrees of freedom are above 0, shares are at most 1.
+//! Bounds on the texts and numbers of a saved report, so that the report can be laid out and drawn.
+//! Numbers keep to the ranges of the schema, on which later computations rely.
+//! For example, degrees of freedom are above 0, and shares are at most 1.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -126,7 +126,8 @@ pub fn as_read_back(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &to_json_text_with(report, Layout::Compact, digits)?)
 }
 
-/// Puts each text and key of JSON on one line, without characters that a terminal obeys. Invalid JSON stays, to be refused later.
+/// Puts each text and key of JSON on one line, without characters that a terminal obeys.
+/// Invalid JSON is returned unchanged; the parser refuses it later.
 pub fn escape_texts(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);

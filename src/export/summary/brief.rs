@@ -113,7 +113,8 @@ fn baselines(label: &Label) -> String {
     numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).collect::<Vec<_>>().join(", ")
 }
 
-/// At most [`MAX_LABELS`] labels, each once with its clearest head: for a decoder [`DECODER_LABELS`] first, then relations, then others.
+/// At most [`MAX_LABELS`] labels, each once with the head that shows it most clearly.
+/// A decoder has [`DECODER_LABELS`] first; then labels of relations follow, then others.
 fn strongest_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {

@@ -43,7 +43,8 @@ pub struct NumbersOptions {
     pub outputs: OutcomeOutputs,
 }
 
-/// Compares two analyses and prints what changed; returns true if nothing did. Fails if one cannot be read, or an output written.
+/// Compares two analyses and prints what changed; returns true if nothing changed.
+/// Fails if an analysis cannot be read, or an output cannot be written.
 pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(options)?;
