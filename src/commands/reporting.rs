@@ -101,7 +101,7 @@ impl PolicyOptions {
     }
 
     /// Relabels a saved report by this policy; `name` is the report's name in errors.
-    /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
+    /// Fails if the policy file cannot be used, or the report lacks a study whose measurements a preset labels.
     pub fn relabel(&self, report: Report, name: &str) -> Result<Report> {
         self.ensure_measured(&report.settings.protocol.studies).cannot("label", name)?;
         Ok(report.relabel(self.policy()?))
@@ -122,7 +122,7 @@ impl PolicyOptions {
 }
 
 /// Relabels a saved report if a policy is given; `name` is the report's name in errors.
-/// Fails if the policy file cannot be used, or the report lacks what a preset labels.
+/// Fails if the policy file cannot be used, or the report lacks a study whose measurements a preset labels.
 pub fn relabelled_if(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
     if let Some(policy) = policy { policy.relabel(report, name) } else { Ok(report) }
 }

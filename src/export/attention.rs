@@ -190,7 +190,7 @@ fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: boo
 }
 
 /// Drawing of attention: an arc from each word to the unit that it attends to most, above the arcs of the tree or links.
-/// Returns its title, a guide to reading it, and the arcs.
+/// Returns the title, a guide to reading the drawing, and the arcs.
 fn arc_drawing<'a>(viewed: impl Iterator<Item = &'a SentenceAttention> + Clone) -> (String, String, Arcs) {
     let mut heads: Vec<String> = Vec::new();
     for head in viewed.clone().map(|sentence| sentence.head.to_string()) {

@@ -169,7 +169,7 @@ pub fn number_with_interval(Mark { value, ci95 }: Mark, shares: bool) -> String 
 const ROUNDING_WIDTH: f64 = 1e-9;
 
 /// Formats a number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.
-/// Without an interval, or with one of no width, the number has three decimals.
+/// The number has three decimals if there is no interval, or the interval has no width.
 pub fn concise_with_uncertainty(value: f64, ci95: Option<Interval>) -> String {
     let half_width = ci95.map_or(0.0, Interval::half_width);
     // A smaller half-width is rounding error: it would be (0) in units of the fourth decimal.

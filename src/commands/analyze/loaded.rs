@@ -27,14 +27,15 @@ use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print_to_stderr;
 
-/// Model of a run in memory, with what the report says of it.
+/// Model of a run in memory, with its description for the report.
 pub struct LoadedModel {
     pub(super) model: Model,
     /// Background computation of the hashes of the model's files; `None` once the hashes are known.
     fingerprint: Cell<Option<PendingHashes>>,
     /// Description of the model for the report; empty until the hashes of the model's files are known.
     info: OnceCell<ModelInfo>,
-    /// Start of loading. The first run takes it, so that its duration includes loading; then it is `None`.
+    /// Start of loading: wall-clock time, and a monotonic instant for durations.
+    /// The first run takes the value, so that its duration includes loading; then the cell has `None`.
     pub(super) load_started: Cell<Option<(SystemTime, Instant)>>,
 }
 

@@ -27,7 +27,7 @@ use options::{AnalysisOutput, AnalyzeOptions, PartialOptions};
 use parts::SavedShard;
 
 /// Runs a model over a corpus and writes the report, or the partial of one shard.
-/// Fails if the model, the corpus or an output cannot be used; each error says which and what to do.
+/// Fails if the model, the corpus or an output cannot be used; each error names the cause and a remedy.
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
         AnalysisOutput::Report { options: wanted, parts_folder: parts, partial_file: partial } => {

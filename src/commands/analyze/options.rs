@@ -100,7 +100,8 @@ impl AnalyzeOptions {
         study.passes_for(self.task.is_some())
     }
 
-    /// Whether a pass needs the model's predictions. A pass over task items of kind triple does not: it compares text vectors.
+    /// Whether a pass needs the model's predictions.
+    /// Passes over task items of kind triple need none, since they compare text vectors.
     pub fn needs_predictions(&self, pass: &Pass) -> bool {
         let compares_vectors = || self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Triple);
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())

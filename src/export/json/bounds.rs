@@ -185,7 +185,8 @@ struct SchemaPart {
 #[derive(Debug)]
 pub(super) struct SchemaRanges(Vec<SchemaPart>);
 
-/// Position in a report: the schema's node for it, and its key. Items of a list have the key of the list.
+/// Position in a report: the index of the schema's node for the position, and the key of the value there.
+/// Items of a list have the key of the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaPlace<'a> {
     ranges: &'a SchemaRanges,

@@ -211,8 +211,9 @@ pub struct Digits(u8);
 impl Digits {
     /// All 17 digits, from which every double reads back to the same value.
     pub const ALL: Self = Self(17);
-    /// Six digits: a share of less than 500,000 words reads back to its count of words. Rounding changes a share between .1 and
-    /// .9 by at most 5e-7, less than a fiftieth of its standard error over 10^8 words.
+    /// Six digits: from a share of fewer than 500,000 words, the number of words in the share can be recovered.
+    /// Rounding changes a share between .1 and .9 by at most 5e-7.
+    /// That is less than a fiftieth of its standard error over 10^8 words.
     pub const DEFAULT: Self = Self(6);
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 

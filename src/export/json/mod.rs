@@ -120,8 +120,8 @@ pub fn for_display(report: &Report) -> Result<Option<Report>> {
     }
 }
 
-/// The report as it would be read back after saving with `digits`.
-/// Fails if a number is out of its range, as after a damaged partial.
+/// Returns the report as it would be read back after saving with `digits`.
+/// Fails if a number is out of its range, as happens after damage to a partial.
 pub fn as_read_back(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &to_json_text_with(report, Layout::Compact, digits)?)
 }

@@ -202,7 +202,8 @@ fn metric_figures(report: &Report, head: &HeadReport) -> Vec<Figure> {
     drawn.collect()
 }
 
-/// Forest plot of a metric: the head's value, under it the largest value of any head, and a line at 0. `None` without a value.
+/// Forest plot of a metric with a line at 0: the head's value, and under it the largest value of any head.
+/// Returns `None` if the head has no value.
 fn forest_beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
     let mark = |head: &HeadReport| metric_mark(head, id, None);
     let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);

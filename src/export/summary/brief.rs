@@ -29,7 +29,7 @@ const MAX_LABELS: usize = 5;
 /// (Olsson et al. 2022, Xiao et al. 2024).
 const DECODER_LABELS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
 
-/// Writes the brief sentences of a report, its grid, the labels with the strongest evidence, and what to type next.
+/// Writes the brief sentences of a report, its grid, the labels with the strongest evidence, and commands to run next.
 pub(super) fn write_brief(
     out: &mut Summary,
     report: &Report,

@@ -16,7 +16,7 @@ pub enum Medium {
     Card,
 }
 
-/// Part of a text that stands at its x.
+/// Part of a text that lies at the given x coordinate: its start, middle or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     Start,
@@ -193,7 +193,7 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-/// Returns a text, cut to its beginning and an ellipsis if it has more than `most` characters.
+/// Cuts a text of more than `most` characters to its beginning, followed by an ellipsis.
 pub fn truncated(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -254,7 +254,7 @@ impl TextExtent {
         self.0 = [x1.min(left), y1.min(base - ASCENT * size), x2.max(left + width), y2.max(base + DESCENT * size)];
     }
 
-    /// `[left, top, width, height]` of a figure with at least this size that contains all its texts.
+    /// View box of a figure, `[left, top, width, height]`, which has at least this size and contains all texts.
     pub(super) fn view_box(self, [width, height]: [f64; 2]) -> [f64; 4] {
         let Self([x1, y1, x2, y2]) = self;
         let [left, top] = [x1 - TEXT_MARGIN, y1].map(|end| end.floor().min(0.0));

@@ -15,12 +15,13 @@ use crate::system::printable::one_line;
 /// Name of the column with the effect on the loss of removing a head.
 const EFFECT: &str = "loss_effect";
 
-/// The flat table of heads, a row per head. Columns on how heads choose and on effects are there if these were measured.
+/// Flat table of heads, a row per head.
+/// The table has columns on how heads choose where to attend, and on the effect of removal, only if these were measured.
 ///
-/// Columns: `layer`, `head`, `name`, in some models `key_value_group`, `primary`, and the `score`, `ci95_low`, `ci95_high`,
-/// `baseline`, `threshold` and `q` of this label; all `labels` and the `borderline` ones; `chooses` with its score
+/// Columns: `layer`, `head`, `name`, in some models `key_value_group`; `primary`, the first label, with its `score`,
+/// `ci95_low`, `ci95_high`, `baseline`, `threshold` and `q`; all `labels` and the `borderline` ones; `chooses` with its score
 /// `chooses_share`, its interval and the flag `chooses_borderline`; `loss_effect` in nats with its interval; and `description`,
-/// the sentence.
+/// the sentence on the head.
 pub fn head_table(report: &Report) -> Table {
     let with_choice = report.sections.0.iter().any(|(study, _)| !study.card().choices.is_empty());
     let row = |head: &HeadReport| {

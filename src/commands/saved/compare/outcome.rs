@@ -226,14 +226,14 @@ pub struct FamilyComparison {
 }
 
 impl CompareOutcome {
-    /// Returns all labels of all heads, also those of how heads choose.
+    /// Returns every label of every head, including labels of how heads choose where to attend.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.heads.iter().flat_map(HeadComparison::all_labels)
     }
 }
 
 impl HeadComparison {
-    /// Returns all labels of the head; labels of how it chooses come last.
+    /// Returns every label of the head; labels of how the head chooses where to attend come last.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.labels.iter().chain(self.choice.iter().flat_map(|choice| &choice.labels))
     }

@@ -130,7 +130,7 @@ impl Side {
         Ok(Self { file: path.display().to_string(), shard, context, results })
     }
 
-    /// Builds the side of a comparison from an analysis that was just run; `name` stands for its file.
+    /// Builds the side of a comparison from an analysis that was just run; `name` is shown in the place of a file.
     pub fn from_observation(
         name: &str,
         observation: Observation,
