@@ -8,7 +8,7 @@ use headscope::system::files::output;
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::time_limit;
 
-/// Allocator of a static program: musl's own is slow at many small allocations on several threads.
+/// Memory allocator of statically linked builds. The allocator of musl is slow at many small allocations from several threads.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -19,7 +19,7 @@ use crate::system::parallel::core_count;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print;
 
-/// Counts the tokens of a corpus by a model's tokenizer and writes the counts as JSON.
+/// Counts how often each token of a model's tokenizer occurs in a corpus, and writes the counts as JSON.
 /// Fails if the model, the corpus or the output cannot be used, or the corpus has no token.
 pub fn counts(
     model: &ModelRef,
@@ -40,6 +40,7 @@ pub fn counts(
     output.finish(counts.to_json(&model.tokenizer)?.as_bytes())
 }
 
+/// Writes an index of a corpus to `path`, from which a shard reads only its own segments of 256 sentences.
 pub fn index(corpus: &[Input], path: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
     let indexing = progress::show_spinner("indexing");

@@ -18,7 +18,8 @@ use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 
-/// Text of `headscope explain` without a name: a line per label, metric and study, then the names of other terms and thresholds.
+/// Text of `headscope explain` without a name.
+/// It has a line for each label, metric and study, then the names of the other terms and of the thresholds.
 pub fn list_all() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
     let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));
@@ -42,7 +43,7 @@ pub fn list_all() -> String {
     })
 }
 
-/// Condition on which a study runs, in words.
+/// Says in words when a study runs: by default, on decoders, where other studies run, or with `--with`.
 fn run_condition(study: &dyn AnyStudy) -> String {
     let card = study.card();
     match (card.is_default, card.is_default_in_first_run(), card.is_default_with_builds_on) {
@@ -130,7 +131,7 @@ fn with_suggestion(error: Error, name: &str) -> Error {
     }
 }
 
-/// Labels, metrics and terms whose explanation has this word, a few at most.
+/// Names of the labels, metrics and terms whose explanation contains `word`, with a maximum number of names.
 fn entries_mentioning(word: &str) -> Vec<&'static str> {
     const MOST: usize = 5;
     let is_it = |part: &str| part.eq_ignore_ascii_case(word);
@@ -144,7 +145,8 @@ fn entries_mentioning(word: &str) -> Vec<&'static str> {
     entries.chain(terms).take(MOST).collect()
 }
 
-/// Explains a cell of the grid, such as `case~+7`: its marks, and the labels with its code. `None` if no label has the code.
+/// Explains a cell of the label grid, such as `case~+7`: its marks, and the labels that have its code.
+/// Returns `None` if no label has the code.
 fn grid_cell(cell: &str) -> Option<String> {
     let counted_more = |(rest, more): (&'_ str, &str)| (!rest.is_empty()).then(|| more.parse::<u16>().ok()).flatten();
     let more = cell.rsplit_once('+').and_then(counted_more);
@@ -172,7 +174,7 @@ fn grid_cell(cell: &str) -> Option<String> {
     ))
 }
 
-/// The name under which [`explain`] explains the rules of all verdicts.
+/// Name under which [`explain`] explains the rules of all verdicts.
 pub const VERDICTS: &str = "verdicts";
 
 /// Markdown table of the rules of all verdicts; docs/detectors.md has only the verdicts that are not labels.
@@ -182,6 +184,7 @@ pub fn verdict_table() -> String {
     headings + &lines + &rows
 }
 
+/// Name under which [`explain`] explains all studies.
 pub const STUDY_TABLE: &str = "studies";
 
 /// All studies, as a Markdown table; docs/STUDIES.md has it.
@@ -203,7 +206,8 @@ fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String
     line(&headings.map(str::to_owned)) + "|" + &"---|".repeat(N) + "\n" + &rows
 }
 
-/// Suffixes of metrics that compare another metric with chance; docs/methodology/attention.md and words.md define them.
+/// Name suffixes of metrics that relate another metric to its chance level.
+/// docs/methodology/attention.md and words.md define these metrics.
 const CHANCE_SUFFIXES: [&str; 3] = ["_expected", "_over_chance", "_over_position"];
 
 /// Text of docs/detectors.md.

@@ -13,7 +13,9 @@ use super::sentences::matching::MatchOutcome;
 use crate::report;
 use crate::system::counted::counted;
 
+/// JSON document that this program writes, with its schema.
 struct Document {
+    /// Name with which paths into the document begin.
     name: &'static str,
     /// The document's name in messages, such as `a report`.
     place: &'static str,
@@ -29,6 +31,7 @@ const DOCUMENTS: [Document; 6] = [
     Document { name: "match", place: "`match --json`", schema: || schema_for!(MatchOutcome) },
 ];
 
+/// JSON Schema of the document with this name; `None` if there is no such document.
 pub fn schema_of(name: &str) -> Option<Value> {
     DOCUMENTS.iter().find(|document| document.name == name).map(|document| Value::from((document.schema)()))
 }
@@ -52,13 +55,14 @@ pub fn explain_path(path: &str) -> Option<String> {
     Some(format!("{path}\n\n{text}\n\n{}{more}", lines(&entries)))
 }
 
-/// A line per entry: its name, and its meaning in a second column.
+/// Formats entries, each as (name, meaning), as lines with two columns.
 fn lines(entries: &[(String, String)]) -> String {
     let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, meaning): &(String, String)| format!("{name:width$}  {meaning}").trim_end().to_owned() + "\n";
     entries.iter().map(line).collect()
 }
 
+/// Maximum number of keys or values that the explanation of a word lists.
 const MAX_LISTED: usize = 8;
 
 /// Explains a key or a value by name from the first document that has it; `None` if none has it. Reports come first.
@@ -88,7 +92,7 @@ impl Document {
 }
 
 /// Adds to `places` each key below `path` that is named `word` or has `word` as a possible value, with its meaning.
-/// `enclosing` holds the schemas around `schema_at_path`, and ends recursion.
+/// `enclosing` holds the object schemas around `schema_at_path`; they are not searched again, so that recursion ends.
 fn add_places<'a>(
     path: &str,
     schema_at_path: &'a Value,
@@ -118,7 +122,7 @@ fn add_places<'a>(
     enclosing.pop();
 }
 
-/// Meaning of an enumerated value, searched at every depth of a schema; `None` if the schema does not list it.
+/// Description of the enumerated value `word`, searched at every depth of a schema. `None` if the schema has no such value.
 fn value_meaning(schema: &Value, word: &str) -> Option<String> {
     let inner = match schema {
         Value::Array(schemas) => schemas.iter().find_map(|schema| value_meaning(schema, word)),
@@ -132,11 +136,13 @@ fn value_meaning(schema: &Value, word: &str) -> Option<String> {
     inner.or_else(|| is_listed().unwrap_or(false).then(|| meaning(schema, &Value::Null)))
 }
 
+/// Schemas of an object's properties, by key; `None` if the schema describes no properties.
 fn keys(object: &Value) -> Option<&Map<String, Value>> {
     object.get("properties")?.as_object()
 }
 
-/// The schema one step behind this one: its `$ref`, the first of its `allOf` or `anyOf`, or its list items. `None` without one.
+/// Schema to which a schema refers: the target of its `$ref`, the first of its `allOf` or `anyOf`, or its list items.
+/// Returns `None` if the schema refers to none of these.
 fn target_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if let Some(reference) = schema.get("$ref") {
         return root.pointer(reference.as_str()?.strip_prefix('#')?);
@@ -145,11 +151,13 @@ fn target_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     first("allOf").or_else(|| first("anyOf")).or_else(|| schema.get("items")).filter(|inner| inner.is_object())
 }
 
+/// The schema itself if it has properties, else the first schema with properties among those to which it refers.
+/// Returns `None` if there is no such schema.
 fn object_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if keys(schema).is_some() { Some(schema) } else { object_schema(target_schema(schema, root)?, root) }
 }
 
-/// Description of a schema on one line. Without one, the description of the schema to which it refers.
+/// Description of a schema on one line. A schema without a description has that of the schema to which it refers.
 fn meaning(schema: &Value, root: &Value) -> String {
     match schema.get("description").and_then(Value::as_str) {
         Some(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),

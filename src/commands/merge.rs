@@ -15,12 +15,14 @@ use crate::system::files::output::Output;
 use crate::system::terminal::{print, print_to_stderr};
 
 pub struct MergeOptions {
+    /// Partials of the shards, or folders that hold partials.
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
     pub run_info: bool,
     pub outcome: Merged,
 }
 
+/// Output of `headscope merge`.
 pub enum Merged {
     Report(ReportOptions),
     /// Writes one partial of all shards, after which a second stage can run (`--after`).
@@ -29,7 +31,7 @@ pub enum Merged {
     Missing(u32),
 }
 
-/// Adds up the partials of all shards and writes the output of one run over the whole corpus, or prints the missing shards.
+/// Adds up the partials of all shards and writes the report or the partial of the whole corpus, or prints the missing shards.
 /// Fails if a partial cannot be used, the partials do not form one complete run, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
     match &options.outcome {
@@ -43,6 +45,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     }
 }
 
+/// Merges the partials into a report, and writes the report.
 fn report(options: &MergeOptions, report_options: &ReportOptions) -> Result<()> {
     let outputs = report_options.open()?;
     let policy = report_options.policy.policy()?;
@@ -57,6 +60,7 @@ fn report(options: &MergeOptions, report_options: &ReportOptions) -> Result<()> 
     reporting::write_report(&report, outputs)
 }
 
+/// Error for partials that lack the second of two stages; its hint says how to run that stage.
 fn second_stage_is_missing() -> Error {
     let way_out = format!(
         "merge those of the first into one, `-o merged.{0}`, run each shard again with `--after merged.{0}`, and merge both",
@@ -65,8 +69,8 @@ fn second_stage_is_missing() -> Error {
     anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints the numbers of the missing shards as job arrays take them: `3,7-9`.
-/// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
+/// Prints the numbers of the missing shards in the format of job arrays, such as `3,7-9`.
+/// If only the second of two stages is missing, prints nothing and fails; the hint says how to start that stage.
 fn print_missing(paths: &[PathBuf], shard_count: u32) -> Result<()> {
     let files = partial_files(paths);
     let missing = files.and_then(|files| merge::find_missing_shards(&files, shard_count)).class(Class::Input)?;
@@ -79,7 +83,7 @@ fn print_missing(paths: &[PathBuf], shard_count: u32) -> Result<()> {
     Err(anyhow!("{} of {shards} {are} missing", missing.numbers.len())).class(Class::Incomplete)
 }
 
-/// Lists the named files. A folder stands for its partials, sorted by name.
+/// Lists the files named by `paths`. A folder contributes its partials, sorted by name.
 fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
@@ -98,6 +102,7 @@ fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Adds up the partials of all shards, and drops the record of their runs if it is not wanted.
 fn merge_parts(options: &MergeOptions) -> Result<Observation> {
     let files = partial_files(&options.parts).class(Class::Input)?;
     let mut observation = merge::merge_all(&files, &Plan::restore).class(Class::Input)?;
@@ -105,7 +110,7 @@ fn merge_parts(options: &MergeOptions) -> Result<Observation> {
     Ok(observation)
 }
 
-/// Reads first-stage sums for `--after`.
+/// Reads the sums of a first stage, which `--after` names.
 /// Fails unless the file is a partial of a complete first stage.
 pub fn read_first_stage(path: &Path) -> Result<Observation> {
     let shown = path.display();

@@ -25,6 +25,7 @@ use crate::system::files::output::Output;
 use crate::system::progress;
 use crate::system::terminal::{self, print, to_stdout};
 
+/// An open output of a command: a file, or standard output as JSON or as a summary.
 pub enum OpenOutput {
     File(Output, ReportFormat),
     Stdout(JsonForm),
@@ -56,7 +57,7 @@ pub fn write_report(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
     write_outputs(outputs, |writer| writer.render(if writer.holds_report() { report } else { shown }), summary)
 }
 
-/// Writes to each output the bytes of `render` for its format, or the text of `summary`.
+/// Writes each output: the bytes that `render` returns for its format, or the text that `summary` returns.
 pub fn write_outputs(
     outputs: Vec<OpenOutput>,
     render: impl Fn(ReportFormat) -> Result<Vec<u8>>,
@@ -72,18 +73,21 @@ pub fn write_outputs(
     Ok(())
 }
 
+/// Key of the policy threshold that `--min-count` sets: the minimum number of words of a relation.
 const MIN_COUNT_KEY: &str = "syntactic_min_count";
 
 /// Sources of label thresholds, in rising precedence: presets, policy file, `--min-count`.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyOptions {
     pub presets: Vec<&'static Preset>,
+    /// Policy file with thresholds (`--policy`); `None` without one.
     pub file: Option<PathBuf>,
+    /// Minimum number of words of a relation (`--min-count`); `None` if the option is not given.
     pub min_count: Option<u64>,
 }
 
 impl PolicyOptions {
-    /// Fails if a preset labels the measurements of a study that is not among `studies`.
+    /// Fails if a preset gives labels from the measurements of a study that is not among `studies`.
     pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
         match presets::missing_study(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => {
@@ -97,18 +101,19 @@ impl PolicyOptions {
     }
 
     /// Relabels a saved report by this policy; `name` is the report's name in errors.
-    /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
+    /// Fails if the policy file cannot be used, or the report lacks a study whose measurements a preset labels.
     pub fn relabel(&self, report: Report, name: &str) -> Result<Report> {
         self.ensure_measured(&report.settings.protocol.studies).cannot("label", name)?;
         Ok(report.relabel(self.policy()?))
     }
 
-    /// The default policy or the presets' policy, overridden by the policy file and the command line.
+    /// Returns the default policy or the presets' policy, with the changes of the policy file and of `--min-count`.
     pub fn policy(&self) -> Result<Policy> {
         self.overriding(presets::policy(&[]))
     }
 
-    /// `policy` or, if there are any, the presets' policy, overridden by the policy file and the command line.
+    /// Returns the presets' policy, or `policy` if there is no preset, with the changes of the policy file and of
+    /// `--min-count`.
     pub fn overriding(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
         let policy = if let Some(file) = &self.file { policy.with_file(file)? } else { policy };
@@ -117,11 +122,12 @@ impl PolicyOptions {
 }
 
 /// Relabels a saved report if a policy is given; `name` is the report's name in errors.
-/// Fails if the policy file cannot be used, or the report lacks what a preset labels.
+/// Fails if the policy file cannot be used, or the report lacks a study whose measurements a preset labels.
 pub fn relabelled_if(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
     if let Some(policy) = policy { policy.relabel(report, name) } else { Ok(report) }
 }
 
+/// Outputs of a report, and how its heads are labelled and its numbers rounded.
 #[derive(Clone)]
 pub struct ReportOptions {
     pub outputs: Vec<OutputTarget>,
@@ -133,6 +139,7 @@ pub struct ReportOptions {
 }
 
 impl ReportOptions {
+    /// Opens the files of the report, and adds the summary on standard output if there is one.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.summary.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
         Ok(open_targets(&self.outputs)?.into_iter().chain(summary).collect())
@@ -148,6 +155,7 @@ pub fn write_partial(observation: &Observation, output: Output) -> Result<()> {
     output.finish(&partial::serialize(Shard::WHOLE, observation)?)
 }
 
+/// Computes the report of an observation. Its run time, if recorded, includes the time of this computation.
 pub fn report_of(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
     let measuring = progress::show_spinner("computing intervals and tests");
@@ -157,8 +165,9 @@ pub fn report_of(observation: Observation, policy: Policy, threads: NonZeroUsize
     Ok(Report::new(context, results))
 }
 
-/// Rounds a report to `digits` and checks it before it is written. `parts` are the partials behind it, which the error names.
-/// Fails if a number is out of range, because a partial is damaged though readable.
+/// Rounds a report to `digits`, and checks it before it is written.
+/// `parts` are the partials from which the report was made; the error names them.
+/// Fails if a number is out of range, as after damage to a partial that can still be read.
 pub fn rounded_and_checked(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Report> {
     if digits == Digits::ALL && parts.is_empty() {
         return Ok(report);
@@ -176,6 +185,7 @@ pub fn rounded_and_checked(report: Report, digits: Digits, parts: &[PathBuf]) ->
     json::as_read_back(&report, digits).map_err(error).class(Class::Input)
 }
 
+/// Fails if the model could not read the analysed corpus; the hint says what to do.
 pub fn ensure_corpus_was_read(report: &Report) -> Result<()> {
     let obstacle = report.corpus.unread_cause(&report.model).filter(|_| report.analyses_corpus());
     let Some([why, way_out]) = obstacle else { return Ok(()) };
@@ -183,9 +193,10 @@ pub fn ensure_corpus_was_read(report: &Report) -> Result<()> {
     Err(error.hint(way_out)).class(Class::Input)
 }
 
-/// Computes the results of an observation. With `leaves_out`, also the values without each block, for the paired block test.
+/// Computes the results of an observation.
+/// With `leaves_out`, the results also have each estimate without each sampling block, which the paired block test needs.
 /// Fails if nothing was observed, or the observation is of a second stage alone.
-/// Fails also if second-stage passes followed labels by another policy.
+/// Fails also if the second stage ran with labels of a policy other than `policy`.
 pub fn measure(
     observation: Observation,
     policy: Policy,
@@ -237,6 +248,7 @@ pub fn measure(
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, results))
 }
 
+/// Outputs of a comparison: its files, and the text on standard output.
 pub struct OutcomeOutputs {
     pub targets: Vec<OutputTarget>,
     /// Detail of the printed text; `None`: nothing is printed.
@@ -244,6 +256,7 @@ pub struct OutcomeOutputs {
 }
 
 impl OutcomeOutputs {
+    /// Opens the files of the outcome, and adds the text on standard output if there is one.
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new()));
         Ok(open_targets(&self.targets)?.into_iter().chain(summary).collect())

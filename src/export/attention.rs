@@ -18,6 +18,7 @@ use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 use crate::system::counted::plural;
 use crate::system::printable::one_line;
 
+/// Attention of one head over one sentence, between words and special tokens.
 #[derive(Clone, Debug)]
 pub struct SentenceAttention {
     pub head: HeadPlace,
@@ -26,6 +27,7 @@ pub struct SentenceAttention {
     pub id: Option<String>,
     /// Text of each unit (word or special token), `[units]`.
     pub unit_texts: Vec<String>,
+    /// Whether each unit is a word and not a special token, `[units]`.
     pub is_word: Vec<bool>,
     /// Arcs of the dependency tree, or links, drawn beside the attention; `None` without a tree.
     pub gold: Option<GoldArcs>,
@@ -35,6 +37,7 @@ pub struct SentenceAttention {
     pub weights: WordAttention,
 }
 
+/// Arcs of annotation that are compared with attention: a dependency tree, a relation, or links.
 #[derive(Clone, Debug)]
 pub struct GoldArcs {
     /// Name of the relation, or of the link type; `None` for a complete tree.
@@ -46,7 +49,7 @@ pub struct GoldArcs {
 }
 
 impl GoldArcs {
-    /// Legend of the mark at the other end of an arc.
+    /// Legend of the mark `>` in a cell, which stands for an arc from the word of the row to the word of the column.
     fn legend(&self) -> String {
         let of = self.name.as_ref().map_or_else(|| "in the tree".to_owned(), |name| format!("by {}", one_line(name)));
         format!("> the {} {of}", self.end_noun)
@@ -59,12 +62,14 @@ impl SentenceAttention {
         format!("{}, sentence {}{id}", self.head, self.sentence)
     }
 
+    /// Whether the gold arcs have an arc from the unit `from` to the unit `to`.
     fn is_gold(&self, from: usize, to: usize) -> bool {
         self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
     }
 
-    /// Counts of arc sources, `[forward, backward, all]`; `None` for a complete tree.
-    /// Forward: among all other words, the source attends most to a target. Backward: a target attends most to the source.
+    /// Numbers of words that are sources of arcs, `[forward, backward, all]`; `None` for a complete tree.
+    /// Forward: among all other words, the source attends most to a target of its arcs.
+    /// Backward: among all other words, a target attends most to the source.
     fn match_counts(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
@@ -87,20 +92,21 @@ impl SentenceAttention {
         self.visible_units.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
     }
 
-    /// The unit that `unit` attends to most, with its weight; ties go to the first.
+    /// Unit to which `unit` attends most, with the weight; the first unit wins a tie.
     fn most_attended(&self, unit: usize) -> (usize, f64) {
         let row = self.weights.row(unit).iter().copied().enumerate();
         row.reduce(|best, next| if next.1 > best.1 { next } else { best }).unwrap_or((unit, 0.0))
     }
 }
 
-/// Least weight for each block character; lower weights are blank.
+/// Minimum attention weight for each block character, in descending order; lower weights are blank.
 const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.05, '░')];
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Label of the grid's two axes: the word of the row attends to the word of the column.
 const AXES: &str = "from\\to";
+/// Maximum number of characters of a word in the grid; longer words are cut.
 const MAX_LETTERS: usize = 16;
 
 /// Draws attention as a text grid, in several parts if the terminal has no room for all columns.
@@ -142,6 +148,7 @@ pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>
     out
 }
 
+/// Sentence that says in how many cases the head finds the ends of the arcs.
 fn matches_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end_noun));
     let name = one_line(name.unwrap_or_default());
@@ -161,7 +168,8 @@ fn matches_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]
     }
 }
 
-/// Text of a grid cell: the mark of an arc, then two blocks or a number. It is blank where nothing is seen.
+/// Text of a grid cell: the mark of an arc or a blank, then two blocks or a number.
+/// A number is blank where the row's unit cannot see the column's unit.
 fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);
     let is_gold = viewed.is_gold(row, column);
@@ -182,7 +190,7 @@ fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: boo
 }
 
 /// Drawing of attention: an arc from each word to the unit that it attends to most, above the arcs of the tree or links.
-/// Returns its title, a guide to reading it, and the arcs.
+/// Returns the title, a guide to reading the drawing, and the arcs.
 fn arc_drawing<'a>(viewed: impl Iterator<Item = &'a SentenceAttention> + Clone) -> (String, String, Arcs) {
     let mut heads: Vec<String> = Vec::new();
     for head in viewed.clone().map(|sentence| sentence.head.to_string()) {

@@ -25,7 +25,8 @@ use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// Short card of a head: one sentence, then a table of its labels, or else the nearest ones, and of its label of how it chooses.
+/// Short card of a head: one sentence, then a table of its labels, or of the nearest labels if the head has none.
+/// The table also has the label of how the head chooses where to attend.
 pub fn head_card(report: &Report, head: &HeadReport) -> Summary {
     Summary::from_writer(|out| {
         write_head(out, report, head)?;
@@ -53,13 +54,13 @@ pub fn full_head_card(report: &Report, head: &HeadReport) -> Summary {
 /// Sentence about a head that writes a constant (`model.constant_heads`).
 pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.";
 
-/// Remarks on one head by the studies that remove heads.
+/// Remarks on one head from the studies that remove heads.
 fn removal_remarks<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
     let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
     removing.flat_map(|(_, section)| section.head_card(head.place, report.known_facts()).lines)
 }
 
-/// For a model without a loss, says how to measure the effect of removing the head, unless that was measured.
+/// Says how to measure the effect of removing the head, if the model has no loss and no study measured that effect.
 fn write_removal_hint(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     if report.model.objective.is_some() || removal_remarks(report, head).next().is_some() {
         return Ok(());
@@ -153,7 +154,7 @@ const BEYOND_LEGEND: &str = "beyond X: the last of three tests in a row that the
 const LINKS_BEYOND_LEGEND: &str = "beyond X: the last of three tests in a row that the attention head passes: better than (1) rules of place, (2) rules of \
     the same class, (3) every rule.";
 
-/// Columns to drop on narrow terminals, in this order: threshold, direction, baseline.
+/// Columns that a narrow terminal omits, by index, the first to go first: threshold, direction, baseline.
 const DROP_ORDER: [usize; 3] = [4, 1, 3];
 
 /// Table of label rows. It has a column for the head if a row names one.
@@ -201,7 +202,7 @@ fn near_label_cells(near: &Near) -> [String; 7] {
     [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
-/// Whether a label reaches as far as `reach`, as the predicate of a sentence.
+/// Says in words whether a label is shown to beat the baseline `reach`, as the predicate of a sentence.
 fn reach_phrase(label: &Label, reach: Reach) -> &'static str {
     if label.borderline {
         "is borderline, so that nothing is said of it beyond"
@@ -212,7 +213,7 @@ fn reach_phrase(label: &Label, reach: Reach) -> &'static str {
     }
 }
 
-/// q-value of a test in words. A test has no q-value if its estimate is not above the margin.
+/// q-value of a test in words. Says "not above the margin" for a test without a q-value.
 fn q_or_below_margin(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
 }
@@ -295,6 +296,7 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     Ok(data)
 }
 
+/// Card of a relation: the heads that follow it best, at most `top` of them.
 pub fn relation_card(tracked: &Tracked, top: usize) -> Summary {
     Summary::from_writer(|out| {
         let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
@@ -345,6 +347,7 @@ pub fn relation_card(tracked: &Tracked, top: usize) -> Summary {
     })
 }
 
+/// Card of a label: the heads that have the label.
 pub fn label_card(found: &[(&HeadReport, &Label)]) -> Summary {
     Summary::from_writer(|out| {
         let rows = found.iter().map(|(head, label)| (label_cells(label), Some(head.place)));
@@ -362,11 +365,12 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
     found.iter().map(entry).collect()
 }
 
-/// Formats a number; `-` if there is none.
+/// Formats a number with `format`; `-` if there is no number.
 fn or_dash(number: Option<f64>, format: impl FnOnce(f64) -> String) -> String {
     number.map_or_else(|| "-".to_owned(), format)
 }
 
+/// Number with its interval, as the table of labels shows them.
 fn number(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 3), plus_minus(ci95, 3))
 }

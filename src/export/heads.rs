@@ -16,7 +16,7 @@ use crate::study::show::wording::decimal;
 
 /// A head as a grid shows it: code and marks of its first label, its colour, and a tooltip.
 pub struct HeadCell {
-    /// Short code of the head's first label.
+    /// Code of the head's first label, a few letters.
     pub code: String,
     /// Marks after the code, such as the mark of a borderline label ([`Report::marks`]).
     pub marks: String,
@@ -78,6 +78,7 @@ pub struct LabelFamily {
     /// Code in the grid; `None` if the labels of the family have different codes, or the code is the name.
     pub code: Option<String>,
     pub hue: Hue,
+    /// What the labels of the family say of a head.
     pub meaning: &'static str,
     /// Number of heads whose first label is in the family.
     pub primary_count: usize,
@@ -119,7 +120,7 @@ pub fn label_families(report: &Report) -> Vec<LabelFamily> {
     found.into_values().collect()
 }
 
-/// What each study has for the card of a head, with the name of the study.
+/// Cards of a head from all studies, each with the name of the study.
 pub fn card_parts(report: &Report, head: HeadPlace) -> impl Iterator<Item = (&'static str, HeadCard)> {
     let parts = report.sections.0.iter();
     parts.map(move |(study, section)| (study.card().name, section.head_card(head, report.known_facts())))
@@ -131,7 +132,8 @@ pub fn metric_mark(head: &HeadReport, id: &str, key: Option<&str>) -> Option<Mar
     Mark::from_value(head.metrics.get(id, key).copied().flatten(), ci95)
 }
 
-/// Chance level of a metric: of the head itself where chance differs between heads, else of all heads.
+/// Chance level of a metric: that of the head if chance differs between heads, else that of all heads.
+/// Returns `None` if the metric has no chance level.
 pub fn chance_level(report: &Report, head: &HeadReport, id: &str, key: Option<&str>) -> Option<f64> {
     let own = head.chance.get(id, key).copied().flatten();
     own.or(report.chance.get(id, key).copied().flatten())
@@ -167,7 +169,7 @@ pub fn number_with_interval(Mark { value, ci95 }: Mark, shares: bool) -> String 
 const ROUNDING_WIDTH: f64 = 1e-9;
 
 /// Formats a number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.
-/// Without an interval, or with one of no width, the number has three decimals.
+/// The number has three decimals if there is no interval, or the interval has no width.
 pub fn concise_with_uncertainty(value: f64, ci95: Option<Interval>) -> String {
     let half_width = ci95.map_or(0.0, Interval::half_width);
     // A smaller half-width is rounding error: it would be (0) in units of the fourth decimal.

@@ -1,27 +1,31 @@
 //! The colours of figures and of the page, on white and on black.
 //!
-//! The seven colours of labels are from Okabe & Ito (2008, "Color Universal Design"), as tints under text. People with red-green
-//! colour blindness can tell them apart.
-//! Nothing is said by colour alone.
+//! The seven colours of labels are tints of the palette of Okabe & Ito (2008, "Color Universal Design"), used under text.
+//! People with red-green colour blindness can tell them apart.
+//! No figure conveys anything by colour alone.
 //! Text has a contrast of at least 4.5 to 1 (WCAG 2.2, level AA), which a test checks.
 
 use anstyle::AnsiColor;
 
+/// Colours for the parts of a figure, each with a variant on white and one on black.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Text,
     /// Secondary text and axes.
     Muted,
-    /// Lines that guide the eye.
+    /// Thin lines of grids and axes, which guide the eye.
     Guide,
+    /// Background of the figure.
     Ground,
     /// Emphasis, and lines of curves.
     Accent,
     /// A second line, in contrast to `Accent`.
     Second,
+    /// Background or stroke in the colour of a label.
     Label(Hue),
     /// Background of a number in a heat map; step 0 is for the least number, the last step for the largest.
     Step(usize),
+    /// Text on a heat-map cell whose background is this step.
     OnStep(usize),
 }
 

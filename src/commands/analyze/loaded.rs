@@ -1,4 +1,4 @@
-//! Preparation of a run: loads the model, chooses a decoder's text unit (sentences or documents), and counts the corpus's tokens.
+//! Prepares a run: loads the model, chooses a decoder's text unit (sentences or documents), and counts the corpus's tokens.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -27,12 +27,15 @@ use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print_to_stderr;
 
+/// Model of a run in memory, with its description for the report.
 pub struct LoadedModel {
     pub(super) model: Model,
-    /// Background computation of the hashes of the model's files; `None` if they are known.
+    /// Background computation of the hashes of the model's files; `None` once the hashes are known.
     fingerprint: Cell<Option<PendingHashes>>,
+    /// Description of the model for the report; empty until the hashes of the model's files are known.
     info: OnceCell<ModelInfo>,
-    /// Start of loading. The first run takes it, so that its duration includes loading; then it is `None`.
+    /// Start of loading: wall-clock time, and a monotonic instant for durations.
+    /// The first run takes the value, so that its duration includes loading; then the cell has `None`.
     pub(super) load_started: Cell<Option<(SystemTime, Instant)>>,
 }
 
@@ -74,6 +77,7 @@ pub(super) fn current_times() -> (SystemTime, Instant) {
     (SystemTime::now(), Instant::now())
 }
 
+/// Opens the corpus of a run, and checks the links between words where they come from a file or from rules.
 pub fn open_corpus(options: &AnalyzeOptions) -> Result<Corpus> {
     let index = options.index_file.as_deref().map(Index::open).transpose().class(Class::Input)?;
     let scope = Scope::new(options.limit, options.unit).with_half(options.unit_half);
@@ -94,7 +98,7 @@ pub fn open_corpus(options: &AnalyzeOptions) -> Result<Corpus> {
 }
 
 /// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
-/// Prints notes on rules that make no link, and on link types without a link of `--min-distance`.
+/// Prints a note on each rule that makes no link, and on each link type without a link as long as `--min-distance`.
 fn check_links(options: &AnalyzeOptions) -> Result<()> {
     let mut corpus = Corpus::open_with(&options.corpus, &Scope::all_sentences(), options.columns(), None)?;
     let mut types_without_far_link: BTreeMap<&str, usize> =
@@ -127,15 +131,18 @@ fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
 /// Parts of a model that a run needs. A model loaded for a later variant also serves the earlier ones, except for `Classifier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredParts {
+    /// Attention only, without an output layer.
     Attention,
     /// Attention, and in a decoder also the output layer that predicts tokens.
     PredictionsOfDecoder,
+    /// Attention, and the output layer that predicts tokens.
     Predictions,
     /// The classification layer in place of the output layer that predicts tokens.
     Classifier(ClassifiedUnit),
 }
 
 impl RequiredParts {
+    /// Parts of the model that the task and the selected studies need, and the default studies of decoders.
     pub fn new(options: &AnalyzeOptions) -> Self {
         if let Some(of) = options.classification_layer() {
             return Self::Classifier(of);
@@ -150,6 +157,7 @@ impl RequiredParts {
     }
 }
 
+/// Loads the model with the output layer or the classification layer that the run needs, or with neither.
 fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let is_decoder = files.architecture.config.visibility.are_causal();
     let model = match RequiredParts::new(options) {
@@ -242,6 +250,8 @@ pub struct CorpusTokenCounts {
     pub counted_corpus: Option<CorpusIdentity>,
 }
 
+/// Returns the token counts that the studies and the word replacements of a run need, read from `--counts` or counted here.
+/// Prints notes on studies that must do without counts.
 pub fn corpus_token_counts(
     options: &AnalyzeOptions,
     selection: &StudySelection,
@@ -290,8 +300,8 @@ pub fn corpus_token_counts(
     Ok(CorpusTokenCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted_corpus: Some(corpus) })
 }
 
-/// Returns how a decoder reads the corpus (`None` for an encoder), and the tokenizer with the `--bos` setting applied.
-/// By default a decoder reads documents where documents are the sampling unit, else sentences.
+/// Returns how a decoder reads text (`None` for an encoder), and the tokenizer with `--bos` applied.
+/// By default a decoder reads whole documents where documents are the sampling unit, else single sentences.
 /// Fails if an encoder is given decoder options, or no file names the beginning-of-text token.
 pub(super) fn decoder_reading<'a>(
     options: &AnalyzeOptions,
@@ -323,6 +333,7 @@ pub(super) fn decoder_reading<'a>(
     Ok((Some(Reading { context, bos: options.bos, begins_with: tokenizer.beginning_token()? }), tokenizer))
 }
 
+/// Error for an option of decoders that is given for the encoder `id`.
 fn decoder_option_error(option: &str, value: &str, id: &str) -> anyhow::Error {
     let why = if option == "context" {
         "reads each sentence by itself here: windows of documents are for decoders"

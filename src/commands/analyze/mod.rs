@@ -27,7 +27,7 @@ use options::{AnalysisOutput, AnalyzeOptions, PartialOptions};
 use parts::SavedShard;
 
 /// Runs a model over a corpus and writes the report, or the partial of one shard.
-/// Fails if the model, the corpus or an output cannot be used; each error says which and what to do.
+/// Fails if the model, the corpus or an output cannot be used; each error names the cause and a remedy.
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
         AnalysisOutput::Report { options: wanted, parts_folder: parts, partial_file: partial } => {
@@ -37,7 +37,8 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     }
 }
 
-/// Analyses all of the corpus; writes the report, and the sums if they have a path. With `folder`, saves parts of the run there.
+/// Analyses the whole corpus and writes the report.
+/// Also writes the sums to the path `sums`, and saves the parts of the run in `folder`, where these are given.
 fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
     interrupt::set_interrupt_message(
         interrupt::OUTPUTS_ARE_REMOVED,
@@ -51,7 +52,8 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     reporting::write_report(&run_to_report(&mut ready, wanted, policy, folder, sums, |_| Ok(()))?, outputs)
 }
 
-/// Runs a prepared analysis and returns its report; writes the sums if they have an output, and saves parts in `folder`.
+/// Runs a prepared analysis and returns its report.
+/// Also writes the sums to `sums`, and saves the parts of the run in `folder`, where these are given.
 /// Fails if `check` fails for the corpus of the run. With `--strict`, fails also if the model could not read the corpus.
 pub fn run_to_report(
     ready: &mut PreparedRun<'_>,

@@ -49,7 +49,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::progress::run::RunProgress;
 use crate::system::terminal::print_to_stderr;
 
-/// First-stage sums over the whole corpus, which the passes of the second stage depend on.
+/// Sums of a complete first stage over the whole corpus, on which the passes of the second stage depend.
 pub struct FirstStage {
     observation: Observation,
     /// Digest of the sums, recorded in partials of the second stage.
@@ -70,6 +70,7 @@ impl FirstStage {
         Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
     }
 
+    /// Identity of the second stage: the digests of the first-stage sums and of the labelling policy.
     fn second_stage(&self) -> Stage {
         Stage::After { sums: self.sums.clone(), policy: self.policy.digest() }
     }
@@ -78,6 +79,7 @@ impl FirstStage {
 /// A planned run: the loaded model, the corpus, and everything else that all its shards share.
 pub struct PreparedRun<'a> {
     pub(super) options: &'a AnalyzeOptions,
+    /// Start of the current stage or shard: wall-clock time, and a monotonic instant for durations.
     started: (SystemTime, Instant),
     /// The open corpus; `None` once the first stage has read it.
     open_corpus: Option<Corpus>,
@@ -93,18 +95,19 @@ pub struct PreparedRun<'a> {
     is_about_corpus: bool,
     task: Option<Task>,
     counts: Option<Arc<TokenCounts>>,
+    /// Identity of the corpus whose tokens this run counted; `None` if it counted none.
     counted: Option<CorpusIdentity>,
-    /// Index, per layer, of the first layer that has its weights; empty if no layers share weights.
+    /// Index of the first layer with the same weights, for each layer; empty if no layers share weights.
     first_layers: Vec<usize>,
     mean_contexts: MeanContexts,
-    /// Activations that passes of the first stage keep for passes of the second.
+    /// Activations that passes of the first stage keep in memory for passes of the second stage.
     kept: KeptActivations,
     progress: RunProgress,
 }
 
 impl<'a> PreparedRun<'a> {
     /// Plans the passes of a model over an open corpus.
-    /// Fails if the model lacks something that the options need, or the corpus cannot be counted although it must be.
+    /// Fails if the model lacks something that the options need, or required token counts cannot be computed.
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a LoadedModel, mut corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
         let (unit, scope) = (corpus.unit(), corpus.scope().clone());
@@ -172,8 +175,8 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Runs all stages over the corpus; the second depends on labels by `policy`.
-    /// With a folder, saves the parts of the run there, and reuses saved parts.
+    /// Runs all stages over the corpus. The second stage depends on the labels that `policy` gives after the first.
+    /// With `folder`, saves each part of the run there, and reuses parts that were saved earlier.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| PartsFolder::open(folder, || self.identity())).transpose()?;
@@ -192,7 +195,7 @@ impl<'a> PreparedRun<'a> {
         Ok(observation)
     }
 
-    /// Runs one stage over all of the corpus: the second if `first` has the sums of the first, else the first.
+    /// Runs one stage over the whole corpus: the second stage if `first` holds first-stage sums, else the first stage.
     fn run_stage(&mut self, parts: Option<&mut PartsFolder<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
             None => self.observe_shard(Shard::WHOLE, first),
@@ -200,17 +203,18 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Returns the second stage if `first` has the sums of the first, else the first (or only) stage.
+    /// Returns the second stage if `first` holds first-stage sums, else the first (or only) stage.
     pub fn stage_after(&self, first: Option<&FirstStage>) -> Stage {
         first.map_or_else(|| self.plan.first_stage(), FirstStage::second_stage)
     }
 
-    /// Runs one stage over a shard of the corpus: the second if `first` has the sums of the first, else the first.
+    /// Runs one stage over a shard of the corpus: the second stage if `first` holds first-stage sums, else the first stage.
     /// Fails if the corpus cannot be read or differs from the corpus of `first`, or a forward pass fails.
     pub fn observe_shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
         if let Some(first) = first { self.run_second_stage(shard, first) } else { self.run_first_stage(shard) }
     }
 
+    /// Runs the passes of the first (or only) stage over a shard, and returns their sums.
     fn run_first_stage(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
         let open_corpus = self.open_corpus.take().map_or_else(|| self.open(), Ok)?;
@@ -222,6 +226,7 @@ impl<'a> PreparedRun<'a> {
         Ok(Observation { identity, tally, stage, passes, run_info: self.run_info(loaded) })
     }
 
+    /// Runs the passes of the second stage over a shard, and returns their sums.
     fn run_second_stage(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
         let loaded = Instant::now();
         let FirstStage { observation: first, policy, .. } = after;
@@ -242,6 +247,7 @@ impl<'a> PreparedRun<'a> {
         Ok(Observation { identity, tally: Tally::default(), stage, passes, run_info: self.run_info(loaded) })
     }
 
+    /// Facts on the model and the run from which observers are made; `found` holds the results of the first stage.
     fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b UpstreamResults) -> Subject<'b> {
         Subject {
             classes: &self.model.architecture.config.visibility,
@@ -254,6 +260,7 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
+    /// Runner of one stage over a shard; `follows` says whether the stage is the second one.
     fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
         let is_whole = shard == Shard::WHOLE && matches!(self.options.outcome, AnalysisOutput::Report { .. });
         Runner {
@@ -277,7 +284,8 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Returns start and duration of the run so far; `None` if the report does not record them. Restarts the clock.
+    /// Returns start and duration of the run since the last call; `None` if the report does not record them.
+    /// `loaded` is the instant at which the model was loaded.
     fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
         let (started_at, started) = std::mem::replace(&mut self.started, current_times());
         self.options
@@ -285,11 +293,13 @@ impl<'a> PreparedRun<'a> {
             .then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
+    /// Opens the corpus of the run once more.
     fn open(&self) -> Result<Corpus> {
         Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
     }
 
-    /// Returns what all shards of a run share: model, corpus and protocol. Reads the corpus to its end, unless there is an index.
+    /// Returns what all shards of a run share: model, corpus and protocol.
+    /// Reads the corpus to its end, unless there is an index.
     /// Fails if the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
         let mut corpus = self.open()?.with_segments(|_| false);
@@ -297,13 +307,14 @@ impl<'a> PreparedRun<'a> {
         self.identity_with(corpus.into_identity()?)
     }
 
+    /// Model, corpus and protocol of the run, for a corpus that was read to its end.
     fn identity_with(&self, corpus: CorpusIdentity) -> Result<Identity> {
         let model = self.loaded.info()?.clone();
         Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
     }
 }
 
-/// For each layer, the first layer with the same tensor name; empty if all names differ.
+/// Index of the first layer with the same tensor name, for each layer; empty if all names differ.
 fn first_layers(names: &[String]) -> Vec<usize> {
     let first = |name: &String| names.iter().position(|other| other == name);
     let layers: Vec<usize> = names.iter().filter_map(first).collect();
@@ -343,8 +354,8 @@ fn read_task(
     Ok(task)
 }
 
-/// Number of attention heads whose typical sentences are candidates for `--show-example`; the longest candidate is shown.
-/// Typical sentences have at most 16 words, so most are within the token limit.
+/// Maximum number of attention heads whose typical sentences are candidates for `--show-example`.
+/// The longest candidate is shown. Typical sentences have at most 16 words, so most are within the token limit.
 const MAX_EXAMPLE_HEADS: usize = 8;
 
 impl PreparedRun<'_> {
@@ -365,7 +376,8 @@ impl PreparedRun<'_> {
         attention_maps(model, sequence, &self.gates()).map(Some)
     }
 
-    /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example. Notes if there is no example.
+    /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example sentence.
+    /// Prints a note if there is no example.
     pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
         if self.options.mapped_sentence != Some(MappedSentence::Example) {
             return Report { attention_maps: shown, ..report };
@@ -379,7 +391,8 @@ impl PreparedRun<'_> {
         Report { attention_maps: None, ..report }
     }
 
-    /// Attention maps of an example: the longest typical sentence of the heads with the largest margins, within the token limit.
+    /// Computes the attention maps of an example sentence within the token limit.
+    /// It is the longest typical sentence of the heads with the largest margins; `None` if there is no such sentence.
     fn example_maps(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical_sentences).collect();
         let example_of_head = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
@@ -406,10 +419,12 @@ impl PreparedRun<'_> {
         Ok(Some(AttentionMaps { example_of, sentence: Some(sequence.index), ..maps }))
     }
 
+    /// Gates that remove the heads named by `--remove`.
     fn gates(&self) -> Gates {
         Pass::PLAIN.with_removed(&self.protocol.removed).removal_gates()
     }
 
+    /// Reads and encodes the chosen sentences with the run's tokenizer and token limit.
     fn encode_sentences(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
         let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
         let segments = self.model.architecture.config.type_vocab_size;

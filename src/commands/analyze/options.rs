@@ -28,6 +28,7 @@ pub struct AnalyzeOptions {
     /// Token limit: longer sentences are skipped, or with `truncate` cut if they are plain text. `None`: the model's limit.
     pub max_tokens: Option<usize>,
     pub tokenizer: TokenizerOptions,
+    /// Whether sentences of plain text are cut at the token limit.
     pub truncate: bool,
     /// Text unit per sequence (decoders only). `None`: documents where documents are the sampling unit, else sentences.
     pub context: Option<Context>,
@@ -39,24 +40,30 @@ pub struct AnalyzeOptions {
     pub limit: Option<u64>,
     /// Sampling unit of intervals and tests. `None`: decided by the corpus.
     pub unit: Option<Unit>,
+    /// Half of the sampling units to analyse; `None`: all units.
     pub unit_half: Option<UnitHalf>,
     pub threads: NonZeroUsize,
     /// Memory limit in bytes for activations kept for later passes. `None`: a share of the free memory.
     pub activation_memory: Option<u64>,
+    /// Spacing of treebank words before they are tokenized.
     pub spacing: Spacing,
+    /// Pooling of the tokens of a split word.
     pub from_token: FromToken,
     /// Whether the report records time, duration, threads and machine of the run.
     pub run_info: bool,
+    /// Control runs whose labels are compared with those of the model.
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed_heads: Vec<HeadPlace>,
+    /// Settings of the studies that remove heads; `None` if no such study runs.
     pub ablation: Option<Ablation>,
     /// Columns (CoNLL-U) or keys (JSON lines) of the corpus to probe for, in addition to `upos` and `relation`.
     pub probed_columns: Vec<String>,
     pub links: LinkOptions,
-    /// Column (CoNLL-U) or key (JSON lines) of the corpus with the class of each word, if one was named.
+    /// Column (CoNLL-U) or key (JSON lines) of the corpus that holds the class of each word; `None` if no option names one.
     pub class_column: Option<String>,
     pub selection: StudySelection,
+    /// Task to score the model on; `None` without `--task`.
     pub task: Option<Arc<TaskFile>>,
     /// Positions at which `interchange` exchanges head outputs of clean and corrupted texts; `None` if that study does not run.
     pub exchanged_positions: Option<ExchangedPositions>,
@@ -70,6 +77,7 @@ pub struct AnalyzeOptions {
 }
 
 impl AnalyzeOptions {
+    /// Options that decide which annotations of the corpus are read: columns, links and word classes.
     pub fn columns(&self) -> AnnotationOptions<'_> {
         AnnotationOptions {
             requested_columns: &self.probed_columns,
@@ -78,7 +86,7 @@ impl AnalyzeOptions {
         }
     }
 
-    /// Classification layer that the task needs, of sequences or of tokens; `None` if it needs none.
+    /// Unit that the task's classification layer classifies: sequences or tokens. `None` if the task needs no such layer.
     pub fn classification_layer(&self) -> Option<ClassifiedUnit> {
         match self.task.as_ref()?.kind {
             TaskKind::Classify => Some(ClassifiedUnit::Sequences),
@@ -87,16 +95,19 @@ impl AnalyzeOptions {
         }
     }
 
+    /// Passes of a study in a run with these options; a task adds passes to some studies.
     pub fn passes_of(&self, study: &dyn AnyStudy) -> Vec<PassSpec> {
         study.passes_for(self.task.is_some())
     }
 
-    /// Whether a pass needs the model's predictions. A pass over task items of kind triple does not: it compares text vectors.
+    /// Whether a pass needs the model's predictions.
+    /// Passes over task items of kind triple need none, since they compare text vectors.
     pub fn needs_predictions(&self, pass: &Pass) -> bool {
         let compares_vectors = || self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Triple);
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
     }
 
+    /// Whether some selected study has a pass for which `is_wanted` returns true.
     pub fn has_pass(&self, is_wanted: impl Fn(&Pass) -> bool) -> bool {
         self.selection.studies().iter().any(|study| self.passes_of(*study).iter().any(|spec| is_wanted(&spec.pass)))
     }
@@ -110,6 +121,7 @@ impl AnalyzeOptions {
     }
 }
 
+/// Sentence whose attention maps go into the report (`--show`, `--show-example`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MappedSentence {
     Text(String),
@@ -117,6 +129,7 @@ pub enum MappedSentence {
     Example,
 }
 
+/// Output of an analysis: a report of the whole corpus, or the partial of one shard.
 #[derive(Clone)]
 pub enum AnalysisOutput {
     Report {
@@ -133,7 +146,7 @@ pub enum AnalysisOutput {
 pub struct PartialOptions {
     pub shard: Shard,
     pub path: PathBuf,
-    /// Whether `path` is in a folder of shards: a missing folder is created, and a file of another run is never replaced.
+    /// Whether `path` is in a folder of shards. Then a missing folder is created, and a file of another run is never replaced.
     pub is_in_folder: bool,
     /// File with first-stage sums over all of the corpus (`--after`); `None` if this shard belongs to a first or only stage.
     pub first_stage_file: Option<PathBuf>,

@@ -17,7 +17,8 @@ use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::print_to_stderr;
 
-/// Header of the part saved at `path`; `None` if there is none, or it is damaged. Prints a note that a damaged part is run again.
+/// Reads the header of the part saved at `path`; `None` if there is no part, or the part is damaged.
+/// Prints a note that a damaged part is run again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     match partial::previous_header(path) {
         Err(error) if DamagedPartial::is_cause_of(&error) => {
@@ -28,7 +29,8 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// First difference of a saved part from the wanted shard, stage and analysis, as a predicate of the part; `None` without one.
+/// Says how a saved part first differs from the wanted shard, stage and analysis, in words such as `is shard 2/4 and not 3/4`.
+/// Returns `None` if there is no difference.
 fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
     if part.shard != shard {
         return Some(format!("is shard {} and not {shard}", part.shard));
@@ -46,15 +48,19 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
     }
 }
 
+/// File to which a shard is written, with the header of the part that an earlier run left there.
 pub struct SavedShard<'a> {
+    /// Wanted shard, and the path of its file.
     wanted: &'a PartialOptions,
+    /// Header of the part that an earlier run left in the file; `None` without a readable part.
     earlier: Option<Header>,
     pub output: Output,
 }
 
 impl<'a> SavedShard<'a> {
-    /// Opens the output file of a shard, after reading the header of an earlier part there. Creates a missing folder of parts.
-    /// Fails if the file cannot be written, or in a folder of parts a file of another kind has its name.
+    /// Opens the output file of a shard, after it reads the header of an earlier part from the file.
+    /// Creates a missing folder of parts.
+    /// Fails if the file cannot be written. In a folder of parts, fails also if an existing file is no part.
     pub fn open(wanted: &'a PartialOptions) -> Result<Self> {
         let PartialOptions { shard, path, is_in_folder: in_folder, .. } = wanted;
         if let Some(folder) = path.parent().filter(|_| *in_folder) {
@@ -90,10 +96,14 @@ impl<'a> SavedShard<'a> {
 /// Each part reads the corpus again and recomputes the replacements of removed heads.
 const PART_COUNT: u32 = 16;
 
+/// Folder with the parts of a run, for one run at a time (`--resume`).
 pub struct PartsFolder<'a> {
     folder: &'a Path,
+    /// Identity of the run to which the parts must belong.
     identity: Identity,
+    /// Number of parts that were read from their files.
     reused: u32,
+    /// Number of parts that this process computed.
     computed: u32,
 }
 
@@ -105,6 +115,7 @@ impl<'a> PartsFolder<'a> {
         Ok(Self { folder, identity: identity()?, reused: 0, computed: 0 })
     }
 
+    /// Prints how many parts were read from their files, if any were.
     pub fn print_reused(&self) {
         let Self { folder, reused, computed, .. } = self;
         if *reused > 0 {
@@ -113,7 +124,8 @@ impl<'a> PartsFolder<'a> {
         }
     }
 
-    /// Returns the sums of a stage, added up over its parts: reads saved parts, and observes and saves missing ones.
+    /// Returns the sums of a stage, added up over its parts.
+    /// Reads saved parts; calls `observe` for missing parts and saves them.
     /// Fails if a part cannot be used or is of another run, or an observation fails.
     pub fn observe_all(
         &mut self,
@@ -146,7 +158,7 @@ impl<'a> PartsFolder<'a> {
         sum.context("a run has parts")
     }
 
-    /// Sets the message of an interrupted run: how many parts of the stage are saved.
+    /// Sets the message for an interruption of the run, which says how many parts of the stage are saved.
     fn set_interrupt_message(&self, saved_count: usize, stage: &Stage) {
         let stage_in_words = match stage {
             Stage::Whole | Stage::Followed { .. } => "",
@@ -183,7 +195,7 @@ impl<'a> PartsFolder<'a> {
         Err(error.class(Class::Input))
     }
 
-    /// Reads a saved part. Fails if it changed since its header was checked.
+    /// Reads a saved part. Fails if the part changed after its header was checked.
     fn read(&self, path: &Path, stage: &Stage) -> Result<Observation> {
         let (_, part) = partial::read(path, &Plan::restore)?;
         ensure!(

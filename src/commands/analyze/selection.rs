@@ -15,16 +15,19 @@ use crate::system::errors::Facts;
 
 /// Reason, in words, for leaving out a study that needs the corpus's token counts beforehand.
 pub const CANNOT_COUNT: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+/// Hint that says how to give the token counts of a corpus that can be read only once.
 pub const COUNTS_HINT: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// The options, and the facts about the corpus, that decide which studies run.
 #[derive(Clone, Default)]
 pub struct StudyRequest {
+    /// Names of the studies that `--with` switches on.
     pub with: Vec<String>,
+    /// Names of the studies that `--without` switches off.
     pub without: Vec<String>,
     pub presets: Vec<&'static Preset>,
     pub task: Option<Arc<TaskFile>>,
-    /// Whether a joining study (`Card::is_default_with_builds_on`) runs whenever all studies that it builds on run.
+    /// Whether studies with `Card::is_default_with_builds_on` run by default when all studies that they build on run.
     pub may_join: bool,
     /// Subject of the run (a corpus, the built-in corpus, or a task alone), which decides the default studies.
     pub subject: RunSubject,
@@ -32,18 +35,23 @@ pub struct StudyRequest {
     pub has_counts: bool,
 }
 
+/// Subject of a run, which decides the default studies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunSubject {
     #[default]
     Corpus,
     /// No input was named: the built-in corpus is read.
     BuiltInCorpus,
+    /// The run reads a task, and no corpus.
     TaskOnly,
 }
 
+/// Reason why a study does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
+    /// Neither an option nor a default asks for the study.
     Unrequested,
+    /// The option `--without` switches the study off.
     SwitchedOff,
     /// The study needs token counts beforehand, and the corpus can be read only once.
     WithoutCounts,
@@ -51,21 +59,24 @@ pub enum Absence {
     Inapplicable(String),
 }
 
-/// The reason that a study is switched on.
+/// Reason why a study is switched on.
 #[derive(Clone, Copy)]
 enum Origin {
     /// The study is on by default for the corpus or the model, or it joins the studies that it builds on.
     Default,
+    /// An option switches the study on: the option's name and its value.
     Option(&'static str, &'static str),
 }
 
 impl Origin {
+    /// Error for the study `name`, which the origin's option asks for; `why` says why the study cannot run.
     fn error(self, name: &'static str, why: &str) -> Error {
         let (option, value) = if let Self::Option(option, value) = self { (option, value) } else { ("with", name) };
         anyhow!("--{option} {value}: {why}").with_option(option).with_value(value)
     }
 }
 
+/// Studies that a run uses, and the reasons why the other studies do not run.
 #[derive(Clone)]
 pub struct StudySelection {
     request: StudyRequest,
@@ -96,6 +107,7 @@ impl StudySelection {
         }
     }
 
+    /// Selects studies. `model` is the id and the traits of the model; `None` if the model is not known yet.
     fn resolve(request: StudyRequest, model: Option<(&str, ModelTraits)>) -> Result<Self> {
         let origins = request.origins(model.is_some_and(|(_, model)| model.is_decoder))?;
         let (mut studies, mut absent) = (Vec::new(), Vec::new());
@@ -108,6 +120,7 @@ impl StudySelection {
         Ok(Self { request, studies, absent_studies: absent })
     }
 
+    /// Studies that run, in the registry's order.
     pub fn studies(&self) -> &[&'static dyn AnyStudy] {
         &self.studies
     }
@@ -119,10 +132,12 @@ impl StudySelection {
         self.request.subject != RunSubject::TaskOnly || self.studies.iter().any(is_of_it)
     }
 
+    /// Whether the study with this name runs.
     pub fn runs(&self, name: &str) -> bool {
         self.studies.iter().any(|study| study.card().name == name)
     }
 
+    /// Selected studies: those that `--with` or `--task` names, then all in the registry's order, so that some come twice.
     pub fn studies_named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_named = |study: &&&'static dyn AnyStudy| self.request.names(study.card().name);
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
@@ -135,6 +150,7 @@ impl StudySelection {
         STUDIES.iter().copied().filter(move |study| may_join && study.card().is_default_on_decoders && !is_off(study))
     }
 
+    /// Studies of the registry that do not run, each with the reason.
     pub fn absent(&self) -> &[(&'static dyn AnyStudy, Absence)] {
         &self.absent_studies
     }
@@ -156,16 +172,17 @@ fn has_name(names: &[String], name: &str) -> bool {
 }
 
 impl StudyRequest {
-    /// Whether `--with` names a study. `--task` counts as naming the study that scores tasks.
+    /// Whether `--with` names a study. `--task` also counts as naming the study that scores tasks.
     fn names(&self, name: &str) -> bool {
         has_name(&self.with, name) || self.task.is_some() && name == registry::study_name_of_option("task")
     }
 
+    /// Names of the studies whose results a study uses, so that they run too.
     fn required_studies(&self, study: &dyn AnyStudy) -> &'static [&'static str] {
         study.card().required_studies(self.task.is_some())
     }
 
-    /// Why a study is switched on, without regard to studies that build on it; `None` if it is off.
+    /// Reason why a study itself is switched on, whichever studies build on it; `None` if it is off.
     fn direct_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
         let is_default = match self.subject {
@@ -182,7 +199,7 @@ impl StudyRequest {
         }
     }
 
-    /// Why each study of the registry is switched on; `None` if it is off.
+    /// Reason why each study of the registry is switched on, in the registry's order; `None` for a study that is off.
     /// Fails if the options contradict one another.
     fn origins(&self, is_decoder: bool) -> Result<Vec<Option<Origin>>> {
         if let Some(contradicted) = self.with.iter().find(|name| has_name(&self.without, name)) {
@@ -215,7 +232,7 @@ impl StudyRequest {
         Ok(STUDIES.iter().map(study_origin).collect())
     }
 
-    /// Why a study does not run; `None` if it does.
+    /// Reason why a study does not run; `None` if it runs. `origin` is why the study is switched on.
     /// Fails if an option asks for a study that cannot run.
     fn absence(
         &self,

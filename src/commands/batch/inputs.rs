@@ -23,22 +23,27 @@ pub struct RunInputs {
     pub tool: Tool,
     pub model: ModelInputs,
     pub corpus: CorpusInputs,
+    /// Command-line options on which the report depends.
     pub options: Vec<String>,
+    /// SHA-256 of each file that an option names, by option.
     pub files: BTreeMap<String, String>,
 }
 
-/// A model by its content hashes, and the id that the report shows.
+/// Identity of a model: the hashes of its files, and the id that the report shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelInputs {
     /// Hub id, name of a built-in model, or folder name.
     pub id: String,
     pub revision: Option<String>,
+    /// SHA-256 of `config.json`.
     pub config_sha256: String,
+    /// SHA-256 of the weights.
     pub weights_sha256: String,
+    /// SHA-256 of each tokenizer file, by file name.
     pub tokenizer_sha256: BTreeMap<String, String>,
 }
 
-/// A corpus by its content hashes, and the file names that the report shows.
+/// Identity of a corpus: the hashes of its files, and the names that the report shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusInputs {
     pub name: String,
@@ -74,14 +79,14 @@ impl RunInputs {
         Ok(Self { tool: Tool::default(), model, corpus, options: run.report_options.clone(), files })
     }
 
-    /// Fails if `corpus`, as it was analysed, differs from the corpus in these inputs.
+    /// Fails if the analysed corpus `corpus` differs from the corpus of these inputs.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
         let error = || anyhow!("corpus `{}` changed while it was analysed", corpus.name).class(Class::Input);
         ensure!(self.corpus == corpus.into(), error().hint("run again when nothing writes to it"));
         Ok(())
     }
 
-    /// First input that changed since an earlier report with the inputs `before`, as a sentence; `None` if none did.
+    /// Sentence on the first input that differs from `before`, the inputs of an earlier report; `None` if all are equal.
     pub fn change_since(&self, before: &Self) -> Option<String> {
         if self.tool != before.tool {
             return Some(format!("it was made by version {}, this is {}", before.tool.version, self.tool.version));
@@ -99,10 +104,13 @@ impl RunInputs {
     }
 }
 
+/// Cache of corpus identities by input, so that each corpus is read and hashed only once.
 #[derive(Default)]
 pub struct CorpusIdentities(Vec<(Vec<Input>, CorpusInputs)>);
 
 impl CorpusIdentities {
+    /// Identity of the corpus of a run, from the cache or by reading the corpus.
+    /// Fails if the corpus cannot be read, or can be read only once.
     pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
         if let Some((_, identity)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
             return Ok(identity.clone());

@@ -24,19 +24,24 @@ const SCHEMA_VERSION: u32 = 1;
 /// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
 const MAX_LEDGER_BYTES: u64 = 1 << 26;
 
+/// Status of a run of the table in this command.
 pub enum RunStatus {
+    /// The run was analysed by this command.
     Done,
     /// The inputs were unchanged; missing formats were made from the saved report.
     FromSavedReport,
+    /// The files are unchanged since an earlier command wrote them.
     UpToDate,
     /// Run by an earlier command; not checked by this one.
     NotChecked,
+    /// This command did not analyse the run, which has no report or has outstanding work.
     NotRun,
-    /// The last attempt failed with this message. Outputs of an earlier run stay.
+    /// The last attempt failed with this error message. Outputs of an earlier run stay.
     Failed(String),
 }
 
 impl RunStatus {
+    /// Name of the status for people, as in `runs.csv`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -48,11 +53,13 @@ impl RunStatus {
         }
     }
 
+    /// Error message of a failed run; `None` for any other status.
     pub fn failure(&self) -> Option<&str> {
         if let Self::Failed(message) = self { Some(message) } else { None }
     }
 }
 
+/// Ledger of a batch, in memory and in its file.
 pub struct Ledger {
     path: PathBuf,
     known: LedgerRuns,
@@ -60,7 +67,9 @@ pub struct Ledger {
 
 #[derive(Default, Serialize, Deserialize)]
 struct LedgerRuns {
+    /// Entry of each run that has a report, by the name of the run.
     runs: BTreeMap<String, LedgerEntry>,
+    /// Error message of each run that failed when it was last tried, by the name of the run.
     #[serde(default)]
     failed: BTreeMap<String, String>,
 }
@@ -72,26 +81,34 @@ struct LedgerFile {
     known: LedgerRuns,
 }
 
+/// Inputs, files and summary of a run that has a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerEntry {
     pub inputs: RunInputs,
+    /// SHA-256 of each file that was written for the run, by file name.
     pub reports: BTreeMap<String, String>,
+    /// Summary of the current report.
     pub found: ReportSummary,
-    /// Summary of the previous report; `None` for the first.
+    /// Summary of the report before the current one; `None` for the first report.
     #[serde(default)]
     pub before: Option<ReportSummary>,
 }
 
+/// Summary of a report, for the overview of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportSummary {
     pub model: String,
     pub layers: usize,
+    /// Number of heads per layer.
     pub heads: usize,
     pub corpus: String,
+    /// Number of analysed sentences.
     pub sentences: u64,
     pub words: u64,
     pub tokens: u64,
+    /// Number of sentences that were skipped.
     pub skipped: u64,
+    /// Number of heads that have a firm role.
     pub firm: usize,
     /// Number of labels per label family (such as `syntactic:<relation>`), over all heads.
     pub label_counts: BTreeMap<String, u64>,
@@ -134,7 +151,8 @@ impl LedgerEntry {
         Self { inputs, reports: BTreeMap::new(), found, before }.with_files(written)
     }
 
-    /// Change in the number of firm labels per label family since the previous report, without zeros; `None` if there is none.
+    /// Changes in the number of firm labels since the previous report, as (label family, difference), without zeros.
+    /// Returns `None` if there is no previous report.
     pub fn label_count_changes(&self) -> Option<Vec<(&str, i64)>> {
         let [after, before] = [&self.found, self.before.as_ref()?].map(|found| &found.firm_label_counts);
         let families: BTreeSet<&str> = after.keys().chain(before.keys()).map(String::as_str).collect();
@@ -143,6 +161,7 @@ impl LedgerEntry {
         Some(changes.filter(|(_, change)| *change != 0).collect())
     }
 
+    /// Adds the digests of the files `more`, which were written for the run. Fails if a file is gone.
     pub fn with_files<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
         for path in more {
             let digest = output::previous_sha256(path);
@@ -152,7 +171,7 @@ impl LedgerEntry {
         Ok(self)
     }
 
-    /// Whether a report file exists with the digest that was recorded when it was written.
+    /// Whether a file still has the digest that was recorded when it was written.
     pub fn has_as_written(&self, path: &Path) -> bool {
         let recorded = self.reports.get(&file_name(path));
         recorded.is_some() && output::previous_sha256(path).as_ref() == recorded
@@ -169,6 +188,7 @@ impl Ledger {
         self.known.runs.get(name)
     }
 
+    /// Names of the run's recorded files that still exist.
     pub fn report_files(&self, name: &str) -> Vec<&str> {
         let written = self.entry(name).into_iter().flat_map(|entry| entry.reports.keys());
         written.map(String::as_str).filter(|file| self.path_of(file).exists()).collect()
@@ -182,7 +202,7 @@ impl Ledger {
         self.path.with_file_name(file)
     }
 
-    /// Files of a run in formats other than `asked`: (unmodified files with their formats, files that somebody changed).
+    /// Existing files of a run besides those of `asked`: unmodified files with their formats, and files that somebody changed.
     /// A repeated run also rewrites the unmodified files, so that no two formats contradict each other.
     pub fn other_formats(
         &self,
@@ -205,6 +225,7 @@ impl Ledger {
         (kept, changed)
     }
 
+    /// Records the entry of a run that succeeded, and clears its earlier failure.
     pub fn record(&mut self, name: &str, entry: &LedgerEntry) -> Result<()> {
         self.update(|known| {
             known.failed.remove(name);
@@ -212,7 +233,8 @@ impl Ledger {
         })
     }
 
-    /// Records the failures of runs that were tried, and clears old failures of tried runs that did not fail again.
+    /// Records the outcomes `tried`, each the name of a run and its error message, or `None` if the run did not fail.
+    /// A recorded failure of a run that now did not fail is cleared.
     pub fn record_failures<'a>(&mut self, tried: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
         let news: Vec<_> = tried.into_iter().filter(|(name, failure)| self.failure_message(name) != *failure).collect();
         if news.is_empty() {
@@ -226,7 +248,8 @@ impl Ledger {
         })
     }
 
-    /// Applies a change to the ledger in memory and on disk. Reads the file again first, so that entries of other processes stay.
+    /// Applies a change to the ledger in memory and in its file.
+    /// Reads the file again first, so that entries of other processes stay.
     fn update(&mut self, change: impl Fn(&mut LedgerRuns)) -> Result<()> {
         change(&mut self.known);
         let mut known = read(&self.path).class(Class::Input)?;
@@ -236,10 +259,13 @@ impl Ledger {
     }
 }
 
+/// Name of a file without its folder.
 pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// Reads the runs of a ledger file; none if the file is missing.
+/// Fails if this program did not write the file, or wrote another schema version.
 fn read(path: &Path) -> Result<LedgerRuns> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
@@ -264,6 +290,7 @@ fn read(path: &Path) -> Result<LedgerRuns> {
     }
 }
 
+/// Format of a run's file: a format of reports, or the partial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFormat {
     Report(ReportFormat),
@@ -272,11 +299,13 @@ pub enum RunFormat {
 }
 
 impl RunFormat {
+    /// Every format of a run's files, each with its file extension.
     pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
         let reports = ReportFormat::ALL.iter().map(|(extension, writer)| (*extension, Self::Report(*writer)));
         reports.chain([(partial::EXTENSION, Self::Partial)])
     }
 
+    /// Report format of the file; `None` for a partial.
     pub fn writer(self) -> Option<ReportFormat> {
         if let Self::Report(writer) = self { Some(writer) } else { None }
     }
@@ -287,6 +316,7 @@ impl RunFormat {
     }
 }
 
+/// Work that remains for a run: to run it again, or only to write missing files from a saved report.
 pub struct OutstandingWork {
     /// Why the run is not up to date, in words.
     reason: String,
@@ -295,7 +325,7 @@ pub struct OutstandingWork {
 }
 
 impl OutstandingWork {
-    /// Returns the work that brings these `files` of a run up to date with `inputs`; `None` if there is none.
+    /// Returns the work that brings the files `files` of a run up to date with `inputs`; `None` if there is none.
     pub fn new(ledger: &Ledger, run: &str, inputs: &RunInputs, files: &[(PathBuf, RunFormat)]) -> Option<Self> {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");
@@ -319,6 +349,7 @@ impl OutstandingWork {
         Some(Self { reason: reasons.join(", "), saved_report: report.zip(targets) })
     }
 
+    /// Says in words that work remains, and why.
     pub fn in_words(&self) -> String {
         let from =
             if self.saved_report.is_some() { format!(" {}", RunStatus::FromSavedReport.name()) } else { String::new() };

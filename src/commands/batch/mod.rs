@@ -37,14 +37,20 @@ use table::{BatchTable, OptionSyntax, TableRun};
 
 pub struct BatchOptions {
     pub table: PathBuf,
+    /// Folder for the reports, the ledger and the overview.
     pub folder: PathBuf,
     /// Patterns of run names, in which `*` matches any text; empty for all runs.
     pub only: Vec<String>,
+    /// Whether to go on after a failed run.
     pub keep_going: bool,
+    /// Whether to print which runs are outstanding, and to analyse none.
     pub dry_run: bool,
+    /// Formats of each run's files, with their file extensions.
     pub formats: Vec<(&'static str, RunFormat)>,
+    /// Whether to take models from the cache, without a request to the Hub.
     pub offline: bool,
     pub quiet: bool,
+    /// Format of error messages.
     pub errors: ErrorFormat,
 }
 
@@ -80,6 +86,7 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     batch.finish(selected.len())
 }
 
+/// Runs whose names match some pattern of `only`; all runs if it is empty. Fails if a pattern matches no run.
 fn selected_runs<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
         let is_any_match = all.iter().any(|run| matches(pattern, &run.name));
@@ -124,16 +131,18 @@ struct Batch<'a> {
     ledger: Ledger,
     corpora: CorpusIdentities,
     statuses: BTreeMap<String, RunStatus>,
+    /// Name of each failed run, with the class of its error.
     failed: Vec<(String, Class)>,
 }
 
 impl Batch<'_> {
+    /// Whether the batch ends now, because a run failed and `keep_going` is off.
     fn must_stop(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
     }
 
-    /// Returns the runs whose options fit a local model's `config.json`, so that others fail now and not after hours.
-    /// Models on the Hub are not checked yet.
+    /// Returns the runs whose options fit the model's `config.json`; other runs fail here, before hours of computation.
+    /// All runs of a model on the Hub are returned unchecked.
     fn fitting_runs<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
@@ -155,7 +164,7 @@ impl Batch<'_> {
         fit
     }
 
-    /// Does the outstanding runs of one model, and records a run that fails.
+    /// Executes the outstanding runs of one model, and records each run that fails.
     /// Fails if the ledger or standard output cannot be written.
     fn run_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
         let is_dry = self.options.dry_run;
@@ -221,12 +230,13 @@ impl Batch<'_> {
         Ok(())
     }
 
+    /// Files that the options ask for a run to have, with their formats.
     fn requested_files(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()
     }
 
-    /// Makes missing formats from the saved report and returns the status line; `None` if the saved report cannot be read.
+    /// Writes missing files from the saved report and returns the status line; `None` if the saved report cannot be read.
     fn export(&mut self, run: &TableRun, saved: &Path, missing: &[(PathBuf, ReportFormat)]) -> Result<Option<String>> {
         let targets: Vec<_> = missing.iter().map(|(path, writer)| OutputTarget::File(path.clone(), *writer)).collect();
         let outputs = reporting::open_targets(&targets)?;
@@ -244,6 +254,7 @@ impl Batch<'_> {
         Ok(Some(format!("{}: {}", RunStatus::FromSavedReport.name(), written.join(", "))))
     }
 
+    /// Analyses the corpus of a run, writes its files, and returns the status line.
     fn run(&mut self, run: &TableRun, loaded: &LoadedModel, inputs: RunInputs) -> Result<String> {
         let AnalysisOutput::Report { options, .. } = &run.options.outcome else {
             unreachable!("a table has no shards")
@@ -340,6 +351,7 @@ fn ensure_options_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()
     options.selection.for_model(&files.id, askable).map(drop)
 }
 
+/// Hashes the files of a model, and returns the files with their hashes.
 fn with_hashes(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
     let hashes = PendingHashes::start(&files).finish()?;
     Ok((files, hashes))

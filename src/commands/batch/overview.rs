@@ -13,10 +13,13 @@ use crate::passes::observation::identity::Tool;
 use crate::system::counted::counted;
 use crate::system::files::output::Output;
 
+/// Row of the overview: a run, and what is known of it.
 pub struct RunRow<'a> {
     pub run: &'a str,
     pub status: RunStatus,
+    /// Ledger entry of the run; `None` if the run has no report.
     pub entry: Option<&'a LedgerEntry>,
+    /// Names of the run's existing files.
     pub reports: Vec<&'a str>,
 }
 
@@ -30,7 +33,8 @@ pub fn write_overview(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
 const COLUMNS: &str =
     "run status message reports model layers heads corpus sentences words tokens skipped firm firm_before";
 
-/// Rows of `runs.csv`: a header, then a row per run with unknown cells empty. A label family that no run measured has no column.
+/// Rows of `runs.csv`: a header, then a row per run, in which unknown cells are empty.
+/// A label family that no run measured has no column.
 fn csv_rows(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let entries = || rows.iter().filter_map(|row| row.entry);
     let families: BTreeSet<&str> =
@@ -59,6 +63,7 @@ fn csv_rows(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
+/// Changes in the number of firm labels, in words; each is (label family, difference).
 fn changes_in_words(changes: Vec<(&str, i64)>) -> String {
     if changes.is_empty() {
         return "none".to_owned();

@@ -23,6 +23,7 @@ pub struct OptionSyntax {
     pub parse: fn(Vec<String>) -> Result<AnalyzeOptions>,
 }
 
+/// Number of values that an option takes in a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionArity {
     NoValue,
@@ -30,23 +31,27 @@ pub enum OptionArity {
     Several,
 }
 
+/// Table of a batch, with the runs that it describes.
 pub struct BatchTable {
     file: PathBuf,
+    /// Text of the table, in which byte positions are looked up.
     text: String,
     pub runs: Vec<TableRun>,
 }
 
 #[derive(Clone)]
 pub struct TableRun {
-    /// `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
+    /// Name of the run: `MODEL.CORPUS`, or with sets of options `MODEL.CORPUS.OPTIONS`.
     pub name: String,
+    /// Options with which the run is analysed.
     pub options: AnalyzeOptions,
     /// Command-line options that the report depends on, sorted by name.
     pub report_options: Vec<String>,
-    /// The files that options name, by option: a report depends on what is in them.
+    /// Files that options name, by option. The report depends on the content of these files.
     pub files: BTreeMap<&'static str, PathBuf>,
     /// Model and corpus files as the table names them, with their positions in the table.
     named: Vec<Spanned<String>>,
+    /// Byte position in the table of each option of the run, by option.
     option_positions: BTreeMap<String, usize>,
 }
 
@@ -59,6 +64,7 @@ const MAX_RUNS: usize = 10_000;
 /// Sections of a table. Options in a later section override those in an earlier one.
 const SECTIONS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
+/// Options of `headscope analyze` that a table cannot set, each with the reason.
 const REFUSED_KEYS: [(&str, &str); 14] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
@@ -76,15 +82,18 @@ const REFUSED_KEYS: [(&str, &str); 14] = [
     ("help", "run `headscope analyze --help`"),
 ];
 
-/// Options that change nothing in a report except its record of the run.
+/// Options that change nothing in a report except its record of time and threads.
 const RUN_ONLY_OPTIONS: [&str; 2] = ["threads", "keep"];
+/// Key of the model in a table with options.
 const MODEL: &str = "model";
+/// Key of the corpora in a table with options.
 const CORPUS: &str = "corpus";
 
 /// Options by name, each with its command-line values and its byte range in the table. `None`: a switch that is off.
 type Settings = BTreeMap<String, (Option<Vec<Spanned<String>>>, Range<usize>)>;
 
 struct TableError {
+    /// Byte position in the table at which the error lies.
     at: usize,
     why: Error,
 }
@@ -102,8 +111,8 @@ pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<BatchTa
 }
 
 impl BatchTable {
-    /// Adds to a run's error the table's file and the line that names the model, file or option at fault.
-    /// The error stays as it is if it has a line already, or the table does not name what is at fault.
+    /// Adds to an error the table's file, and the line that names the model, file or option that caused the error.
+    /// An error that already has a line, or whose cause the table does not name, stays unchanged.
     pub fn with_location(&self, run: &TableRun, error: Error) -> Error {
         let (file, line_of_file) = errors::location(error.as_ref());
         let culprit = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
@@ -138,10 +147,12 @@ fn with_path_hint(error: Error, path: &Path, table: &Path) -> Error {
     error.hint_after("; ", format!("check the path{}", taken_from.unwrap_or_default()))
 }
 
+/// Line number, counted from 1, of the byte position `at`.
 fn line(text: &str, at: usize) -> u64 {
     text[..at].matches('\n').count() as u64 + 1
 }
 
+/// Reads the runs of a table from its text: the product of models, corpora and sets of options.
 fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRun>, TableError> {
     let table = DeTable::parse(text).map_err(|error| TableError {
         at: error.span().map_or(0, |span| span.start),
@@ -200,19 +211,23 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
 /// A section of the table: its byte position and its entries.
 type SectionEntries<'a> = (usize, &'a DeTable<'a>);
 
+/// Entries of a TOML table in the order in which the file has them.
 fn in_file_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
+/// Name in backticks, shortened and without characters that a terminal obeys.
 fn quoted(name: &str) -> String {
     format!("`{}`", shortened(name).escape_debug())
 }
 
+/// Options that a table may set, each with its number of values.
 type KnownOptions = [(String, OptionArity)];
 
-/// Reads the entries of `[models]` or `[corpora]`: each is a model or a corpus, or a TOML table with one and with options.
+/// Reads the entries of `[models]` or `[corpora]`, as (name, options).
+/// The value of an entry is a model or corpora, or a TOML table that names them and has options.
 fn entries(
     part: Option<&SectionEntries<'_>>,
     key: &'static str,
@@ -242,6 +257,7 @@ fn entries(
     Ok(all)
 }
 
+/// Reads the named sets of options in `[options]`, as (name, options).
 fn sets((start, table): &SectionEntries<'_>, known: &KnownOptions) -> Result<Vec<(String, Settings)>, TableError> {
     let mut all = Vec::new();
     for (name, value) in in_file_order(table) {
@@ -261,7 +277,8 @@ fn sets((start, table): &SectionEntries<'_>, known: &KnownOptions) -> Result<Vec
     Ok(all)
 }
 
-/// A name that is valid in file names on every system, and distinct from `others`. It has the characters of bare TOML keys.
+/// Returns the name if it is valid in file names on every system, and unlike `others` even without regard to case.
+/// Valid names consist of letters, digits, `_` and `-`.
 fn checked_name(name: &Spanned<DeString<'_>>, others: &[(String, Settings)]) -> Result<String, TableError> {
     let text = name.get_ref().as_ref();
     if let Some((other, _)) = others.iter().find(|(other, _)| other.eq_ignore_ascii_case(text)) {
@@ -350,6 +367,7 @@ fn value_list(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result
     }
 }
 
+/// Makes a run from its settings, which are parsed as a command line of `headscope analyze`.
 fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) -> Result<TableRun, TableError> {
     let option = |name: &str, values: &[Spanned<String>]| -> Vec<String> {
         let valued = |value: &Spanned<String>| format!("--{name}={}", value.get_ref());

@@ -75,7 +75,7 @@ pub struct BatchArguments {
     quiet: bool,
 }
 
-/// Format of the complete report, which is written unless another such format (`json.gz`) is named.
+/// Format of the complete report, which is always written unless `json.gz` is named in its place.
 const JSON: &str = "json";
 const PAGE: &str = "html";
 

@@ -10,7 +10,7 @@ use crate::system::errors::{self, Class, ErrorFormat, ErrorReport, Facts};
 use crate::system::printable::{is_unprintable, one_line};
 use crate::system::terminal::print_to_stderr;
 
-/// Format of errors, found in the raw arguments, so that it also holds for arguments that clap rejects.
+/// Format of error messages, found in the raw arguments, so that it also holds for arguments that clap rejects.
 pub fn error_format() -> ErrorFormat {
     const OPTION: &str = "--error-format";
     const JSON: &str = "json";
@@ -26,6 +26,7 @@ pub fn error_format() -> ErrorFormat {
     if json { ErrorFormat::Json } else { ErrorFormat::Text }
 }
 
+/// Hint that names the `--help` of the command in the arguments, or of the program if there is no command.
 fn help_hint(all: &clap::Command) -> String {
     let mut arguments = std::env::args_os().skip(1).take_while(|argument| argument != "--");
     match arguments.find_map(|argument| Some(all.find_subcommand(argument)?.get_name().to_owned())) {
@@ -34,8 +35,9 @@ fn help_hint(all: &clap::Command) -> String {
     }
 }
 
-/// clap's first suggestion of what may have been meant; `None` without one.
+/// Sentence with clap's first suggestion for a misspelt subcommand, argument or value; `None` if clap has no suggestion.
 fn suggestion(error: &clap::Error) -> Option<String> {
+    /// Kinds of suggestions in a clap error, each with the noun for what it suggests.
     const SIMILAR: [(ContextKind, &str); 3] = [
         (ContextKind::SuggestedSubcommand, "subcommand"),
         (ContextKind::SuggestedArg, "argument"),
@@ -56,7 +58,7 @@ fn suggestion(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// The value that clap refuses: an option's value, or an unknown argument or subcommand.
+/// Value that clap rejects: an option's value, or an unknown argument or subcommand.
 pub(super) fn refused_value(error: &clap::Error) -> Option<&str> {
     let unknown = match error.kind() {
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
@@ -95,8 +97,9 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
     error.exit()
 }
 
-/// As [`refuse`], for usage errors that clap does not find. `name` is the command's name in `all`.
-/// An unusable file that an argument names is no usage error, and exits with its own status.
+/// Prints a usage error that clap does not find, as text or as one line of JSON, and exits.
+/// `name` is the name of the command in `all`.
+/// An argument that names an unusable file is no usage error, and exits with the status of its class.
 pub(super) fn refuse_usage(usage: UsageError, name: &str, mut all: clap::Command) -> ! {
     let class = Class::of(&usage);
     if ![Class::Other, Class::Usage].contains(&class) {

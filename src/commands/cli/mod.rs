@@ -57,7 +57,7 @@ const ERROR_FORMATS: &[NamedValue<ErrorFormat>] = &[
     (ErrorFormat::Json, "json", "One line of JSON: code, status, message, file, line, value, hint"),
 ];
 
-/// End of the help: the commands that it does not list, grouped by purpose.
+/// Last part of the help: the commands that the list of commands omits, grouped by purpose.
 const MORE_COMMANDS: &str = "\
 `headscope MODEL` analyses a model. More commands: match (heads of two models), merge, index, counts (corpora in parts), \
 completions, man; each has --help.
@@ -145,7 +145,7 @@ pub fn parse() -> Command {
     command.unwrap_or_else(|usage| refuse_usage(usage, name, Arguments::command()))
 }
 
-/// Runs a command under its old name; afterwards, one line on standard error gives the new name.
+/// Returns a command that also prints one line on standard error, which gives the new name of the command.
 fn under_old_name(
     old: &'static str,
     new: &'static str,
@@ -162,8 +162,8 @@ fn under_old_name(
     Ok(Command { run, default_class: other })
 }
 
-/// The arguments of this process, with `analyze` inserted if the first word is a model.
-/// Also whether the first word is `diff`, the old name of `compare --numbers`.
+/// Returns the arguments of this process, with `analyze` inserted if the first word is a model.
+/// The flag says whether the first word is `diff`, the old name of `compare --numbers`.
 fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let Some(place) = first_positional(&arguments, all) else { return (arguments, false) };
@@ -176,7 +176,7 @@ fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
     (arguments, is_diff)
 }
 
-/// Index of the first argument that is neither an option nor an option's value.
+/// Index of the first argument that is neither an option nor the value of an option; `None` if there is none.
 fn first_positional(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
     let takes_value = |option: &str| {
         let mut options_with_value = all.get_arguments().filter(|argument| argument.get_action().takes_values());
@@ -193,7 +193,7 @@ fn first_positional(arguments: &[OsString], all: &clap::Command) -> Option<usize
     }
 }
 
-/// Whether a word that is no command must be a model: a built-in one (`box:`), a folder, or a Hub id with an owner.
+/// Whether a word that is no command names a model: a built-in one (`box:`), a folder, or a Hub id with an owner.
 fn is_model(word: &OsStr) -> bool {
     let text = word.to_string_lossy();
     !text.starts_with('-') && (text.starts_with(boxed::PREFIX) || text.contains('/') || Path::new(word).is_dir())

@@ -28,7 +28,7 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
     })
 }
 
-/// The BibTeX of this version of the program, and of the papers that these sources name.
+/// BibTeX entries of this version of the program, and of the papers that `sources` cite.
 fn bibtex_entries(sources: &[&'static Explanation], version: &str) -> String {
     let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| papers_cited_in(entry.source)).collect();
     let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", entry(paper))).collect();
@@ -47,7 +47,8 @@ fn papers_cited_in(source: &str) -> BTreeSet<Paper> {
     papers().filter(|paper| paper.is_cited_in(source)).collect()
 }
 
-/// Explanations behind a report, `[labels, metrics]`: of labels that some head has, and of metrics with a value for some head.
+/// Explanations of the labels and metrics in a report, `[labels, metrics]`.
+/// A label counts if some head has it, a metric if it has a value for some head.
 fn cited_explanations(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
@@ -94,6 +95,7 @@ fn citations_in_words(report: &Report) -> String {
 /// List of references. [`papers`] reads the part before the first `## `: the papers that explanations cite.
 const REFERENCES: &str = include_str!("../../../docs/methodology/references.md");
 
+/// Paper in the list of references: its key, such as `Clark et al. 2019`, and its title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Paper {
     pub key: &'static str,
@@ -105,7 +107,7 @@ impl Paper {
         format!("{}. {}", self.key, self.title)
     }
 
-    /// The surnames that a citation names: `Searle, Casella & McCulloch`, `Clark et al.`.
+    /// Authors as a citation names them: `Searle, Casella & McCulloch`, `Clark et al.`.
     pub fn authors(&self) -> &'static str {
         self.key.rsplit_once(' ').map_or(self.key, |(authors, _)| authors)
     }
@@ -125,7 +127,7 @@ impl Paper {
     }
 }
 
-/// Every paper, each a line of the list: `- Kish 1965. Survey Sampling. Wiley.`
+/// Papers in the list of references, which has one line for each: `- Kish 1965. Survey Sampling. Wiley.`
 fn papers() -> impl Iterator<Item = Paper> {
     let of_sources = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
     of_sources.filter_map(|line| {
@@ -137,7 +139,7 @@ fn papers() -> impl Iterator<Item = Paper> {
     })
 }
 
-/// BibTeX entries of all papers in docs/methodology/references.md, in its order, separated by empty lines.
+/// BibTeX entries of all papers in docs/methodology/references.md, in the order of that page, separated by empty lines.
 const BIBTEX_ENTRIES: &str = include_str!("references.bib");
 
 fn program_entry(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
@@ -165,7 +167,7 @@ fn entries() -> impl Iterator<Item = &'static str> {
     BIBTEX_ENTRIES.trim_end().split("\n\n")
 }
 
-/// Key of an entry: `clark2019` for an entry that starts with `@inproceedings{clark2019,`.
+/// Key of a BibTeX entry: `clark2019` for an entry that starts with `@inproceedings{clark2019,`.
 fn entry_key(entry: &str) -> &str {
     entry.split(['{', ',']).nth(1).unwrap_or_default()
 }

@@ -1,7 +1,8 @@
 //! `headscope confirm`: are the labels of one analysis found again over other corpora?
 //!
-//! The firm labels of the first report are fixed in advance, with its policy. In each other corpus they are one family of tests,
-//! so that selection cannot favour any of them (docs/methodology/confirm.md).
+//! The firm labels of the first report are fixed in advance, with its policy.
+//! In each other corpus these labels are one family of tests, so that selection cannot favour any label
+//! (docs/methodology/confirm.md).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
-/// False discovery rate if the policy of the first report sets none.
+/// False discovery rate of the tests if the policy of the first report sets none.
 const DEFAULT_Q: f64 = 0.05;
 
 /// Tests the firm labels of the first report in the others and prints which are confirmed.
@@ -52,6 +53,7 @@ pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUs
     reporting::write_outputs(outputs, render, summary)
 }
 
+/// Tests the firm labels of the first report in the other reports.
 fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcome> {
     let sides = sides::read_sides_like_first(reports, threads)?;
     sides.iter().try_for_each(Side::ensure_labelled)?;
@@ -105,7 +107,8 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     })
 }
 
-/// Firm roles of all heads at work, as (head index, label). `broad` is left out: untrained heads have it as well.
+/// Firm roles of the heads, as (head index, label), without heads that write a constant.
+/// The label `broad` is left out, because heads of untrained models have it as well.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.context.model;
     let is_at_work = |place: usize| !model.constant_heads_unless_all().contains(&model.grid().place(place));
@@ -117,7 +120,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     })
 }
 
-/// Reasons why labels could not be tested in another corpus, in words with counts, the most frequent reason first.
+/// Reasons why fixed labels could not be tested in another corpus, in words with counts, the most frequent reason first.
 fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], results: &[InCorpus]) -> Vec<String> {
     let units = side.too_few_units();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
@@ -144,8 +147,8 @@ fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], resu
     reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", counted(count, "label"))).collect()
 }
 
-/// Tests the fixed labels, each with its head index, in another corpus. Returns one result per label.
-/// q-values are corrected over all fixed labels; a confirmed label has at most `max_q`.
+/// Tests the fixed labels, each as (head index, label), in another corpus. Returns one result per label.
+/// q-values are corrected over all fixed labels; a confirmed label has a q-value of at most `max_q`.
 fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
     let assessed = side.results.every_assessment(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {
@@ -175,6 +178,7 @@ fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], ma
     assessments.into_iter().map(outcome).collect()
 }
 
+/// Fixed label with its results in each other corpus, and their prediction for a further corpus.
 fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), results: Vec<InCorpus>) -> ConfirmedLabel {
     let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
     let excesses: Vec<(f64, f64)> = results.iter().filter_map(excess).collect();

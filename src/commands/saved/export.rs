@@ -11,15 +11,20 @@ use crate::study::show::condition::Condition;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
+/// Part of saved reports to write, with its output files.
 pub enum Exported {
     Report(Vec<OutputTarget>),
+    /// Page that shows several reports side by side.
     SideBySide(Vec<PathBuf>),
+    /// Figure with this name, as SVG.
     Figure(String, Vec<PathBuf>),
     Table(ExportedTable, Vec<(PathBuf, TableFormat)>),
 }
 
+/// Table to write: its name, its rows and its columns.
 pub struct ExportedTable {
     pub name: String,
+    /// Conditions that each written row meets.
     pub rows: Vec<Condition>,
     /// Columns to write; all of them if empty.
     pub columns: Vec<String>,
@@ -78,7 +83,8 @@ pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Ex
     }
 }
 
-/// Reads a report with [`json::parse`], or [`json::parse_for_display`] if its texts are shown; labels it by `policy`, if given.
+/// Reads a report with `parse`, and labels it by `policy` if there is one.
+/// `parse` is [`json::parse`], or [`json::parse_for_display`] if the texts of the report are shown.
 fn read_report(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
     relabelled_if(parse(&name, &json::read_text(path)?)?, policy, &name)

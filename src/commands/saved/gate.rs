@@ -18,14 +18,16 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal::{print, to_stdout};
 
+/// Form in which `headscope gate` prints its outcome.
 #[derive(Clone, Copy)]
 pub enum Printed {
+    /// One line with the verdict.
     Line,
     Json,
     Nothing,
 }
 
-/// The category of a label: its name up to the colon, as `syntactic` of `syntactic:obj`.
+/// Category of a label: its name up to the colon, as `syntactic` for `syntactic:obj`.
 pub fn category(label: &str) -> &str {
     label.split_once(':').map_or(label, |(category, _)| category)
 }

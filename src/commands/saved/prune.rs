@@ -30,9 +30,11 @@ pub struct PruningBudget {
     pub order: Option<String>,
 }
 
+/// Heads to remove from the model, with their replacement.
 struct ChosenHeads {
     heads: RemovedHeads,
     removal: Replacement,
+    /// Cost of the removal by the report, in words; `None` if the user named the heads.
     cost: Option<String>,
 }
 
@@ -62,6 +64,7 @@ pub fn prune(
     print(&summary(output, &files, &chosen, &not_copied))
 }
 
+/// Chooses the named heads, or the heads whose removal the report shows to cost no more than the budget.
 fn choose_heads(
     named: Option<&BTreeSet<HeadPlace>>,
     report: Option<&(PathBuf, PruningBudget)>,
@@ -154,13 +157,14 @@ fn pruning_order(name: &str, report: &Report, budget: &PruningBudget) -> Result<
 }
 
 impl PruningBudget {
+    /// Budget in words, such as `1 % of the loss`.
     fn words(&self) -> String {
         // Rounded, since the product of floats for 0.0001 % has sixteen digits.
         format!("{} % of {}", (1e12 * self.max_cost).round() / 1e10, self.measure.words())
     }
 }
 
-/// Cost, in words, of removing the first head of an order, by the measure of the budget.
+/// Cost, in words, of removing the first head of a pruning order, by the measure of the budget.
 fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
     if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.accuracies, order.heads.first())
         && let Some(without) = without.first()
@@ -182,7 +186,8 @@ fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
     })
 }
 
-/// Copies all files of a model except weights. Returns the names of unpruned weight files, which are not copied.
+/// Copies all files of a model except weights.
+/// Returns the names of weight files that are neither copied nor pruned.
 fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
     let Some((root, subfolder)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {

@@ -20,6 +20,7 @@ use crate::system::errors::{Class, Facts, similar};
 use crate::system::printable::shortened;
 use crate::system::terminal::{self, print};
 
+/// Part of a saved report to show.
 pub enum ShownPart {
     Summary(Detail),
     Changes,
@@ -76,7 +77,7 @@ pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json:
     print(&text)
 }
 
-/// No presets: a report does not record the presets of its labels.
+/// Empty list of presets: a report does not record the presets of its labels.
 const NO_PRESETS: [&Preset; 0] = [];
 
 fn find_head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
@@ -87,8 +88,8 @@ fn find_head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
         .class(Class::Usage)
 }
 
-/// Heads that follow the relation with this name: one entry for an encoder, for a decoder one per side of the syntactic head.
-/// Fails if the report has no such relation.
+/// Heads that follow the relation with this name.
+/// An encoder has one entry; a decoder has one per side of the syntactic head. Fails if the report has no such relation.
 fn find_relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     let tracked: Vec<Tracked> = report.views().flat_map(|(_, view)| view.tracked).collect();
     ensure!(
@@ -111,6 +112,7 @@ fn find_relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     Err(unknown.with_value(name).did_you_mean(closest).class(Class::Usage))
 }
 
+/// List of names, cut after a few lines of a terminal.
 fn shortened_list(names: &str) -> String {
     /// Maximum number of characters of a list, about three lines of a terminal.
     const MAX_LENGTH: usize = 240;
@@ -122,7 +124,7 @@ fn shortened_list(names: &str) -> String {
     }
 }
 
-/// Heads with a label that has this name, family or grid code, each with the label. Fails if there is none.
+/// Heads that have a label with this name, label family or grid code, each with the label. Fails if there is none.
 fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a Label)>> {
     let labels = |head: &'a HeadReport| head.labels.iter().chain(&head.chooses).map(move |label| (head, label));
     let all = || report.heads.iter().flat_map(labels);
@@ -179,7 +181,7 @@ pub fn policy_changes(name: &str, text: &str, policy: &PolicyOptions) -> Result<
     Ok(format!("{}{preset}", differences(&json::parse_for_display(name, text)?, &relabelled)))
 }
 
-/// Describes the thresholds and labels in which two reports over the same evidence differ.
+/// Describes the thresholds and labels that differ between two reports over equal evidence.
 fn differences(before: &Report, after: &Report) -> String {
     write_to_string(|out| {
         for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
@@ -200,6 +202,7 @@ fn differences(before: &Report, after: &Report) -> String {
     })
 }
 
+/// Describes the labels of a head that differ between two reports; `None` if none differs.
 fn head_difference(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let labels =
         |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| label.label.clone()).collect() };

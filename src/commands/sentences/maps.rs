@@ -27,6 +27,7 @@ pub struct MapsOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
     pub heads: HeadChoice,
+    /// Whether to write the attention rollout in place of the attention.
     pub rollout: bool,
     pub output: PathBuf,
     /// The heads that are removed from the model, ascending.
@@ -34,8 +35,9 @@ pub struct MapsOptions {
 }
 
 /// Writes the attention of each chosen sentence as f32 tensors, from the row's token to the column's token.
-/// `attentions.<index>` is `[layers, heads, tokens, tokens]` for all heads or layers, `[heads, tokens, tokens]` for named heads.
-/// With `rollout`: `rollout.<index>`, and for uniform attention `rollout_even.<index>`, `[layers, tokens, tokens]`, instead.
+/// The tensor `attentions.<index>` is `[layers, heads, tokens, tokens]`, or `[heads, tokens, tokens]` for named heads.
+/// With `rollout`, the tensors are `rollout.<index>` and, for uniform attention, `rollout_even.<index>`.
+/// Both are `[layers, tokens, tokens]`.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;
@@ -63,11 +65,13 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     output.commit()
 }
 
+/// Content of the header of a safetensors file: the model, the heads and the options.
 struct Header<'a> {
     options: &'a MapsOptions,
     model: &'a Model,
     info: &'a ModelInfo,
     heads: &'a [HeadPlace],
+    /// Heads that are removed from the model.
     removed: &'a [HeadPlace],
 }
 
@@ -76,7 +80,7 @@ fn head_names(heads: &[HeadPlace]) -> String {
 }
 
 impl Header<'_> {
-    /// Names and shapes of a sentence's tensors, in order.
+    /// Names and shapes of the tensors of a sentence, in the order of the file.
     fn tensors(&self, sentence: &Sequence) -> Vec<(String, Vec<usize>)> {
         let index = sentence.index;
         if !self.options.rollout {
@@ -86,6 +90,8 @@ impl Header<'_> {
         ["rollout", "rollout_even"].map(|name| (format!("{name}.{index}"), shape.clone())).into()
     }
 
+    /// Shape of a sentence's attention tensor: `[heads, tokens, tokens]` for named heads, else `[layers, heads, tokens,
+    /// tokens]`.
     fn shape(&self, sentence: &Sequence) -> Vec<usize> {
         let (heads, tokens) = (self.heads.len(), sentence.ids.len());
         match &self.options.heads {
@@ -97,6 +103,7 @@ impl Header<'_> {
         }
     }
 
+    /// Names of the axes of every tensor in the file.
     fn axes(&self) -> &'static [&'static str] {
         match &self.options.heads {
             _ if self.options.rollout => &["layer", "from", "to"],
@@ -108,8 +115,8 @@ impl Header<'_> {
     /// Header of a safetensors file: its length, then JSON that lists the tensors of all sentences in order
     /// (<https://huggingface.co/docs/safetensors>, "Format").
     ///
-    /// Written here and not by the safetensors crate, which wants all tensors first: so one sentence's attention is in
-    /// memory at a time. Keys are sorted, so equal inputs give equal bytes.
+    /// The safetensors crate needs all tensors at once. With this header, only one sentence's attention is in memory at a time.
+    /// Keys are sorted, so that equal inputs give equal bytes.
     fn bytes(&self, sentences: &[NamedSentence]) -> Result<Vec<u8>> {
         let mut metadata = BTreeMap::from([
             ("axes".to_owned(), json!(self.axes()).to_string()),
@@ -159,7 +166,7 @@ impl Header<'_> {
     }
 }
 
-/// Fails if the header is longer than readers of safetensors accept.
+/// Fails if the header of `header` bytes is longer than the safetensors crate accepts.
 fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
     let sentences = counted(sentences, "sentence");
     ensure!(
@@ -173,11 +180,12 @@ fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
     Ok(())
 }
 
+/// Text of each token of a sentence.
 fn token_texts(model: &Model, sentence: &Sequence) -> Vec<String> {
     sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }
 
-/// Shares of words in tokens that belong to several words: `(token, word, share)`, counted from 0.
+/// Shares of words in tokens that belong to several words, each as `(token, word, share)`, with indices from 0.
 fn word_shares(sentence: &Sequence) -> Vec<(usize, usize, f64)> {
     let words = sentence.words.iter().enumerate();
     let shares = words.flat_map(|(word, span)| span.shares().map(move |(token, share)| (token, word, share)));

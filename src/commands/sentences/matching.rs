@@ -169,8 +169,9 @@ fn render_text(outcome: &MatchOutcome) -> Summary {
 struct DistanceSums {
     grid: HeadGrid,
     pub sentences: u64,
+    /// Number of attention rows over which the distances are summed: one for each text token.
     rows: usize,
-    /// Sums over rows, `[layers, heads of a, heads of b]`.
+    /// Sums of squared Hellinger distances over rows, `[layers, heads of a, heads of b]`.
     sums: Vec<f64>,
 }
 
@@ -179,7 +180,8 @@ impl DistanceSums {
         Self { grid, sentences: 0, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
     }
 
-    /// Adds the rows of a sentence's text tokens; `a` and `b` are two models' attention, `[layers * heads, tokens, tokens]`.
+    /// Adds the squared distances between the attention rows of a sentence's text tokens.
+    /// `a` and `b` are the attention of the two models, `[layers * heads, tokens, tokens]`.
     pub fn add(&mut self, sequence: &Sequence, mut a: Vec<f32>, mut b: Vec<f32>) {
         let (tokens, rows) = (sequence.ids.len(), sequence.text_positions().collect::<Vec<_>>());
         [&mut a, &mut b].into_iter().flatten().for_each(|weight| *weight = weight.sqrt());
@@ -196,6 +198,7 @@ impl DistanceSums {
         self.sentences += 1;
     }
 
+    /// Sums over the sentences of `self` and of `other`.
     pub fn and(&self, other: &Self) -> Self {
         let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| a + b).collect();
         let (sentences, rows) = (self.sentences + other.sentences, self.rows + other.rows);
@@ -218,7 +221,8 @@ impl DistanceSums {
         (0..self.grid.layers).flat_map(partners).collect()
     }
 
-    /// Root mean square distance of a pair of heads (index of `[layers, heads of a, heads of b]`); 0 before a sentence is added.
+    /// Root mean square distance of a pair of heads; 0 before a sentence is added.
+    /// `pair` is an index of `[layers, heads of a, heads of b]`.
     pub fn distance(&self, pair: usize) -> f64 {
         (self.sums[pair] / self.rows.max(1) as f64).max(0.0).sqrt()
     }
@@ -227,7 +231,7 @@ impl DistanceSums {
 /// Function that analyses one of two models over one half of the sampling units.
 pub type ObserveHalf = Box<dyn Fn(UnitHalf) -> Result<Observation>>;
 
-/// Analyses of two models, and the number of threads for intervals and tests.
+/// Functions that analyse the two models, and the number of threads for intervals and tests.
 pub struct LabelRuns {
     pub observe: [ObserveHalf; 2],
     pub threads: NonZeroUsize,

@@ -36,14 +36,17 @@ use crate::system::printable::{one_line, shortened};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print_to_stderr;
 
+/// Heads whose attention is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadChoice {
     All,
+    /// All heads of these layers, counted from 0.
     Layers(Vec<usize>),
     /// Named heads, in this order.
     Heads(Vec<HeadPlace>),
 }
 
+/// Sentences to read.
 pub enum SentenceChoice {
     /// Texts from the command line: the first is sentence 0.
     Texts(Vec<String>),
@@ -52,7 +55,9 @@ pub enum SentenceChoice {
         inputs: Vec<Input>,
         /// Wanted sentences by 0-based index, ascending; all if empty.
         indices: Vec<u64>,
+        /// Word that each sentence must contain; `None` for all sentences.
         find: Option<String>,
+        /// Maximum number of sentences to read; `None`: all.
         limit: Option<u64>,
         scope: Scope,
         shard: Shard,
@@ -69,6 +74,7 @@ pub struct SentenceOptions {
     pub tokenizer: TokenizerOptions,
     /// Token limit: longer sentences are skipped, or are an error if requested by number. `None`: the model's limit.
     pub max_tokens: Option<usize>,
+    /// Spacing of treebank words before they are tokenized.
     pub words: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
@@ -77,7 +83,8 @@ pub struct SentenceOptions {
 }
 
 impl SentenceOptions {
-    /// Reads and tokenizes the chosen sentences for a model. Of a corpus it prefers sentences for which `is_wanted` holds.
+    /// Reads and tokenizes the chosen sentences for a model.
+    /// If no sentences of a corpus are named, those for which `is_wanted` returns true take precedence.
     pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
         let config = &model.architecture.config;
         let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(Class::Usage)?;
@@ -87,7 +94,7 @@ impl SentenceOptions {
     }
 }
 
-/// Loads a model that reads text by these options, while its files are hashed.
+/// Loads a model with these tokenizer options, and hashes its files in the background.
 pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, PendingHashes)> {
     let files = model.resolve(&Downloads::default())?;
     let fingerprint = PendingHashes::start(&files);
@@ -97,6 +104,7 @@ pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Pendi
     Ok((with_tokenizer_options(model, options)?, fingerprint))
 }
 
+/// Lists the chosen heads of a model. Fails if the model lacks one of them.
 pub fn resolve_heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
     let (grid, id) = (model.grid(), &model.id);
     Ok(match choice {
@@ -152,7 +160,7 @@ pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Resu
     Ok(attention_maps_of_weights(model, sequence, &weights))
 }
 
-/// Attention maps of a sentence: `weights`, `[heads, tokens, tokens]`, rounded, with the words and the tree of the sentence.
+/// Attention maps of a sentence: the rounded `weights`, `[heads, tokens, tokens]`, and the words and the tree of the sentence.
 pub fn attention_maps_of_weights(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let units = Units::new(sequence);
@@ -177,7 +185,9 @@ pub fn attention_maps_of_weights(model: &Model, sequence: &Sequence, weights: &[
 
 /// Visitor that copies the attention of chosen heads.
 struct AttentionRecorder {
+    /// Index in `weights` of each chosen head, by (layer, head).
     places: BTreeMap<(usize, usize), usize>,
+    /// Attention of the chosen heads, `[heads, tokens, tokens]`.
     weights: Vec<f32>,
 }
 
@@ -194,12 +204,12 @@ impl Visitor for AttentionRecorder {
     }
 }
 
-/// View of one head in the weights from [`compute_attention`]; `place` is the head's index there.
+/// View of the attention of one head in the weights from [`compute_attention`]; `place` is the index of the head there.
 pub fn head_view(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) -> AttentionView<'_> {
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// Reads the chosen sentences. Without named ones, a corpus gives sentences for which `is_wanted` holds, or else its first ones.
+/// Reads the chosen sentences. If no sentences of a corpus are named, those for which `is_wanted` returns true take precedence.
 /// Fails if the corpus cannot be read, a named sentence cannot be encoded, or there is no sentence.
 pub fn read_sentences(
     choice: &SentenceChoice,
@@ -304,17 +314,19 @@ fn may_contain(content: &Content, word: &str) -> bool {
     }
 }
 
+/// Whether a word of a tokenized sentence is `word`.
 fn has_word(sequence: &Sequence, word: &str) -> bool {
     (0..sequence.words.len()).any(|other| is_same_word(sequence.form(other), word))
 }
 
+/// Whether two words are equal without regard to case.
 fn is_same_word(form: &str, word: &str) -> bool {
     form.to_lowercase() == word.to_lowercase()
 }
 
-/// The tokenizer of a model with the options of a run.
-/// Prints a note if it lower-cases a cased vocabulary, and how it splits residues.
-/// Fails if the tokenizer does not give back the entries of the vocabulary.
+/// Tokenizer of a model with the options of a run.
+/// Prints a note if the tokenizer lower-cases a cased vocabulary, and a note on how it splits sequences of residues.
+/// Fails if the tokenizer does not map the entries of the vocabulary to themselves.
 pub fn tokenizer_with_options(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
     let tokenizer = model.tokenizer.with_options(options)?;
     if let Some(note) = tokenizer.round_trip.note().filter(|_| !tokenizer.looks_up_words) {

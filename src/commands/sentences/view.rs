@@ -41,6 +41,7 @@ pub struct ViewOptions {
     pub outputs: Vec<(PathBuf, Drawing)>,
 }
 
+/// Arcs that are drawn beside attention: of the tree, of one relation, or of one link type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShownArcs {
     Tree,
@@ -49,8 +50,9 @@ pub enum ShownArcs {
 }
 
 impl ShownArcs {
-    /// Arcs of a sentence as `[from, to]` word indices: from dependent to syntactic head, or from a link's source to its target.
-    /// `None` if the sentence has no tree and arcs of a tree are shown.
+    /// Arcs of a sentence as `[from, to]` word indices.
+    /// An arc goes from a dependent to its syntactic head, or from the source of a link to its target.
+    /// Returns `None` if arcs of a tree are shown and the sentence has no tree.
     fn between_words(&self, sequence: &Sequence) -> Option<Vec<[usize; 2]>> {
         let of_tree = |takes: &dyn Fn(&str) -> bool| {
             let arcs = sequence.tree.as_ref()?.iter().enumerate().filter(|(_, arc)| takes(&arc.relation));
@@ -69,7 +71,8 @@ impl ShownArcs {
         }
     }
 
-    /// As [`Self::between_words`], but between units (words and special tokens), ascending.
+    /// Arcs of a sentence between units (words and special tokens), as `[from, to]`, ascending.
+    /// Returns `None` if arcs of a tree are shown and the sentence has no tree.
     fn between_units(&self, sequence: &Sequence, units: &Units) -> Option<GoldArcs> {
         let (name, end) = match self {
             Self::Tree => (None, "head"),
@@ -117,6 +120,7 @@ impl ShownArcs {
     }
 }
 
+/// Format of a drawing of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawing {
     Svg,
@@ -175,6 +179,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     Ok(())
 }
 
+/// Fails if the sentence has too many tokens for thumbnails of all heads.
 fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
     let (index, tokens) = (sequence.index, sequence.ids.len());
     ensure!(
@@ -187,7 +192,7 @@ fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
     Ok(())
 }
 
-/// Arcs of a relation or links of a type as the page draws them: in a decoder, from the later word to the earlier one.
+/// Arcs of a relation, or links of a type, as the page draws them. In a decoder they go from the later word to the earlier one.
 fn page_arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
     let Some(GoldArcs { name, arcs, .. }) = options.shown_arcs.between_units(sequence, &Units::new(sequence)) else {
         return Vec::new();
@@ -228,7 +233,7 @@ fn sentence_attention(
     }
 }
 
-/// For each unit, the range of units that its tokens can see, `[units]`.
+/// Range of units that the tokens of each unit can see, `[units]`.
 fn visible_units(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
     let of_unit = |unit: &WordSpan| {
         let (first, last) =

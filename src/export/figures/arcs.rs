@@ -4,18 +4,20 @@ use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, text_width, truncated};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 
+/// Maximum number of characters of a word; longer words are cut.
 const MOST_LETTERS: usize = 14;
-/// Space between words (`GAP`) and under them (`BELOW`), in pixels.
+/// Horizontal space between words, in pixels.
 const GAP: f64 = 9.0;
+/// Vertical space under the words, in pixels.
 const BELOW: f64 = 8.0;
-/// Space above the words for the heading of a sentence, in pixels.
+/// Height of a sentence's heading, which stands above the words, in pixels.
 const HEADING: f64 = 16.0;
 
 /// Ink and dash pattern of each [`ArcMatch`], in the order of drawing.
 const STYLES: [(ArcMatch, Ink, &str); 3] =
     [(ArcMatch::Neutral, Ink::Muted, ""), (ArcMatch::Wrong, Ink::Second, "4 3"), (ArcMatch::Right, Ink::Accent, "")];
 
-/// Stroke width by least weight of an arc, the largest first.
+/// Stroke widths of arcs in pixels, each as (minimum weight of the arc, width), the largest weight first.
 const WIDTHS: [(f64, f64); 3] = [(0.5, 2.6), (0.2, 1.6), (0.0, 0.8)];
 
 /// Draws sentences one below the other, with a title and a guide to reading them.
@@ -83,6 +85,7 @@ fn arc_path(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> St
 
 /// Text on a sentence's arcs for screen readers: the strongest ones and, if there are many, how many are as expected.
 fn describe_arcs(sentence: &ArcSentence) -> String {
+    /// Maximum number of arcs that the text describes one by one.
     const MOST: usize = 6;
     let ArcSentence { caption: about, units, arcs, .. } = sentence;
     let expected = arcs.iter().filter(|arc| arc.outcome == ArcMatch::Right).count();

@@ -11,8 +11,9 @@ use crate::study::{AnyStudy, columns};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Facts, similar};
 
-// The size of a cell of the grid.
+/// Width of a cell in the grid of labels, in pixels.
 const CELL_WIDTH: f64 = 74.0;
+/// Height of a cell in the grid of labels, in pixels.
 const CELL_HEIGHT: f64 = 34.0;
 
 /// Draws the first label of each head, with a legend.
@@ -90,6 +91,7 @@ fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], righ
 
 /// Draws how many heads of each layer have a label of each family.
 pub fn layers(report: &Report, medium: Medium) -> String {
+    /// Height of the row of a label family, in pixels.
     const HEIGHT: f64 = 42.0;
     let families = label_families(report);
     let mut svg = Svg::new(medium);
@@ -123,8 +125,11 @@ pub fn layers(report: &Report, medium: Medium) -> String {
 
 /// Draws a heat map of a metric, named as in reports: `offset_mass.-1`. Fails if the report lacks the metric.
 pub fn heatmap(report: &Report, metric: &str, medium: Medium) -> Result<String> {
+    /// Width of a heat-map cell, in pixels.
     const WIDTH: f64 = 52.0;
+    /// Height of a heat-map cell, in pixels.
     const HEIGHT: f64 = 28.0;
+    /// Width of the left margin with the names of layers, in pixels.
     const MARGIN: f64 = 34.0;
     let (id, key) = metric.split_once('.').map_or((metric, None), |(id, key)| (id, Some(key)));
     let Some(chance) = report.chance.get(id, key) else { return Err(unknown_metric(report, metric)) };

@@ -7,13 +7,15 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, text_width, truncated};
 use crate::report::Report;
 use crate::study::show::figure::{Edge, EdgeKind, EdgeLine, Edges, Figure, Points, Stack, Stacks, Tree, TreeJoin};
 
-/// Left end of the stacked bars (`stacks`), in pixels.
+/// Left end of the first stacked bar, in pixels.
 const STACKS_LEFT: f64 = 46.0;
 
+/// Draws stacked bars, one for each head, layer by layer.
 pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: Medium) -> String {
     const HUES: [Hue; 4] = [Hue::Orange, Hue::Sky, Hue::Purple, Hue::Green];
-    /// Height of a full bar, and of the space above the bars (`TOP`), in pixels.
+    /// Height of a full bar, in pixels.
     const HEIGHT: f64 = 180.0;
+    /// Height of the space above the bars, in pixels.
     const TOP: f64 = 40.0;
     let mut svg = Svg::new(medium);
     // As wide as a page, however many heads there are.
@@ -56,7 +58,7 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
     svg.into_document([right.max(x) + 8.0, base + 36.0], &figure.title, &figure.reading)
 }
 
-/// Left end of a stack's bar, in pixels.
+/// Left end of a stack's bar, in pixels; `wide` is the width of a bar.
 fn stack_position(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
     /// Space between the bars of two layers, in pixels.
     const GAP: f64 = 8.0;
@@ -64,13 +66,19 @@ fn stack_position(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
     STACKS_LEFT + (stack.place.layer * heads + stack.place.head) as f64 * wide + stack.place.layer as f64 * GAP
 }
 
+/// Draws the heads of a model as a grid, with an edge between each two heads that depend on one another.
 pub fn edges(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) -> String {
+    /// Width of a head's cell, in pixels.
     const WIDTH: f64 = 62.0;
+    /// Height of a head's cell, in pixels.
     const HEIGHT: f64 = 24.0;
+    /// Maximum number of characters of a name in a cell.
     const LETTERS: usize = 8;
+    /// Height of the margin above the grid, in pixels.
     const TOP: f64 = 24.0;
-    /// Height of a legend line, and length of its sample stroke (`SAMPLE`), in pixels.
+    /// Height of a line of the legend, in pixels.
     const ROW: f64 = 16.0;
+    /// Length of a sample stroke in the legend, in pixels.
     const SAMPLE: f64 = 26.0;
     let (layers, heads) = (report.model.layers, report.model.heads);
     // Room for edges beside the column of heads.
@@ -116,6 +124,7 @@ pub fn edges(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) ->
     svg.into_document([width + 4.0, below + 10.0], &figure.title, &figure.reading)
 }
 
+/// Dash pattern of an edge, as in the SVG attribute `stroke-dasharray`; empty for a solid line.
 fn dashes(line: EdgeLine) -> &'static str {
     if line == EdgeLine::Dashed { "5 3" } else { "" }
 }
@@ -123,9 +132,13 @@ fn dashes(line: EdgeLine) -> &'static str {
 /// Radius of a head's disc on a map, in pixels.
 const RADIUS: f64 = 6.0;
 
+/// Draws heads as discs on a map of two dimensions.
 pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> String {
+    /// Width of the map, in pixels.
     const WIDTH: f64 = 760.0;
+    /// Height of the map, in pixels.
     const HEIGHT: f64 = 520.0;
+    /// Margin around the map, in pixels.
     const EDGE: f64 = 44.0;
     let mut svg = Svg::new(medium);
     let [x_ends, y_ends] = [0, 1].map(|axis| Scale::finite_ends(map.points.iter().map(|point| point[axis])));
@@ -157,7 +170,8 @@ pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) ->
     svg.into_document([WIDTH, HEIGHT + 24.0], &figure.title, &figure.reading)
 }
 
-/// Position of each point's name: right of it, left, above or below, the first without overlap; `None` if all overlap.
+/// Position and anchor of each point's name, or `None` if every position overlaps with something.
+/// Positions are tried in turn: right of the point, left of it, above it, below it.
 fn name_positions(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2], Anchor)>> {
     // The occupied boxes, by their left, top, right and bottom.
     let mut taken: Vec<[f64; 4]> =
@@ -178,7 +192,7 @@ fn name_positions(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2]
     points.iter().zip(names).map(place).collect()
 }
 
-/// Box around a middle: its left, top, right and bottom.
+/// Box with the middle `[x, y]`, as its left, top, right and bottom end.
 fn box_around([x, y]: [f64; 2], [width, height]: [f64; 2]) -> [f64; 4] {
     [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
 }
@@ -188,9 +202,12 @@ fn boxes_overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
 }
 
+/// Draws a dendrogram of heads.
 pub fn tree(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> String {
     const WIDTH: f64 = 560.0;
+    /// Height of a head's row, in pixels.
     const ROW: f64 = 15.0;
+    /// Width of the left margin with the names of heads, in pixels.
     const LEFT: f64 = 150.0;
     const TOP: f64 = 8.0;
     let mut svg = Svg::new(medium);
@@ -227,7 +244,7 @@ pub fn tree(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
     svg.into_document([LEFT + WIDTH + 20.0, bottom + 42.0], &figure.title, &figure.reading)
 }
 
-/// Order of the heads in which no lines of the dendrogram cross: the heads of a join are side by side.
+/// Order of the heads in which no lines of the dendrogram cross: heads that join are neighbours.
 fn dendrogram_order(tree: &Tree, heads: usize) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     for TreeJoin { members: [a, b], .. } in &tree.joins {

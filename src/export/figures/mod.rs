@@ -20,13 +20,15 @@ use crate::system::errors::{Facts, similar};
 pub use arcs::draw_sentences as sentences;
 pub use table::{arc_table, figure_table};
 
-/// Names of the figures of every report: the grid of labels, and labels by layer (`LAYERS`).
+/// Name of the figure with the first label of each head.
 pub const GRID: &str = "grid";
+/// Name of the figure with the number of labelled heads by layer.
 pub const LAYERS: &str = "layers";
 
-/// Name prefix of figures of metrics: `heatmap:entropy`.
+/// First part of the name of a metric's heat map, as in `heatmap:entropy`.
 pub const HEATMAP: &str = "heatmap";
 
+/// Figures that the studies of a report draw.
 pub fn study_figures(report: &Report) -> Vec<Figure> {
     report.views().flat_map(|(_, view)| view.figures).collect()
 }

@@ -1,4 +1,4 @@
-//! Axis scales with ticks at round numbers, and figures on them: bars, forest plots, and curves over the number of heads removed.
+//! Axis scales with ticks at round numbers, and the figures that use them: bars, forest plots and curves.
 
 use crate::export::heads::number_with_interval;
 use crate::export::palette::Ink;
@@ -83,6 +83,7 @@ fn decimals_of_step(step: f64) -> usize {
     digits
 }
 
+/// Draws a bar chart, with the chance level of each bar.
 pub fn bars(
     figure: &Figure,
     Bars { x_label: across, level, is_in_percent: shares, bars }: &Bars,
@@ -126,9 +127,10 @@ pub fn bars(
     svg.into_document([right + RIGHT, base + 34.0], &figure.title, &figure.reading)
 }
 
-/// Drawing function and ink of a mark in a forest plot. The first mark is the subject; the others are for comparison.
+/// Mark in a forest plot: its drawing function, called with the position of the mark, and its ink.
 type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 
+/// Marks of a row in a forest plot. The first is the measured value; the others are for comparison.
 const SHAPES: [Shape; 4] = [
     (|svg, at, ink| svg.circle(at, 3.5, ink, ink), Ink::Accent),
     (|svg, [x, y], ink| svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0), Ink::Second),
@@ -136,6 +138,7 @@ const SHAPES: [Shape; 4] = [
     (|svg, [x, y], ink| svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0), Ink::Text),
 ];
 
+/// Draws a forest plot: estimates with their intervals, a row for each subject.
 pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let Forest { scale: what, is_in_percent: shares, no_effect: nothing, marks, rows } = forest;
     let mut svg = Svg::new(medium);
@@ -185,6 +188,7 @@ pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     svg.into_document([left + across + 24.0, below], &figure.title, &figure.reading)
 }
 
+/// Draws a legend that names the marks, from `left` to the right.
 fn legend(svg: &mut Svg, marks: &[String], left: f64) {
     let mut x = left;
     for (mark, (shape, ink)) in marks.iter().zip(SHAPES) {
@@ -203,13 +207,15 @@ fn row_tooltip(forest: &Forest, row: &ForestRow) -> String {
     format!("{} {}: {}", row.name, row.note, marks.join(", "))
 }
 
-// Position of the vertical axis of `curves`.
+/// Height of the area with curves, in pixels.
 const CURVES_HEIGHT: f64 = 300.0;
+/// Top end of the area with curves, in pixels.
 const CURVES_TOP: f64 = 12.0;
 
-/// Ink and dash pattern of each curve; curves for comparison are grey instead.
+/// Ink and dash pattern of each curve, as (ink, `stroke-dasharray`). Curves for comparison are grey.
 const LINES: [(Ink, &str); 4] = [(Ink::Accent, ""), (Ink::Second, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
 
+/// Draws curves over the number of removed heads.
 pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
     const WIDTH: f64 = 560.0;
     const LEFT: f64 = 62.0;
@@ -253,7 +259,7 @@ pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
     svg.into_document([LEFT + WIDTH + 20.0, CURVES_TOP + CURVES_HEIGHT + 80.0], &figure.title, &figure.reading)
 }
 
-/// Draws the intervals of a curve as a band, from the first point that has one to the last.
+/// Draws the intervals of a curve as a band, from the first point that has an interval to the last.
 fn draw_band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64; 2]) {
     let known = || curve.points.iter().enumerate().filter_map(|(place, point)| Some((place, point.ci95?)));
     if curve.is_reference || known().count() < 2 {

@@ -1,5 +1,6 @@
-//! Bounds on texts and numbers of a saved report, so that it can be laid out and drawn. Numbers keep to the ranges of the schema,
-//! which later computations rely on: degrees of freedom are above 0, shares are at most 1.
+//! Bounds on the texts and numbers of a saved report, so that the report can be laid out and drawn.
+//! Numbers keep to the ranges of the schema, on which later computations rely.
+//! For example, degrees of freedom are above 0, and shares are at most 1.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,6 +37,7 @@ pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
     reader.end()
 }
 
+/// Bounds on the value at one position of a report.
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
     max_text_bytes: usize,
@@ -47,7 +49,7 @@ struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
-    /// Bounds of the value that an object has under a key.
+    /// Bounds of the value that an object has under the key `key`.
     fn field(self, key: &str) -> Self {
         let longest =
             if self.is_top && CORPUS_TEXT_KEYS.contains(&key) { MAX_CORPUS_TEXT_BYTES } else { self.max_text_bytes };
@@ -129,7 +131,7 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 }
 
-/// Reads a key of a JSON object within bounds, and gives the bounds of its value.
+/// Reader of a key of a JSON object within bounds, which returns the bounds of the key's value.
 /// The key is not copied, because a report has a quarter of a million keys.
 struct Key<'a>(Bounds<'a>);
 
@@ -161,16 +163,21 @@ impl<'a> Visitor<'_> for Key<'a> {
 pub(super) static REPORT_RANGES: LazyLock<SchemaRanges> =
     LazyLock::new(|| SchemaRanges::new(report::schema().as_value()));
 
-/// Tolerance beyond the end of a range, relative to the larger of that end and 1: ratios of sums are rounded.
+/// Tolerance beyond an end of a range, relative to the larger of that end and 1, since ratios of sums are rounded.
 const ROUNDING: f64 = 1e-6;
 
 /// Node of a schema: the range of a number, and the indices of the nodes for an object's keys and a list's items.
 #[derive(Debug, Default)]
 struct SchemaPart {
+    /// Smallest allowed number; `None` if the schema sets no limit.
     minimum: Option<f64>,
+    /// Largest allowed number; `None` if the schema sets no limit.
     maximum: Option<f64>,
+    /// Index of the node for each key of an object, by key.
     fields: HashMap<String, usize>,
+    /// Index of the node for keys of an object that the schema does not name.
     other_fields: Option<usize>,
+    /// Index of the node for the items of a list.
     items: Option<usize>,
 }
 
@@ -178,12 +185,14 @@ struct SchemaPart {
 #[derive(Debug)]
 pub(super) struct SchemaRanges(Vec<SchemaPart>);
 
-/// Position in a report: the schema's node for it, and its key. Items of a list have the key of the list.
+/// Position in a report: the index of the schema's node for the position, and the key of the value there.
+/// Items of a list have the key of the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaPlace<'a> {
     ranges: &'a SchemaRanges,
     /// Index of the schema's node for this position; `None` where the schema says nothing.
     part: Option<usize>,
+    /// Key of the value at this position; empty if the schema names none.
     name: &'a str,
 }
 
@@ -201,10 +210,12 @@ impl SchemaRanges {
 }
 
 impl<'a> SchemaPlace<'a> {
+    /// Node of the schema for this position; `None` where the schema says nothing.
     fn part(&self) -> Option<&'a SchemaPart> {
         self.part.map(|part| &self.ranges.0[part])
     }
 
+    /// Position of the value that an object has under the key `key`.
     pub(super) fn field(self, key: &str) -> Self {
         let Some(part) = self.part() else { return Self { name: "", ..self } };
         match part.fields.get_key_value(key) {
@@ -218,6 +229,7 @@ impl<'a> SchemaPlace<'a> {
         Self { part: None, ..self }
     }
 
+    /// Position of the items of the list at this position.
     pub(super) fn items(self) -> Self {
         Self { part: self.part().and_then(|part| part.items), ..self }
     }
@@ -235,15 +247,18 @@ impl<'a> SchemaPlace<'a> {
     }
 }
 
+/// Compiler of a JSON Schema into nodes with the ranges of numbers.
 struct SchemaCompiler<'a> {
+    /// Definitions of the schema (`$defs`), by name.
     definitions: Option<&'a Map<String, Value>>,
-    /// Index of the part of each definition, by name.
+    /// Index in `parts` of the node for each definition of the schema, by the definition's name.
     known: HashMap<&'a str, usize>,
+    /// Nodes that are compiled so far.
     parts: Vec<SchemaPart>,
 }
 
 impl<'a> SchemaCompiler<'a> {
-    /// Index of the part for a schema; adds the part if it is new.
+    /// Returns the index of the node for a schema; compiles the node if it is new.
     fn part(&mut self, schema: &'a Value) -> usize {
         let referenced_definition = referenced_definition(schema);
         if let Some(&known) = referenced_definition.and_then(|name| self.known.get(name)) {
@@ -260,7 +275,7 @@ impl<'a> SchemaCompiler<'a> {
         number
     }
 
-    /// Adds the range, the keys and the items of a schema to a part.
+    /// Adds the range, the keys and the items of a schema to the node `part`.
     fn add(&mut self, schema: &'a Value, part: &mut SchemaPart) {
         let definition = reference(schema).and_then(|name| self.definitions?.get(name));
         let every = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
@@ -284,14 +299,15 @@ impl<'a> SchemaCompiler<'a> {
     }
 }
 
-/// The only alternative of a schema other than null; `None` if there are several, since any of them may apply.
+/// Only alternative of a schema besides null; `None` if there are several, since any of them may apply.
 fn only_alternative(alternatives: &Value) -> Option<&Value> {
     let not_null = |schema: &&Value| schema.get("type").and_then(Value::as_str) != Some("null");
     let mut alternatives = alternatives.as_array()?.iter().filter(not_null);
     alternatives.next().filter(|_| alternatives.next().is_none())
 }
 
-/// Name of the definition to which a schema refers, alone or as an alternative to null, if it adds only annotations.
+/// Name of the definition to which a schema refers directly or as an alternative to null; `None` without such a reference.
+/// The schema may have annotations besides, but nothing else.
 fn referenced_definition(schema: &Value) -> Option<&str> {
     const ANNOTATIONS: [&str; 3] = ["title", "description", "default"];
     let mut says = schema.as_object()?.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str()));
@@ -302,6 +318,7 @@ fn referenced_definition(schema: &Value) -> Option<&str> {
     }
 }
 
+/// Name of the definition to which the `$ref` of a schema points; `None` without one.
 fn reference(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
 }

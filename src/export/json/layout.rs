@@ -21,7 +21,7 @@ pub(super) fn to_json_text(value: &impl Serialize, layout: Layout) -> serde_json
     to_json_text_with(value, layout, Digits::ALL)
 }
 
-/// As [`written`], with floats rounded to `digits`.
+/// Writes a value as JSON, with a newline at the end. Floats are rounded to `digits` significant digits.
 pub(super) fn to_json_text_with(value: &impl Serialize, layout: Layout, digits: Digits) -> serde_json::Result<String> {
     let mut json = Vec::new();
     let writer = JsonWriter { layout, digits, open_containers: Vec::new(), depth: 0, is_empty: true };
@@ -35,25 +35,30 @@ pub(super) fn to_json_text_with(value: &impl Serialize, layout: Layout, digits: 
 enum Container {
     /// An array before its first value.
     Undecided,
+    /// An array with all values on one line.
     SingleLine,
     /// An array with a line for each value.
     LinePerValue,
     /// An object with a line for each key.
     LinePerKey,
+    /// An object in an array: all its keys are on one line.
     Row,
 }
 
+/// Writer of JSON in a layout, with rounded floats.
 struct JsonWriter {
     layout: Layout,
     digits: Digits,
     /// The containers that have begun, the innermost last.
     open_containers: Vec<Container>,
+    /// Number of containers that indent their content.
     depth: usize,
     /// Whether the innermost array or object is empty so far.
     is_empty: bool,
 }
 
 impl JsonWriter {
+    /// Begins a new line with its indent, unless the JSON is compact.
     fn new_line(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         if self.layout == Layout::Compact {
             return Ok(());
@@ -62,16 +67,18 @@ impl JsonWriter {
         (0..self.depth).try_for_each(|_| out.write_all(b"  "))
     }
 
+    /// Writes the space after a colon or a comma, unless the JSON is compact.
     fn space(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         let is_wanted = self.layout == Layout::Indented && !self.is_in_a_row();
         if is_wanted { out.write_all(b" ") } else { Ok(()) }
     }
 
+    /// Whether the current position is inside an object that stands on one line.
     fn is_in_a_row(&self) -> bool {
         self.open_containers.contains(&Container::Row)
     }
 
-    /// Chooses the layout of an array before its first value: a line for each value if the first one `stands_alone`.
+    /// Chooses the layout of an array when its first value begins: a line for each value if the first value `stands_alone`.
     fn begin_value(&mut self, out: &mut (impl Write + ?Sized), stands_alone: bool) -> io::Result<()> {
         let Some(values @ Container::Undecided) = self.open_containers.last_mut() else { return Ok(()) };
         *values = if stands_alone { Container::LinePerValue } else { Container::SingleLine };
@@ -82,7 +89,7 @@ impl JsonWriter {
         self.new_line(out)
     }
 
-    /// Begins a string, an array, a flag or null. Within a row these values stay on the row's line.
+    /// Begins a string, an array, a flag or null. In a row, these values stay on the line of the row.
     fn begin_other(&mut self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         self.begin_value(out, !self.is_in_a_row())
     }
@@ -197,15 +204,16 @@ impl Formatter for JsonWriter {
     }
 }
 
-/// Significant decimal digits of the floats of a report.
+/// Number of significant decimal digits to which the floats of a report are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digits(u8);
 
 impl Digits {
     /// All 17 digits, from which every double reads back to the same value.
     pub const ALL: Self = Self(17);
-    /// Six digits: a share of less than 500,000 words reads back to its count of words. Rounding changes a share between .1 and
-    /// .9 by at most 5e-7, less than a fiftieth of its standard error over 10^8 words.
+    /// Six digits: from a share of fewer than 500,000 words, the number of words in the share can be recovered.
+    /// Rounding changes a share between .1 and .9 by at most 5e-7.
+    /// That is less than a fiftieth of its standard error over 10^8 words.
     pub const DEFAULT: Self = Self(6);
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 

@@ -120,13 +120,14 @@ pub fn for_display(report: &Report) -> Result<Option<Report>> {
     }
 }
 
-/// The report as it would be read back after saving with `digits`.
-/// Fails if a number is out of its range, as after a damaged partial.
+/// Returns the report as it would be read back after saving with `digits`.
+/// Fails if a number is out of its range, as happens after damage to a partial.
 pub fn as_read_back(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &to_json_text_with(report, Layout::Compact, digits)?)
 }
 
-/// Puts each text and key of JSON on one line, without characters that a terminal obeys. Invalid JSON stays, to be refused later.
+/// Puts each text and key of JSON on one line, without characters that a terminal obeys.
+/// Invalid JSON is returned unchanged; the parser refuses it later.
 pub fn escape_texts(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -185,7 +186,8 @@ fn parse_checked(name: &str, text: &str) -> Result<Report> {
 /// Number of bytes of JSON that are checked together without a branch: enough for SIMD, and few enough to stop early.
 const BLOCK: usize = 4096;
 
-/// Whether all texts of a JSON document can be displayed unchanged. Line ends stand only between tokens; texts escape them.
+/// Whether all texts of a JSON document can be displayed unchanged.
+/// Line ends may stand only between tokens, since texts escape them.
 fn is_plain(json: &str) -> bool {
     let mut escapes = json.match_indices('\\').map(|(at, _)| json.as_bytes().get(at + 1));
     // Bytes first: of ten megabytes nearly all are ASCII, and decoding them takes as long as reading the report does.

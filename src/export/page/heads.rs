@@ -27,13 +27,15 @@ use crate::study::show::wording::{below_word_classes, decimal, signed, significa
 use crate::study::{AnyStudy, Labelling, columns};
 use crate::system::counted::counted;
 
-/// A label with its score, baseline and threshold.
+/// Row of a table of labels on the page, as texts.
 #[derive(Serialize)]
 struct LabelRow {
     label: String,
     score: String,
+    /// Baseline of the score; a dash without one.
     beside: String,
     threshold: String,
+    /// Standing of the label, and its evidence.
     sure: String,
 }
 
@@ -90,6 +92,7 @@ pub fn firm_roles_sentence(report: &Report) -> String {
     [roles.to_string(), roles.borderline_sentence()].join(" ").trim_end().to_owned()
 }
 
+/// Cards of all heads, as data for the page's template.
 pub fn head_cards(report: &Report) -> Value {
     let (controls, shortages) = (report.controls_by_kind(), shortage_lines(report));
     let card = |head: &HeadReport| {
@@ -199,7 +202,8 @@ fn metric_figures(report: &Report, head: &HeadReport) -> Vec<Figure> {
     drawn.collect()
 }
 
-/// Forest plot of a metric: the head's value, under it the largest value of any head, and a line at 0. `None` without a value.
+/// Forest plot of a metric with a line at 0: the head's value, and under it the largest value of any head.
+/// Returns `None` if the head has no value.
 fn forest_beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
     let mark = |head: &HeadReport| metric_mark(head, id, None);
     let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);
@@ -314,6 +318,7 @@ pub fn missing_studies(report: &Report) -> (Vec<Value>, Vec<InapplicableStudies>
 struct MetricTables {
     name: String,
     measures: &'static str,
+    /// Number of occurrences on which the metric rests, in words.
     rests_on: String,
     tables: Vec<Value>,
 }

@@ -29,6 +29,7 @@ struct FamilyCounts {
 struct Head {
     name: String,
     cells: Vec<Option<PrimaryLabel>>,
+    /// Labels that the head keeps in all reports.
     kept: String,
     /// Labels lost and gained between the last two reports.
     changed: String,

@@ -29,7 +29,7 @@ const MAX_LABELS: usize = 5;
 /// (Olsson et al. 2022, Xiao et al. 2024).
 const DECODER_LABELS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
 
-/// Writes the brief sentences of a report, its grid, the labels with the strongest evidence, and what to type next.
+/// Writes the brief sentences of a report, its grid, the labels with the strongest evidence, and commands to run next.
 pub(super) fn write_brief(
     out: &mut Summary,
     report: &Report,
@@ -63,7 +63,7 @@ pub(super) fn write_task_summary(out: &mut Summary, report: &Report) -> fmt::Res
     )
 }
 
-/// Writes remarks on the model and on the corpus, a line each: unknown tokens, copies, families of sentences.
+/// Writes remarks on the model and the corpus, a line each: unknown tokens, copied sentences, groups of sentences.
 fn write_remarks(out: &mut Summary, report: &Report) -> fmt::Result {
     let of_both = ["model", "corpus"].into_iter().zip(report.remarks()).filter(|(_, remarks)| !remarks.is_empty());
     out.blank();
@@ -104,7 +104,7 @@ fn write_strongest_labels(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> 
     Ok(())
 }
 
-/// Baselines of a label's score, in words: chance or best offset, and word classes.
+/// Baselines of a label's score in words: its chance level or the best offset, and the word classes.
 fn baselines(label: &Label) -> String {
     let offset = label.versus_offset.as_ref().map(|versus| ("best offset", label.score - versus.difference));
     let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
@@ -113,7 +113,8 @@ fn baselines(label: &Label) -> String {
     numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).collect::<Vec<_>>().join(", ")
 }
 
-/// At most [`MAX_LABELS`] labels, each once with its clearest head: for a decoder [`DECODER_LABELS`] first, then relations, then others.
+/// At most [`MAX_LABELS`] labels, each once with the head that shows it most clearly.
+/// A decoder has [`DECODER_LABELS`] first; then labels of relations follow, then others.
 fn strongest_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {
@@ -157,7 +158,7 @@ fn write_next_commands(out: &mut Summary, first: Option<&Label>) -> fmt::Result 
 /// Maximum number of heads listed with the labels that they keep; the report has all.
 const MAX_KEPT_HEADS: usize = 12;
 
-/// Writes a paragraph for each kind of control run.
+/// Writes a paragraph for each kind of control run: the labels that heads keep there.
 pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
         write!(out, "\nControl {kind}, mean of {}: ", counted(runs.len(), "seed"))?;
@@ -182,7 +183,7 @@ pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result 
     Ok(())
 }
 
-/// Label families with counts in words: the mean over the seeds of a control, and the number in the analysis itself.
+/// Label families, each with two counts of heads in words: the mean over the seeds of a control, and the count of the report.
 fn family_counts(
     report: &Report,
     runs: &[&ControlReport],
@@ -201,7 +202,7 @@ fn family_counts(
     shown.collect()
 }
 
-/// Writes the heads that keep a label in a control with every seed. Only labels that the control is run to test count.
+/// Writes the heads that keep a label with every seed of a control. Only labels that the control can refute count.
 fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
         let labels = head.labels_kept(runs).filter_map(|label| {
@@ -225,7 +226,8 @@ fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]
 /// Maximum number of heads named for each label in the line of a study.
 const MAX_NAMED_HEADS: usize = 6;
 
-/// One line per study: the heads with its labels. For a study without labels and text, the head with its largest first metric.
+/// One line per study: the heads with labels of the study.
+/// A study without labels and text has the head with the largest value of its first metric.
 pub(super) fn study_lines(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
     let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {

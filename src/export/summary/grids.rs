@@ -48,7 +48,7 @@ pub(super) fn write_brief_label_grid(out: &mut Summary, report: &Report, width: 
     Ok(())
 }
 
-/// A label as the grid of a summary shows it, with its colour and its meaning for the legend.
+/// Code of a label in the grid of a summary, with its colour, and its meaning for the legend.
 struct GridCode {
     text: String,
     style: Style,
@@ -61,7 +61,7 @@ fn label_code(label: &str) -> GridCode {
     GridCode { text: one_line(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
-/// Grid entry of a sign without a colour, from `[sign, meaning]`.
+/// Grid entry without a colour, from `[sign, meaning]`.
 fn sign_code([text, meaning]: [&str; 2]) -> GridCode {
     GridCode { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() }
 }
@@ -77,7 +77,7 @@ fn choice_code(head: &HeadReport) -> GridCode {
 /// Sign and meaning, in the grid of choices, for a head without a label of how it chooses.
 const NO_CHOICE: [&str; 2] = [UNLABELLED_LEGEND_ENTRY[0], "none of these"];
 
-/// Writes a grid of heads, in parts with as many columns of heads as fit the width.
+/// Writes a grid of heads. A grid that is too wide is written in parts, each with as many columns as fit.
 fn write_grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn(&HeadReport) -> String) {
     let heads = report.model.heads;
     let fits = |shown: &usize| {
@@ -137,10 +137,10 @@ pub(super) fn write_choice_grid(out: &mut Summary, report: &Report, width: Optio
     write_legend(out, &report.heads, choice_code)
 }
 
-/// Heads whose grid entries have one meaning: (number of heads, codes, colour).
+/// Heads whose grid entries have one meaning, as (number of heads, codes of the entries, colour).
 type CodeLegend = (usize, BTreeSet<String>, Style);
 
-/// The meanings of the codes of a grid, the most frequent first.
+/// Meanings of the codes in a grid, each with its heads, the most frequent meaning first.
 fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode) -> Vec<(String, CodeLegend)> {
     let mut counts: BTreeMap<String, CodeLegend> = BTreeMap::new();
     for head in heads {

@@ -18,6 +18,7 @@ use crate::study::show::summary::Summary;
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
+/// Detail of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     Brief,
@@ -33,7 +34,7 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
     summary.fit(width)
 }
 
-/// Note printed after a shard of the first of two stages.
+/// Note that is printed after a shard of the first of two stages.
 const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
     shard runs again with `--after` that file\n";
 
@@ -112,7 +113,7 @@ fn unread_warning(report: &Report) -> Option<String> {
     report.unread_warning().filter(|_| !report.uses_builtin_corpus_for_task())
 }
 
-/// Writes the brief sentences of a report, without the warning that [`opening`] gives.
+/// Writes the brief sentences of a report, without the warning that the model could not read the corpus.
 fn write_in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
     let unread = unread_warning(report);
     let lines = report.in_brief.iter().filter(|line| Some(*line) != unread.as_ref());

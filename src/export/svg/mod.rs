@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::palette::Ink;
 use crate::system::printable::printable;
 
+/// Place where a figure is shown, which decides its colours and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// A file for a paper: colours are written out, on white.
@@ -15,6 +16,7 @@ pub enum Medium {
     Card,
 }
 
+/// Part of a text that lies at the given x coordinate: its start, middle or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     Start,
@@ -22,8 +24,9 @@ pub enum Anchor {
     End,
 }
 
-/// Font sizes in pixels: of texts, and of small texts (`SMALL`).
+/// Font size of texts, in pixels.
 pub const TEXT: f64 = 12.0;
+/// Font size of small texts, in pixels.
 pub const SMALL: f64 = 10.5;
 
 pub struct Svg {
@@ -38,7 +41,8 @@ impl Svg {
         Self { medium, body: String::new(), texts: TextExtent::NONE }
     }
 
-    /// Returns the SVG document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
+    /// Returns the SVG document with the size `[width, height]` in pixels, or larger if a text reaches beyond.
+    /// `title` and `text` describe the document to screen readers.
     pub fn into_document(self, size: [f64; 2], title: &str, text: &str) -> String {
         let [left, top, width, height] = self.texts.view_box(size).map(format_length);
         let (title, text) = (escaped(title), escaped(text));
@@ -56,11 +60,13 @@ impl Svg {
         format!("{head}{}</svg>\n", self.body)
     }
 
+    /// Adds a line of SVG markup.
     fn add(&mut self, line: std::fmt::Arguments<'_>) {
         self.body.write_fmt(line).expect("writing to a string does not fail");
         self.body.push('\n');
     }
 
+    /// Colour of an ink: a hex colour in a file, a variable of the style sheet on a page.
     fn colour(&self, ink: Ink) -> String {
         match self.medium {
             Medium::Alone => ink.colours()[0].to_owned(),
@@ -150,7 +156,7 @@ impl Svg {
         self.add(format_args!("<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\"{anchor}>{text}</text>"));
     }
 
-    /// Draws a group with a text of its own as its tooltip.
+    /// Draws a group of shapes with `title` as its tooltip.
     pub fn group(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
         let title = escaped(title);
         self.add(format_args!("<g><title>{title}</title>"));
@@ -159,7 +165,7 @@ impl Svg {
     }
 }
 
-/// Points as the attribute `points` has them: `x,y x,y`.
+/// Formats points for the attribute `points`: `x,y x,y`.
 fn point_list(points: &[[f64; 2]]) -> String {
     points.iter().map(|point| point.map(format_length).join(",")).collect::<Vec<_>>().join(" ")
 }
@@ -187,7 +193,7 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-/// Returns a text, cut to its beginning and an ellipsis if it has more than `most` characters.
+/// Cuts a text of more than `most` characters to its beginning, followed by an ellipsis.
 pub fn truncated(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -208,9 +214,9 @@ const ADVANCES: [u16; 95] = [
     634, 278, 278, 579, 278, 974, 634, 612, 635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838,
 ];
 
-/// Extent of letters above and below the base line, as shares of the font's size: `ascent` and `descent` of `DejaVu` Sans (its
-/// table `hhea`).
+/// Extent of letters above the base line, as a share of the font's size: `ascent` of `DejaVu` Sans (its table `hhea`).
 const ASCENT: f64 = 0.928;
+/// Extent of letters below the base line, as a share of the font's size: `descent` of `DejaVu` Sans (its table `hhea`).
 const DESCENT: f64 = 0.236;
 
 /// Estimates the width of a text on one line, in pixels.
@@ -230,11 +236,12 @@ pub fn text_width(text: &str, size: f64) -> f64 {
 /// Margin left and right of texts in a figure, in pixels.
 const TEXT_MARGIN: f64 = 4.0;
 
-/// The smallest box around texts: its left, top, right and bottom.
+/// Smallest box around the texts of a figure: its left, top, right and bottom end.
 #[derive(Clone, Copy)]
 pub(super) struct TextExtent([f64; 4]);
 
 impl TextExtent {
+    /// Box around no text.
     pub(super) const NONE: Self = Self([f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY]);
 
     /// Extends the box by a text of this width whose base line begins at `[left, base]`.
@@ -247,7 +254,7 @@ impl TextExtent {
         self.0 = [x1.min(left), y1.min(base - ASCENT * size), x2.max(left + width), y2.max(base + DESCENT * size)];
     }
 
-    /// `[left, top, width, height]` of a figure with at least this size that contains all its texts.
+    /// View box of a figure, `[left, top, width, height]`, which has at least this size and contains all texts.
     pub(super) fn view_box(self, [width, height]: [f64; 2]) -> [f64; 4] {
         let Self([x1, y1, x2, y2]) = self;
         let [left, top] = [x1 - TEXT_MARGIN, y1].map(|end| end.floor().min(0.0));

@@ -72,7 +72,7 @@ pub fn rows_csv(rows: &[Vec<String>]) -> Result<Vec<u8>> {
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
-/// The metrics of a head as columns, each with its interval; null is an empty cell.
+/// Cells of a head's metrics by column, each metric with the ends of its interval. A cell is empty without a value.
 fn metric_cells(head: &HeadReport) -> impl Iterator<Item = String> {
     let cell = |value: Option<f64>| value.map_or_else(String::new, |value| json!(value).to_string());
     let values = head.metrics.cells().zip(head.ci95.cells());

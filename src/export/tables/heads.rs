@@ -12,14 +12,16 @@ use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::printable::one_line;
 
+/// Name of the column with the effect on the loss of removing a head.
 const EFFECT: &str = "loss_effect";
 
-/// The flat table of heads, a row per head. Columns on how heads choose and on effects are there if these were measured.
+/// Flat table of heads, a row per head.
+/// The table has columns on how heads choose where to attend, and on the effect of removal, only if these were measured.
 ///
-/// Columns: `layer`, `head`, `name`, in some models `key_value_group`, `primary`, and the `score`, `ci95_low`, `ci95_high`,
-/// `baseline`, `threshold` and `q` of this label; all `labels` and the `borderline` ones; `chooses` with its score
+/// Columns: `layer`, `head`, `name`, in some models `key_value_group`; `primary`, the first label, with its `score`,
+/// `ci95_low`, `ci95_high`, `baseline`, `threshold` and `q`; all `labels` and the `borderline` ones; `chooses` with its score
 /// `chooses_share`, its interval and the flag `chooses_borderline`; `loss_effect` in nats with its interval; and `description`,
-/// the sentence.
+/// the sentence on the head.
 pub fn head_table(report: &Report) -> Table {
     let with_choice = report.sections.0.iter().any(|(study, _)| !study.card().choices.is_empty());
     let row = |head: &HeadReport| {
@@ -91,6 +93,7 @@ fn effect_columns(head: &HeadReport) -> Vec<NamedCell> {
     ]
 }
 
+/// Cell with one end of an interval, which `of` selects; empty without an interval.
 fn interval_end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
     Cell::from(ci95.map(of))
 }
@@ -147,7 +150,8 @@ pub(super) fn cell_in_column<'a>(table: &Table, row: &'a [Cell], column: &str) -
     table.columns.iter().position(|known| known == column).map_or(&Cell::Empty, |place| &row[place])
 }
 
-/// Formats a number with half of its interval, as on the card of a head; empty if the column has no number.
+/// Formats the number in the column `name` with half the width of its interval; empty if the column has no number.
+/// `ends` are the columns with the ends of the interval.
 fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, name: &str, ends: Option<[&str; 2]>) -> String {
     let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(*value) } else { None };
     let Some(shown) = value(name) else { return String::new() };

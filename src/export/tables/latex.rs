@@ -7,6 +7,7 @@ use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::decimal;
 use crate::system::printable::printable;
 
+/// Number of decimals of numbers in a table.
 const DIGITS: usize = 3;
 
 /// Positive numbers below this would be rounded to 0, and are written as an upper bound instead.
@@ -15,7 +16,7 @@ const SMALLEST_SHOWN: f64 = 0.0005;
 /// Maximum number of characters of a text on one line; a column with a longer text is a paragraph.
 const MAX_LINE_CHARACTERS: usize = 40;
 
-/// A column of a `tabular`: its heading, its alignment (`form`) and its cells.
+/// Column of a `tabular`: its heading, its alignment and its cells.
 struct LatexColumn {
     title: String,
     alignment: &'static str,
@@ -38,14 +39,15 @@ pub fn latex_table(table: &Table, caption: &str) -> String {
     })
 }
 
-/// Suffixes of a report's columns in a table of several reports: an accuracy, and whether its label is firm.
+/// End of the name of a report's column of accuracies, in a table of several reports.
 const ACCURACY: &str = ".accuracy";
+/// End of the name of a report's column that says whether a label is firm, in a table of several reports.
 const FIRM: &str = ".firm";
 
-/// The mark of an accuracy whose label is firm.
+/// Mark of an accuracy whose label is firm.
 const STAR: &str = "$^{*}$";
 
-/// Index of the `firm` column that belongs to a column of accuracies and decides their stars; `None` if there is none.
+/// Index of the column that says whether the labels of a column of accuracies are firm; `None` if there is no such column.
 pub fn firm_column(table: &Table, column: &str) -> Option<usize> {
     let firm = format!("{}{FIRM}", column.strip_suffix(ACCURACY)?);
     table.columns.iter().position(|other| *other == firm)

@@ -27,6 +27,7 @@ pub use heads::{head_objects, head_table, terminal_head_table};
 /// Makes the table of this name. Fails if the report lacks it.
 pub fn named_table(report: &Report, name: &str) -> Result<Table> {
     type MakeTable = fn(&Report) -> Table;
+    /// Tables that every report has, each with its name.
     const OF_EVERY_REPORT: [(&str, MakeTable); 5] = [
         ("heads", head_table),
         ("labels", labels),
@@ -131,6 +132,7 @@ fn study_with_table(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.tables.contains(&name)).map(|card| card.name)
 }
 
+/// Table with a row for each label of each head.
 fn labels(report: &Report) -> Table {
     #[derive(Serialize)]
     struct LabelRow<'a> {
@@ -172,6 +174,7 @@ fn metrics(report: &Report) -> Table {
     Table::new("metrics", rows.collect())
 }
 
+/// Table with a row for each label that a head has in a control run.
 fn controls(report: &Report) -> Table {
     #[derive(Serialize)]
     struct ControlRow<'a> {
@@ -226,7 +229,7 @@ fn stack_tables(tables: &[(&str, Table)]) -> Table {
 }
 
 /// Joins tables side by side: a row for each relation of any report, with the columns [`REPORT_COLUMNS`] per report.
-/// The columns [`BASELINES`] are there once or, if they differ, per report.
+/// The columns [`BASELINE_COLUMNS`] are there once or, if they differ between reports, per report.
 fn join_side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();
     for relation in

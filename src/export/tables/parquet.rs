@@ -73,7 +73,7 @@ fn column_type<'a>(cells: impl Iterator<Item = &'a Cell>) -> Physical {
     cells.filter_map(of).reduce(wider).unwrap_or(Physical::DOUBLE)
 }
 
-/// Writes the next column of a row group: its values, and which rows have one.
+/// Writes the next column of a row group: its values, and for each row whether the row has a value.
 fn write_column<'a, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
     cells: impl Iterator<Item = &'a Cell>,

@@ -7,7 +7,7 @@ fn names(text: &str) -> Vec<String> {
     parse(text, &syntax(), false).map_err(|wrong| wrong.why).expect("a table").into_iter().map(|run| run.name).collect()
 }
 
-/// The line of what is wrong, and what that is.
+/// Line of the first error in a table, and the message of that error.
 fn error(text: &str) -> (usize, String) {
     let TableError { at, why } = parse(text, &syntax(), false).err().expect("something wrong");
     (text[..at].matches('\n').count() + 1, format!("{why:#}"))

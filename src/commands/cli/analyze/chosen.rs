@@ -22,7 +22,7 @@ use crate::system::errors::Facts;
 use crate::system::printable::printable;
 use crate::system::terminal::print_to_stderr;
 
-/// Parser for study names. It replaces a former name of a study by the current one.
+/// Parser for study names, which replaces a former name of a study by its current name.
 pub(super) fn study_parser() -> impl TypedValueParser<Value = String> {
     let value = |study: &&dyn AnyStudy| {
         let card = study.card();
@@ -39,7 +39,8 @@ pub(super) fn study_list() -> String {
     format!("Switch studies on that do not run by default. Several are separated by commas:{studies}")
 }
 
-/// Ablation settings; `None` if no study removes or cuts heads. Fails if an option is given whose study does not run.
+/// Settings of the studies that remove heads or cut their attention; `None` if no such study runs.
+/// Fails if an option is given whose study does not run.
 pub(super) fn ablation_settings(
     (selection, task): (&StudySelection, Option<TaskKind>),
     removal: Option<Replacement>,
@@ -106,10 +107,11 @@ pub(super) fn ablation_settings(
     }))
 }
 
-/// Maximum number of probed columns: sums are kept for each combination of columns that a word has.
+/// Maximum number of columns to probe for. Sums are kept for each combination of the column values that a word has.
 const MAX_PROBES: usize = 4;
 
-/// Columns to probe for, without duplicates. Fails if there are more than [`MAX_PROBES`], or any without the probing study.
+/// Columns to probe for, without duplicates.
+/// Fails if there are too many, or if a column is given and the probing study does not run.
 pub(super) fn probed_columns(selection: &StudySelection, named: Vec<String>) -> Result<Vec<String>, UsageError> {
     let probes = without_duplicates(named);
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
@@ -157,6 +159,7 @@ pub(super) fn value_of_study_option<T: Display>(
     Ok(value)
 }
 
+/// Parses `TYPE=WORDS`: the name of a link type, and its minimum distance in words.
 pub(super) fn parse_min_distance(text: &str) -> Result<(String, usize), String> {
     let wrong = || "expected TYPE=N, a type and a number of words, as in contact=6".to_owned();
     let (name, words) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
@@ -212,6 +215,7 @@ pub(super) fn refuse_reading_again(
     Err(others.into_iter().rev().fold(error, Error::with_option))
 }
 
+/// Control runs of these kinds, each with the seeds from 0 to `seeds` - 1.
 pub(super) fn control_runs(named: &[ControlKind], seeds: u64) -> Vec<Control> {
     let kinds: BTreeSet<ControlKind> = named.iter().copied().collect();
     kinds.into_iter().flat_map(|kind| (0..seeds).map(move |seed| Control { kind, seed })).collect()

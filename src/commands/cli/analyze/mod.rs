@@ -53,7 +53,7 @@ A line of JSON lines is {\"text\": \"...\"}, or {\"words\": [...]} with or witho
 Sentences that cannot be analysed whole are skipped, counted and reported with the reason.
 ";
 
-/// End of the short help, which points to the long help.
+/// Last part of the short help, which points to the long help.
 const MORE_HELP: &str = "\
 More options and the list of studies: headscope analyze --help
 What a study, a label or a number is: headscope explain NAME
@@ -301,6 +301,7 @@ impl AnalyzeArguments {
         Ok(Command::new(move || analyze(&options)))
     }
 
+    /// Subject of the run, which decides the default studies: a corpus, the built-in corpus, or a task alone.
     fn asked_of(&self) -> RunSubject {
         match (self.corpora.corpus.is_empty(), &self.task) {
             (false, _) => RunSubject::Corpus,
@@ -417,7 +418,7 @@ impl AnalyzeArguments {
     }
 }
 
-/// The outcome of a shard (a partial). Without `--after` it has no labels yet, so labelling options are refused.
+/// Output of a shard: a partial. A shard without `--after` has no labels yet, so labelling options are refused.
 fn shard_outcome(
     report: ReportArguments,
     shard: Shard,

@@ -12,8 +12,10 @@ use crate::sequences::shard::Shard;
 use crate::system::errors::Facts;
 use crate::system::printable::{one_line, shortened};
 
+/// Value of `--shard`: a shard, or the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardArgument {
+    /// Shard I of N, given as numbers.
     Named(Shard),
     /// `auto/N`: the job's number in an array of N jobs decides the shard. The value is shard 1 of N.
     Auto(Shard),
@@ -22,15 +24,16 @@ pub(super) enum ShardArgument {
 /// A scheduler that runs job arrays and tells each job its number.
 struct JobScheduler {
     name: &'static str,
+    /// Environment variable that holds the number of the job.
     variable: &'static str,
-    /// The number of the job that runs shard 1.
+    /// Number of the job that runs shard 1.
     first: u32,
-    /// Variables with the first and the last job number of the array, if the scheduler sets them.
+    /// Environment variables with the first and the last job number of the array; empty if the scheduler sets none.
     bound_variables: &'static [&'static str],
 }
 
-/// Schedulers that `auto/N` knows. Sources for the variables: <https://slurm.schedmd.com/job_array.html>,
-/// <https://kubernetes.io/docs/concepts/workloads/controllers/job/>,
+/// Schedulers whose job numbers `auto/N` reads from environment variables. Sources for the variables:
+/// <https://slurm.schedmd.com/job_array.html>, <https://kubernetes.io/docs/concepts/workloads/controllers/job/>,
 /// <https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html>.
 const JOB_SCHEDULERS: [JobScheduler; 3] = [
     JobScheduler {
@@ -46,6 +49,8 @@ const JOB_SCHEDULERS: [JobScheduler; 3] = [
 ];
 
 impl JobScheduler {
+    /// Shard of the job with the number `value`, which `variable` holds, in an array for `of` shards.
+    /// Fails if no job of such an array has this number.
     fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, UsageError> {
         let number: Option<u32> = value.parse().ok();
         let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first));
@@ -63,6 +68,7 @@ impl JobScheduler {
     }
 }
 
+/// Value of a variable on one line, shortened for an error.
 fn excerpt(value: &str) -> String {
     shortened(&one_line(value))
 }
@@ -118,7 +124,8 @@ impl FromStr for ShardArgument {
     }
 }
 
-/// The shard's file in `output`, if that is a folder or ends with a slash.
+/// Path of the shard's partial in the folder `output`; `None` unless `output` is a folder or ends with a slash.
+/// `is_after`: whether the shard belongs to a second stage (`--after`).
 pub(super) fn path_in_folder(output: &Path, shard: Shard, is_after: bool) -> Option<PathBuf> {
     let is_folder = output.as_os_str().as_encoded_bytes().ends_with(b"/") || output.is_dir();
     is_folder.then(|| output.join(partial::file_name(shard, is_after)))

@@ -11,10 +11,12 @@ use crate::commands::cli::errors::refused_value;
 use crate::commands::cli::shared::UsageError;
 use crate::system::errors::Facts;
 
+/// Parser of the options of `headscope analyze` alone.
 fn command() -> Command {
     AnalyzeArguments::augment_args(Command::new("headscope analyze"))
 }
 
+/// Options of `headscope analyze` with their numbers of values, and their parser.
 pub fn syntax() -> OptionSyntax {
     let takes = |action: &ArgAction| match action {
         ArgAction::SetTrue => OptionArity::NoValue,
@@ -27,7 +29,7 @@ pub fn syntax() -> OptionSyntax {
     OptionSyntax { options: long.collect(), parse: read }
 }
 
-/// Parses options of `headscope analyze` from words of a command line. Errors come without clap's advice on usage.
+/// Parses the options of `headscope analyze` from words. Errors have no advice from clap on usage.
 pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, UsageError> {
     let mut command = command().no_binary_name(true);
     let matches = command.try_get_matches_from_mut(words);
@@ -50,7 +52,7 @@ fn long_name(error: &clap::Error, command: &Command) -> Option<String> {
     command.get_arguments().find(|option| option.to_string() == *argument)?.get_long().map(str::to_owned)
 }
 
-/// Text of a clap error on one line, without advice on usage.
+/// Text of a clap error on one line, without clap's advice on usage.
 fn one_line_message(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

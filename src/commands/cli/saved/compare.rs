@@ -27,7 +27,7 @@ use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PRECISION_TOLERANCE, PerUnit, Unit};
 use crate::system::errors::{Class, Facts};
 
-/// Exit statuses that have another meaning for `compare` than for other commands.
+/// Exit statuses whose meaning for `compare` differs from other commands.
 const COMPARE_STATUSES: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
     --numbers a number changed), 2 wrong usage or trouble";
 
@@ -146,6 +146,7 @@ pub struct NumbersArguments {
     only: Vec<Part>,
 }
 
+/// Tolerance of `compare --numbers`: a value for one unit, or for all units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ToleranceArgument {
     /// Unit of the tolerance; `None`: all units.
@@ -169,7 +170,7 @@ impl FromStr for ToleranceArgument {
     }
 }
 
-/// Tolerances after applying the arguments in order; the last one for a unit wins.
+/// Tolerance of each unit after the arguments are applied in order; the last argument for a unit wins.
 fn tolerances_after(written: &[ToleranceArgument]) -> PerUnit<f64> {
     written.iter().fold(PRECISION_TOLERANCE, |mut tolerances, ToleranceArgument { unit, value }| {
         match unit {
@@ -241,7 +242,7 @@ impl ConfirmArguments {
     }
 }
 
-/// Exit statuses that have another meaning for `gate` than for other commands.
+/// Exit statuses whose meaning for `gate` differs from other commands.
 const GATE_STATUSES: &str = "0 no firm label is lost, 1 a firm label is lost, 2 wrong usage or trouble";
 
 const GATE_EXAMPLES: &str = "\

@@ -82,6 +82,7 @@ impl SentenceArguments {
     }
 }
 
+/// Fails if an output is also a corpus, or is given twice.
 pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result<(), UsageError> {
     match &sentences.choice {
         SentenceChoice::Corpus { inputs, .. } => refuse_overlap(outputs, inputs),

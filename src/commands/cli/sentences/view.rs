@@ -105,8 +105,10 @@ pub struct ViewArguments {
 }
 
 const TENSOR_EXTENSION: &str = "safetensors";
+/// Maximum number of sentences that are shown by default.
 const DEFAULT_LIMIT: u64 = 3;
 
+/// Value of `--head`: all heads, or one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewedHeads {
     All,
@@ -131,7 +133,8 @@ fn head_choice(named: &[ViewedHeads]) -> HeadChoice {
         .map_or(HeadChoice::All, |heads| HeadChoice::Heads(without_duplicates(heads)))
 }
 
-/// Fails for the first option that is given; `purpose` is what the options are for.
+/// Fails if one of the `options`, each as (name, whether it is given), is given.
+/// `purpose` says in the error what the options are for.
 fn refuse_first(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), UsageError> {
     match options.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").with_option(option).hint(hint)),

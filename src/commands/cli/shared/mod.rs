@@ -19,6 +19,7 @@ use crate::system::files::output;
 
 pub type UsageError = anyhow::Error;
 
+/// Command with validated options, ready to run.
 pub struct Command {
     /// Runs the command and returns the exit status, 0 for nearly all commands.
     pub run: Box<dyn FnOnce() -> Result<u8>>,
@@ -27,18 +28,19 @@ pub struct Command {
 }
 
 impl Command {
-    /// A command that ends with status 0 unless it fails.
+    /// Returns a command that ends with status 0 unless it fails.
     pub fn new(run: impl FnOnce() -> Result<()> + 'static) -> Self {
         Self { run: Box::new(|| run().map(|()| 0)), default_class: Class::Other }
     }
 
-    /// A command that ends with status 0 if `run` returns true, 1 if it returns false, and 2 if it fails without a class.
+    /// Returns a command whose exit status is 0 if `run` returns true, and 1 if it returns false.
+    /// The status is 2 if `run` fails with an error that has no class.
     pub fn judgement(run: impl FnOnce() -> Result<bool> + 'static) -> Self {
         Self { run: Box::new(|| run().map(|holds| u8::from(!holds))), default_class: Class::Usage }
     }
 }
 
-/// An argument's value, its name on the command line, and its line of help.
+/// Value of an argument, its name on the command line, and its line in the help.
 pub type NamedValue<T> = (T, &'static str, &'static str);
 
 pub fn named_value_parser<T: Copy + Send + Sync>(values: &'static [NamedValue<T>]) -> impl TypedValueParser<Value = T> {
@@ -68,7 +70,7 @@ pub const SUCCESS_STATUS: &str = "0 done";
 /// Exit statuses after a signal: 128 plus the number of the signal.
 const SIGNAL_STATUSES: &str = "129 hung up, 130 interrupted, 143 terminated";
 
-/// Exit statuses for the end of a help text: `first`, then each error class, then signals.
+/// Exit statuses for the end of a help text: `first`, then a status for each error class, then those of signals.
 pub fn statuses(first: &str, classes: &[Class]) -> String {
     let mut text = format!("Exit status: {first}");
     for class in classes {
@@ -107,7 +109,7 @@ pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usag
     Ok(())
 }
 
-/// Fails unless a corpus may have plain text, since no other text can be cut (`--truncate`).
+/// Fails if no corpus can have plain text, since only plain text can be cut (`--truncate`).
 pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), UsageError> {
     if corpora.iter().any(Input::may_have_text) {
         return Ok(());
@@ -115,7 +117,8 @@ pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), UsageError> {
     Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree").with_option("truncate"))
 }
 
-/// Fails if an output has another extension; `what` and `way_out` as for [`unfit`].
+/// Fails if an output does not have this file extension.
+/// In the error, `what` is the failed action, such as `write a table as`, and `way_out` is the hint.
 pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_out: &str) -> Result<(), UsageError> {
     match outputs.iter().find(|path| lower_extension(path) != extension) {
         Some(other) => Err(unsuitable_output(what, other, way_out)),
@@ -123,6 +126,7 @@ pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_ou
     }
 }
 
+/// Error for an output with an unsuitable file extension: `cannot {what}` the output, with the hint `way_out`.
 pub fn unsuitable_output(what: &str, output: &Path, way_out: &str) -> UsageError {
     let shown = output.display();
     anyhow!("cannot {what} `{shown}`").with_file(shown).with_value(extension(output)).hint(way_out)
@@ -140,6 +144,7 @@ pub fn without_duplicates<T: Ord + Clone>(mut values: Vec<T>) -> Vec<T> {
     values
 }
 
+/// File extension in lower case, without its dot; empty if there is none.
 pub fn lower_extension(path: &Path) -> String {
     extension(path).to_lowercase()
 }
@@ -150,7 +155,7 @@ pub fn has_extension(path: &Path, extension: &str) -> bool {
     name.strip_suffix(extension).and_then(|stem| stem.strip_suffix('.')).is_some_and(|stem| !stem.is_empty())
 }
 
-/// A file's name after its last dot, empty if there is none.
+/// File extension without its dot; empty if there is none.
 pub fn extension(path: &Path) -> String {
     path.extension().unwrap_or_default().to_string_lossy().into_owned()
 }

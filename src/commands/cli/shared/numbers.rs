@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+/// Parser for a whole number within `bounds`.
 pub fn whole_number<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
@@ -9,10 +10,12 @@ pub fn whole_number<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&st
     }
 }
 
+/// Parser for a whole number of at least `least`.
 pub fn whole_number_from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
     whole_number(least..=u64::MAX)
 }
 
+/// Error text that names the numbers which are expected.
 fn expected(text: &str, bounds: &RangeInclusive<u64>) -> String {
     let (least, most) = (bounds.start(), bounds.end());
     if *most < u64::MAX {
@@ -47,6 +50,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     rounded_down.ok_or_else(expected)
 }
 
+/// Reads a number of bytes, or 0 without a unit.
 pub fn bytes_or_none(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { bytes(text).map_err(|expected| format!("{expected}, or 0")) }
 }

@@ -21,8 +21,8 @@ pub fn policy_preset_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(value))
 }
 
-/// The presets with these names, without duplicates; clap has checked the names.
-/// Fails if two of them give their own labels and no others.
+/// Presets with these names, without duplicates; clap has checked the names.
+/// Fails if two of the presets are exclusive, since an exclusive preset gives its own labels and no others.
 pub fn lookup(names: &[String]) -> Result<Vec<&'static Preset>, UsageError> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
     let exclusive: Vec<&str> = presets.iter().filter(|preset| preset.is_exclusive).map(|preset| preset.name).collect();
@@ -34,7 +34,7 @@ pub fn lookup(names: &[String]) -> Result<Vec<&'static Preset>, UsageError> {
     Ok(presets)
 }
 
-/// Refuses presets that add studies, for commands that measure nothing; `instead` is the command that takes them.
+/// Fails if a preset adds studies, for commands that measure nothing. The hint names `instead`, a command that accepts it.
 pub fn ensure_policies(names: &[String], instead: &str) -> Result<(), UsageError> {
     match lookup(names)?.iter().find(|preset| !preset.is_policy()) {
         Some(preset) => Err(anyhow!("--preset {} is no policy, it measures more", preset.name)

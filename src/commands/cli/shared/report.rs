@@ -74,7 +74,7 @@ impl ReportArguments {
         })
     }
 
-    /// The first labelling option that was given: `--min-count`, `--policy` or this preset.
+    /// Name of the first labelling option that was given: `--min-count`, `--policy` or `preset`; `None` if none was given.
     pub fn labelling_option(&self, preset: Option<&Preset>) -> Option<String> {
         let options = [
             self.min_count.map(|_| "--min-count".to_owned()),
@@ -85,6 +85,7 @@ impl ReportArguments {
     }
 }
 
+/// Number of threads to use: `threads`, or one per core.
 pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
     threads.map_or_else(core_count, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }

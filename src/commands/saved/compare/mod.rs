@@ -32,12 +32,14 @@ use outcome::{
 pub use tables::ComparedTable;
 pub use text::{agreement_share, firm_in_words, share_by_chance};
 
+/// How the heads of two models are paired.
 #[derive(PartialEq, Eq)]
 pub enum Pairing {
     /// The models' relation is unknown: heads are paired by place.
     Unknown,
     /// One model was trained further from the other: heads are paired by place.
     OneLineage,
+    /// Heads are paired by this file, which `headscope match` wrote.
     Matched(PathBuf),
 }
 
@@ -90,8 +92,8 @@ pub fn read_and_compare(sides: &SidesOptions, pairing: &Pairing) -> Result<Compa
 }
 
 /// Compares two analyses of models with equal numbers of layers and heads. Heads are paired by place or by `matching`.
-/// `matching`: index in `b` of each head's partner, `[layers * heads]`, and how many partners both halves of the text agree on.
-/// `is_unknown`: whether nothing is known of how the models are related, which adds a caveat.
+/// `matching`: index in `b` of each head's partner, `[layers * heads]`, and the number of partners on which both halves agree.
+/// `is_unknown`: whether the relation of the models is unknown, which adds a caveat.
 pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.context.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
@@ -129,14 +131,16 @@ pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, 
     }
 }
 
-/// Caveat printed if the relation of the two models is unknown.
+/// Caveat that is printed if the relation of the two models is unknown.
 const UNKNOWN_LINEAGE: &str = "The models have other weights, and their heads are compared by place. That says something only where \
     one was trained on from the other (--matched); for other models pair heads first: `headscope match`, --match.";
 
+/// First label of each head in both analyses, as (a, b).
 fn first_labels(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
     heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect()
 }
 
+/// Names of the firm labels of each head in both analyses, as (a, b).
 fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
     fn firm(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
         head.labels.iter().filter(|label| label.is_firm()[side]).map(|label| &*label.label).collect()
@@ -182,10 +186,10 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     present.into_iter().map(family).collect()
 }
 
-/// Stands for the first label of a head that writes a constant in this analysis only.
+/// Text in the place of the first label, for a head that writes a constant in this analysis only.
 const CONSTANT: &str = "constant";
 
-/// First label of a head from its assessments. For a head that does nothing, the reason in its place.
+/// First label of a head by its assessments. A head that does nothing has the reason in the place of a label.
 fn primary(assessed: &[Assessment], idle: Option<Idleness>) -> String {
     match idle {
         Some(Idleness::Absent) => ABSENT.to_owned(),
@@ -269,7 +273,8 @@ fn compare_labels(
     names.into_iter().map(comparison).collect()
 }
 
-/// Standing of a head for a label in one analysis; `None`: not assessed. A missing head is out of reach of every label.
+/// Standing of a head for a label in one analysis; `None` if the label was not assessed.
+/// A head that the model lacks counts as out of reach of every label.
 fn label_standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
@@ -278,8 +283,8 @@ fn label_standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Opti
     }
 }
 
-/// Fate of a label, from its standings in both analyses; a standing is `None` if the label could not be assessed.
-/// The head must have the label in at least one of them. Fails with the reason if the standings cannot tell.
+/// Outcome of a label, from its standings in both analyses; a standing is `None` if the label was not assessed.
+/// The head must have the label in at least one analysis. Fails with the reason if the outcome cannot be told.
 fn label_fate(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach, WritesConstant};
     match sides {
@@ -296,7 +301,7 @@ fn label_fate(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     }
 }
 
-/// Fate of a head, from the fates of all labels that it has in either analysis.
+/// Outcome of a head, from the outcomes of all labels that it has in either analysis.
 fn head_fate(labels: &[LabelComparison]) -> Fate {
     let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
     let firm = [0, 1].map(|side| labels.iter().any(|label| label.is_firm()[side]));

@@ -226,34 +226,38 @@ pub struct FamilyComparison {
 }
 
 impl CompareOutcome {
-    /// Returns all labels of all heads, also those of how heads choose.
+    /// Returns every label of every head, including labels of how heads choose where to attend.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.heads.iter().flat_map(HeadComparison::all_labels)
     }
 }
 
 impl HeadComparison {
-    /// Returns all labels of the head; labels of how it chooses come last.
+    /// Returns every label of the head; labels of how the head chooses where to attend come last.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.labels.iter().chain(self.choice.iter().flat_map(|choice| &choice.labels))
     }
 }
 
 impl LabelComparison {
+    /// Whether the label is firm in the first and in the second analysis, `[a, b]`.
     pub fn is_firm(&self) -> [bool; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm))
     }
 
+    /// Strongest baseline that the label beats in each analysis, `[a, b]`; `None` as for [`LabelEvidence::beyond`].
     pub fn reach(&self) -> [Option<Reach>; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().and_then(|of| of.beyond))
     }
 }
 
 impl UntoldCounts {
+    /// Number of labels that are firm in at least one analysis and whose outcome could not be told.
     pub fn firm_in_any(self) -> usize {
         self.firm_in_a + self.firm_in_b + self.firm_in_both
     }
 
+    /// Counts the labels whose outcome could not be told.
     pub fn count<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
         let mut counts = Self::default();
         for label in labels.into_iter().filter(|label| label.outcome == Fate::CouldNotTell) {
@@ -269,6 +273,7 @@ impl UntoldCounts {
 }
 
 impl OutcomeCounts {
+    /// Counts the labels or heads per outcome.
     pub fn count(fates: impl IntoIterator<Item = Fate>) -> Self {
         let mut counts = Self::default();
         for fate in fates {
@@ -284,6 +289,7 @@ impl OutcomeCounts {
         counts
     }
 
+    /// Whether some label or head was gained, lost or changed.
     pub fn has_change(&self) -> bool {
         self.gained + self.lost + self.changed > 0
     }

@@ -1,5 +1,5 @@
-//! Simulates false alarms and power of `compare`. Two corpora are drawn for heads with known scores, and treated as real ones:
-//! block test, correction, standing on either side.
+//! Simulates how often `compare` raises false alarms, and how often it finds true changes (its power).
+//! Scores of two corpora are drawn for heads with known true scores. They are tested and corrected as in a real comparison.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -14,10 +14,10 @@ use crate::study::labels::{Assessment, Bound, MeasuredScore, assess, correct_for
 const THRESHOLD: f64 = 0.5;
 const BLOCKS: usize = 64;
 
-/// Standard deviation of a block; the mean of all blocks has a standard error of .02.
+/// Standard deviation of a block's score; the mean over all 64 blocks has a standard error of .02.
 const SPREAD: f64 = 0.16;
 
-/// The heads of one corpus, assessed and corrected together.
+/// Draws the block scores of one corpus for heads with the true scores `scores`, and assesses the heads together.
 fn assessed(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     let mut assess_one = |score: &f64| {
         // The sum of twelve uniform numbers from 0 to 1 has mean 6 and variance 1.
@@ -40,7 +40,8 @@ fn assessed(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     all
 }
 
-/// Fates of each head's label over `pairs` pairs of corpora, `[heads]`, without pairs that have the label on neither side.
+/// Draws `pairs` pairs of corpora, and returns the outcomes of each head's label, `[heads, pairs with the label]`.
+/// Pairs of corpora in which the head has the label in neither corpus are left out.
 fn fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fate>> {
     let mut found = vec![Vec::new(); a.len()];
     for _ in 0..pairs {
@@ -56,6 +57,7 @@ fn fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fa
     found
 }
 
+/// Number of outcomes that are among `wanted`.
 fn count(fates: &[Fate], wanted: &[Fate]) -> f64 {
     fates.iter().filter(|fate| wanted.contains(fate)).count() as f64
 }

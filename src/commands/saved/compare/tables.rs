@@ -11,6 +11,7 @@ use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
 use crate::study::show::table::Table;
 
+/// Table of a comparison, with a row per head, label or label family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparedTable {
     Heads,
@@ -45,6 +46,7 @@ struct HeadOutcomeRow<'a> {
     choice_b: Option<&'a str>,
 }
 
+/// Row of a head: its outcome, and the labels that were kept, gained or lost.
 fn head(head: &HeadComparison) -> HeadOutcomeRow<'_> {
     let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
     let labels_with =
@@ -74,6 +76,7 @@ struct LabelOutcomeRow<'a> {
     label: &'a LabelComparison,
 }
 
+/// Rows of a head, one for each of its labels.
 fn labels(head: &HeadComparison) -> impl Iterator<Item = LabelOutcomeRow<'_>> {
     head.all_labels().map(|label| LabelOutcomeRow { place: head.place, label })
 }
@@ -113,6 +116,7 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
     )
 }
 
+/// Cells of an agreement: its name, the share of heads that agree, and Cohen's kappa.
 fn agreement((name, agreement): &(&'static str, CategoryAgreement)) -> Vec<String> {
     let expected = agreement.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
     vec![(*name).to_owned(), text::agreement_share(agreement), expected, text::kappa(agreement)]
@@ -132,6 +136,7 @@ const HEAD_COLUMNS: [&str; 11] = [
     "chooses in b",
 ];
 
+/// Row of a head on the page, with its labels in words.
 fn head_page_row(head: &HeadComparison) -> Vec<String> {
     let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
     let none = || "-".to_owned();

@@ -42,21 +42,24 @@ pub fn agreement_share(agreement: &CategoryAgreement) -> String {
     whole_percent(share) + &agreement.share_ci95.map_or_else(String::new, ends_in_percent)
 }
 
-/// Share of heads that agree in random order, with its range.
+/// Formats the share of heads that agree by chance, in random order, with its range.
 pub fn share_by_chance(share: ShareByChance) -> String {
     whole_percent(share.mean) + &ends_in_percent(share.range95)
 }
 
+/// Formats an interval of shares as whole percentages, such as ` [12, 31]`.
 fn ends_in_percent(shares: Interval) -> String {
     let [low, high] = [shares.low(), shares.high()].map(|end| decimal(100.0 * end, 0));
     format!(" [{low}, {high}]")
 }
 
+/// Cohen's kappa of an agreement with its interval; `-` if kappa is not defined.
 pub fn kappa(agreement: &CategoryAgreement) -> String {
     let valued = agreement.kappa.map(|value| Valued { value, ci95: agreement.kappa_ci95 }.in_words(2));
     valued.unwrap_or_else(|| "-".to_owned())
 }
 
+/// Agreement on each kind of label, with the name of that kind.
 pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreement)> {
     let agreement = &outcome.agreement;
     let of_labels = [("first label", agreement.first_label), ("all firm labels", agreement.firm_labels)];
@@ -160,6 +163,7 @@ fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [Stri
     [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds.join(" | ")]
 }
 
+/// Writes the labels that were not kept; with `full`, every label.
 fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
     let mut rows = labels_by_fate(outcome);
     if !full {
@@ -221,7 +225,7 @@ impl CompareOutcome {
         firm_in_words(self.firm_labels())
     }
 
-    /// Why a finding about lost labels is undecided; `None` if it is decided.
+    /// Reason why a finding about lost labels is undecided; `None` if it is decided.
     /// Either no label is firm in the first analysis, or none was tested in the second.
     pub fn why_none_tested(&self) -> Option<String> {
         let firm: Vec<&LabelComparison> = self.all_labels().filter(|label| label.is_firm()[0]).collect();
@@ -318,7 +322,7 @@ impl CompareOutcome {
         ))
     }
 
-    /// Names the labels for which `holds` is true, at most `most` of them; `None` if there are none.
+    /// Names of at most `most` labels for which `holds` returns true, in one text; `None` if there are none.
     fn names(&self, most: usize, holds: impl Fn(&LabelComparison) -> bool) -> Option<String> {
         let of_head = |head: &HeadComparison| -> Vec<String> {
             let labels = head.labels.iter().filter(|label| holds(label));

@@ -28,11 +28,13 @@ use outcome::{
     SCHEMA_VERSION, Standing,
 };
 
+/// Hint to compare partials pairwise, which is more sensitive than to compare intervals.
 const PAIRING_HINT: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
 pub struct NumbersOptions {
     pub sides: SidesOptions,
+    /// Largest q-value at which a number counts as changed.
     pub rate: f64,
     /// Largest difference that does not count as a change, per unit.
     pub tolerances: PerUnit<f64>,
@@ -41,7 +43,8 @@ pub struct NumbersOptions {
     pub outputs: OutcomeOutputs,
 }
 
-/// Compares two analyses and prints what changed; returns true if nothing did. Fails if one cannot be read, or an output written.
+/// Compares two analyses and prints what changed; returns true if nothing changed.
+/// Fails if an analysis cannot be read, or an output cannot be written.
 pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(options)?;
@@ -54,6 +57,7 @@ pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     Ok(!outcome.changed)
 }
 
+/// Compares the labels and numbers of two analyses, without printing the outcome.
 fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     let [a, b] = sides::read_sides(&options.sides).class(Class::Input)?;
     let method = if a.has_same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
@@ -99,8 +103,10 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     })
 }
 
+/// Comparison of all labels of two analyses, from which the outcome is made.
 #[derive(Default)]
 struct ComparedLabels {
+    /// Labels that changed, the largest difference of scores first.
     pub changes: Vec<LabelChange>,
     /// Labels that are firm in one analysis only and are not shown to have changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
@@ -108,12 +114,15 @@ struct ComparedLabels {
     pub idle: Vec<IdleHeadLabels>,
     /// Number of labels that are firm in at least one analysis, without labels of how heads choose.
     pub firm: usize,
+    /// Number of firm labels that were compared.
     pub compared: usize,
+    /// Labels that were not compared, with the reasons.
     pub left_aside: Vec<LeftAside>,
 }
 
 impl ComparedLabels {
-    /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number has q <= `rate`.
+    /// Compares all labels. A changed label is firm in one analysis and out of reach in the other.
+    /// In addition, the difference of its metric has a q-value of at most `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().count()).collect();
         let idle = standing::idle_on_one_side(a, b, &places)
@@ -227,36 +236,49 @@ fn standing_of(assessment: &Assessment, number: String) -> Standing {
     Standing { firm: LabelStanding::new(assessment) == LabelStanding::Firm, number, score, ci95, threshold }
 }
 
+/// Metrics and accuracies that both analyses have, with the tests of their differences.
 struct NumberPairs<'a> {
+    /// Pairs whose difference was tested.
     pub tested: Vec<Pair<'a>>,
+    /// Metrics and accuracies that were not tested, with the reasons.
     pub left_aside: Vec<LeftAside>,
-    /// Numbers that also depend on rates of the corpus. Key: the number's name in rules.
-    /// Value: its name in reports, and the name in rules of the part that depends on the head alone.
+    /// Numbers that depend on rates of the corpus as well as on a head. Key: the number's name in label rules.
+    /// Value: its name in reports, and the rule name of its part that depends on the head alone.
     pub corpus_dependent: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }
 
+/// Metric or accuracy of a head in both analyses, with the test of its difference and the q-value of that test.
 struct Pair<'a> {
     pub a: Number<'a>,
     pub b: Number<'a>,
     test: DifferenceTest,
+    /// p-value of the test, corrected by Benjamini & Hochberg over all tested pairs.
     pub q: f64,
 }
 
 impl Pair<'_> {
-    /// Size of the difference, as a multiple of the tolerance for weights of another precision; this makes units comparable.
+    /// Size of the difference as a multiple of its unit's tolerance for weights of another precision.
+    /// Multiples make differences in shares, nats and tokens comparable.
     fn size(&self) -> f64 {
         self.test.difference.abs() / PRECISION_TOLERANCE.get(self.a.unit)
     }
 }
 
+/// Reason why a number was not tested.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
+    /// The numbers differ, but they rest on too few blocks for a test, or have no interval.
     Differing,
+    /// The head does nothing in one analysis.
     Idle,
+    /// Only one analysis has the number.
     OneSided,
+    /// The number is the accuracy on a relation that has too few words in an analysis for the policy.
     Rare,
+    /// The numbers are equal, and they rest on too few blocks for a test, or have no interval.
     Equal,
+    /// The number depends on rates of the corpus, which differ between corpora.
     OfCorpus,
 }
 
@@ -341,6 +363,7 @@ impl<'a> NumberPairs<'a> {
         Self { tested, left_aside: left_aside.collect(), corpus_dependent, grid }
     }
 
+    /// Number of tested pairs in a part.
     pub fn count(&self, part: Part) -> usize {
         self.tested.iter().filter(|pair| pair.a.part == part).count()
     }
@@ -389,7 +412,8 @@ impl<'a> NumberPairs<'a> {
     }
 }
 
-/// Tests the difference of a number; `None` if neither analysis has it. Fails with the reason if it cannot be tested.
+/// Tests the difference of a number between two analyses; `None` if neither analysis has the number.
+/// Fails with the reason if the difference cannot be tested.
 fn test_difference(
     a: &Number<'_>,
     b: &Number<'_>,

@@ -242,7 +242,8 @@ impl NumbersOutcome {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// One line that names heads idle in one analysis, at most `most` per reason, and counts their labels; `None` if none is.
+    /// Line that names heads which do nothing in one analysis, at most `most` per reason, and counts their firm labels.
+    /// Returns `None` if there are no such heads.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;
@@ -301,18 +302,19 @@ impl OneSidedLabel {
         format!("{} {} ({} only)", self.place, one_line(&self.label), self.side())
     }
 
+    /// Analysis in which the label is firm: `a` or `b`.
     pub fn side(&self) -> &'static str {
         if self.a.firm { "a" } else { "b" }
     }
 }
 
 impl LabelChange {
-    /// The direction of the change: `lost` or `gained`.
+    /// Direction in which the label changed: `lost` or `gained`.
     pub fn fate(&self) -> &'static str {
         if self.a.firm { "lost" } else { "gained" }
     }
 
-    /// Whether the scores of the two analyses and the tested number are different metrics, which are then named.
+    /// Whether the scores of the two analyses and the tested number are different metrics. Then the text names each metric.
     pub fn has_several_numbers(&self) -> bool {
         [&self.a, &self.b].iter().any(|side| side.number != self.number)
     }

@@ -93,7 +93,8 @@ impl NumbersText<'_> {
         self.table(out, &format!("Heads: {} changed", heads.len()), heads, MAX_ROWS, row)
     }
 
-    /// Writes a row per changed number, for the head with the largest change. With `full`, a row per number and head.
+    /// Writes a table with a row per changed number, for the head with its largest change.
+    /// With `full`, the table has a row per number and head.
     fn numbers(&self, out: &mut String, title: &str, changes: &[Change], compared: usize) -> fmt::Result {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         changes.iter().for_each(|change| *counts.entry(&change.number).or_default() += 1);

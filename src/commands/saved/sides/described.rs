@@ -104,6 +104,7 @@ pub fn are_equal_when_rounded(a: &Value, b: &Value) -> bool {
     }
 }
 
+/// Lists the single values that differ between `a` and `b`; `at` is the path of both in a report.
 fn differences(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     match (a, b) {
         _ if are_equal_when_rounded(a, b) => Vec::new(),
@@ -136,7 +137,7 @@ const MAX_NAMES: usize = 6;
 /// Maximum number of characters shown of a value; digests and lists of files are longer.
 const MAX_VALUE_LENGTH: usize = 40;
 
-/// Number of characters shown before the first difference of two long values.
+/// Number of characters that are shown before the first difference of two long values.
 const CONTEXT_LENGTH: usize = 12;
 
 pub fn write_sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
@@ -203,6 +204,7 @@ pub fn list_limit(usual: usize, full: bool) -> usize {
     if full { usize::MAX } else { usual }
 }
 
+/// Table on the page of a comparison.
 #[derive(Serialize)]
 pub struct PageTable {
     title: String,

@@ -30,6 +30,7 @@ use crate::system::errors::Facts;
 use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
+/// Options of the two analyses that are compared.
 pub struct SidesOptions {
     pub files: [PathBuf; 2],
     /// Policy by which both analyses are labelled. Thresholds that it leaves out stay as in each report.
@@ -37,15 +38,18 @@ pub struct SidesOptions {
     pub threads: NonZeroUsize,
 }
 
+/// Analysis on one side of a comparison.
 pub struct Side {
     /// Path of the report or partial as the user gave it, or the name of an analysis that was just run.
     pub file: String,
+    /// Shard that a partial covers; `None` for a report.
     shard: Option<Shard>,
     /// Model, corpus, program and settings of the analysis.
     pub context: ReportContext,
     pub results: Results,
 }
 
+/// Saved analysis as its file has it.
 enum SavedFile {
     Report(Box<Report>),
     Partial(Shard, Box<Observation>),
@@ -67,7 +71,7 @@ pub fn read_sides(options: &SidesOptions) -> Result<[Side; 2]> {
     Ok(sides)
 }
 
-/// Reads a report and others, all labelled by the policy of the first.
+/// Reads several analyses, the first of which is a report; all are labelled by its policy.
 /// Fails if a file is neither report nor partial, the first is a partial, or the models have different heads.
 pub fn read_sides_like_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Side>> {
     let mut sides: Vec<Side> = Vec::new();
@@ -109,6 +113,7 @@ fn read_file(path: &Path) -> Result<SavedFile> {
     json::parse_lenient(&path.display().to_string(), &text).map(|report| SavedFile::Report(Box::new(report)))
 }
 
+/// Policy that a saved file records; `None` for a partial.
 fn saved_policy(file: &SavedFile) -> Option<Policy> {
     if let SavedFile::Report(report) = file { Some(report.settings.policy.clone()) } else { None }
 }
@@ -125,7 +130,7 @@ impl Side {
         Ok(Self { file: path.display().to_string(), shard, context, results })
     }
 
-    /// Builds the side of a comparison from an analysis that was just run; `name` stands for its file.
+    /// Builds the side of a comparison from an analysis that was just run; `name` is shown in the place of a file.
     pub fn from_observation(
         name: &str,
         observation: Observation,
@@ -145,9 +150,9 @@ impl Side {
         self.context.model.weights_sha256 == other.context.model.weights_sha256
     }
 
-    /// Whether a label that depends on token counts can be compared: both analyses have one counts file, or corpora that differ
-    /// by at most a tenth in size. The rarity of a sentence's rarest token grows with the corpus. True for labels without token
-    /// counts.
+    /// Whether a label that depends on token counts can be compared. Labels without token counts always can be.
+    /// Both analyses must have equal counts files, or corpora that differ by at most a tenth in size.
+    /// The reason is that the rarity of a sentence's rarest token grows with the corpus.
     pub fn has_comparable_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted =
             registry::study_of_label(label).is_some_and(|study| study.card().token_counts == TokenCountUse::Needed);
@@ -223,10 +228,12 @@ impl Side {
         }
     }
 
+    /// Whether the analysis measured a corpus, and not only a task.
     fn is_of_corpus(&self) -> bool {
         analyses_corpus(&self.context.settings.protocol, &self.results.sections)
     }
 
+    /// Task of an analysis that measured no corpus; `None` if it measured one.
     fn only_task(&self) -> Option<&TaskInfo> {
         self.context.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
     }
@@ -243,7 +250,7 @@ impl Side {
         ))
     }
 
-    /// Number of sampling units in words, if they are too few for any test; else `None`.
+    /// Number of sampling units in words, if there are too few for any test; else `None`.
     pub fn too_few_units(&self) -> Option<String> {
         if !self.is_of_corpus() {
             return None;
@@ -261,7 +268,7 @@ impl Side {
             .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
     }
 
-    /// The result on the task of the run, in a sentence; `None` without a task.
+    /// Sentence on the result of the run's task; `None` without a task.
     pub fn task_result(&self) -> Option<String> {
         let settings = &self.context.settings;
         settings.protocol.task.as_ref()?;
@@ -283,7 +290,8 @@ impl Side {
     }
 }
 
-/// Analyses with too few sampling units for any test, in words such as `9 documents in a`; `None` if both have enough.
+/// Number of sampling units of each analysis that has too few for any test, such as `9 documents in a`.
+/// Returns `None` if both analyses have enough.
 pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
     let words = [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("{} in {name}", side.too_few_units()?)));
     words.into_iter().flatten().reduce(|first, second| format!("{first}, {second}"))
@@ -296,7 +304,8 @@ pub fn unread_reasons(a: &Side, b: &Side) -> Option<String> {
     sentences.into_iter().flatten().reduce(|first, second| format!("{first} {second}"))
 }
 
-/// Report sections without a known test that differ between two analyses or are missing in one; `None` if there are none.
+/// Report sections that no test can compare, and that differ between two analyses or are missing in one.
+/// Returns `None` if there are no such sections.
 pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let (a, b) = (a.untested(), b.untested());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {

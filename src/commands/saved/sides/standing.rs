@@ -101,7 +101,7 @@ impl Idleness {
 }
 
 impl Side {
-    /// Why the head with this index does nothing; `None` if it is at work.
+    /// Reason why the head with the index `place` does nothing; `None` for a head that does something.
     fn idleness(&self, place: usize) -> Option<Idleness> {
         let model = &self.context.model;
         if self.results.absent_heads.contains(&place) {
@@ -114,14 +114,15 @@ impl Side {
     }
 }
 
-/// Why a head and its partner do nothing, `[a, b]`; `None` for a head at work. A head that writes a constant counts only if its
-/// partner is at work: otherwise the two are compared by where they attend.
+/// Reasons why a head and its partner do nothing, `[a, b]`; `None` for a head that does something.
+/// A head that writes a constant counts only if its partner does something. Otherwise the two are compared by their attention.
 pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
 }
 
-/// Heads that do nothing in exactly one analysis, by their place there. `partners`: index in `b` per head, `[layers * heads]`.
+/// Heads that do nothing in exactly one analysis, by their place in that analysis.
+/// `partners`: index in `b` of each head's partner, `[layers * heads]`.
 pub fn idle_on_one_side(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     let grid = a.context.model.grid();
     let idle = |(place, &partner): (usize, &usize)| match idleness([(a, place), (b, partner)]) {
