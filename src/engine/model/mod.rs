@@ -49,11 +49,11 @@ pub struct Model {
     pub labels: Option<Labels>,
     /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
-    /// Why the checkpoint's prediction head cannot be used, if it has only an unsupported one.
+    /// Why the checkpoint's prediction head cannot be used; `None` if it can be used or there is none.
     pub head_refusal: Option<&'static str>,
     /// Name of the merged LoRA adapter; `None` without one.
     pub adapter: Option<String>,
-    /// The tensors of the checkpoint that are no part of the encoder.
+    /// Tensors of the checkpoint that lie outside the encoder and were not read, counted by kind.
     pub unread_tensors: Vec<LeftTensors>,
     /// Attention heads that write a constant whatever they attend to, layer by layer.
     pub constant_heads: Vec<HeadPlace>,
@@ -80,6 +80,7 @@ impl Model {
         Self::loaded(files, Some(HeadKind::Classifier(classified))).class(Class::Model)
     }
 
+    /// Loads a model with the prediction head `head`, or without one if `None`.
     fn loaded(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling } = files;
         let tokenizer =
@@ -139,7 +140,8 @@ impl Model {
         self.architecture.config.visibility.are_causal()
     }
 
-    /// Makes an encoder of this architecture with the family's initial weights. Fails if `initializer_range` is not positive.
+    /// Makes an encoder of this architecture with random initial weights, as the family draws them before training. Fails if
+    /// `initializer_range` is not positive.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
     }
@@ -159,6 +161,7 @@ impl Model {
         Ok(Box::new(PackedEncoder::new(parameters)))
     }
 
+    /// Draws initial parameters of this architecture, which `seed` determines.
     fn fresh(&self, seed: u64) -> Result<Parameters> {
         let Architecture { config, names, .. } = &self.architecture;
         let initial =
@@ -175,11 +178,12 @@ fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
-/// The prediction head that is loaded with the encoder.
+/// The kind of prediction head that is loaded with the encoder.
 #[derive(Clone, Copy)]
 enum HeadKind {
     /// Head of the training task, if the checkpoint has it.
     Training,
+    /// Head that classifies sequences or tokens.
     Classifier(ClassifiedUnit),
 }
 
@@ -190,7 +194,8 @@ struct Sources {
 }
 
 impl Sources {
-    /// Opens the weights under the names of the architecture, with the adapter merged. Fails if they cannot be read or merged.
+    /// Opens the weight files, with tensors under the names of the architecture and the adapter merged. Fails if the files
+    /// cannot be read or merged.
     fn checkpoint(&self, architecture: &Architecture) -> Result<Checkpoint> {
         let merged = self.adapter.as_ref().map(|files| Adapter::read(files, architecture)).transpose()?;
         let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);
@@ -217,6 +222,7 @@ pub struct Hashes {
 }
 
 impl Hashes {
+    /// Computes the hashes of all files. Fails as [`PendingHashes::finish`].
     fn of(files: &ModelFiles) -> Result<Self> {
         let of_each = |(name, file): &(&str, ModelFile)| Ok(((*name).to_owned(), file.sha256()?));
         let tokenizer = files.tokenizer.iter().map(of_each).collect::<Result<_>>()?;
