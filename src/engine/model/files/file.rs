@@ -12,7 +12,7 @@ use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input::{self, LFS_POINTER};
 
-/// A file of a model, opened once. Reading and hashing see one file even if another is renamed to its path.
+/// A file of a model, opened once. Reading and hashing use the opened file, even if another file later takes its path.
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     path: PathBuf,
@@ -26,6 +26,7 @@ enum Content {
     InTheBinary(&'static [u8]),
 }
 
+/// Number of bytes that are read at a time for hashing.
 const CHUNK: usize = 1 << 20;
 
 impl ModelFile {
@@ -35,6 +36,7 @@ impl ModelFile {
         Self::opened(path).cannot("read", path.display())
     }
 
+    /// Opens a regular file. Fails as [`ModelFile::open`].
     fn opened(path: &Path) -> Result<Self> {
         let file = input::open_regular(path)?;
         let opened = file.metadata()?;
@@ -78,7 +80,7 @@ impl ModelFile {
         }
     }
 
-    /// Reads the entire file. Fails if the file is longer than `most` bytes, or cannot be read.
+    /// Reads the entire file. Fails if it has more than `most` bytes, or cannot be read.
     pub fn bytes(&self, most: u64) -> Result<Vec<u8>> {
         let read = || {
             if self.size() > most {
@@ -139,6 +141,7 @@ pub(in crate::model) fn sha256(files: &[ModelFile]) -> Result<String> {
     if let [file] = files { file.sha256() } else { sha256_of_many(files) }
 }
 
+/// Hashes the files one after the other, as if they were concatenated.
 fn sha256_of_many(files: &[ModelFile]) -> Result<String> {
     let mut hash = Sha256::new();
     files.iter().try_for_each(|file| file.for_each_chunk(|chunk| hash.update(chunk)))?;
