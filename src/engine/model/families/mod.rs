@@ -118,8 +118,8 @@ impl Architecture {
     }
 }
 
-/// Fails if a Boolean key of a `config.json` has another value than the supported one. Each of `flags` is `(key, value,
-/// supported value)`.
+/// Fails if a Boolean key of a `config.json` has another value than the supported one. Each of `flags` is
+/// `(key, value, supported value)`.
 fn ensure_flags<const N: usize>(family: &str, flags: [(&str, bool, bool); N]) -> Result<()> {
     for (key, value, supported) in flags {
         ensure!(value == supported, anyhow!("{key} is {value}, which is not supported for {family}").with_value(value));

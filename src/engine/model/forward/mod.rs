@@ -172,8 +172,8 @@ pub trait LayerAttention {
     /// Adds biases to the projected queries and keys of each token, then normalises and rotates them, in layers that do either.
     fn normalise_and_rotate(&self, lengths: &[usize], of: &mut QueriesKeys);
 
-    /// Computes the attention of a head over the sequence whose tokens are `span`. `queries_keys` is `[source of queries,
-    /// source of keys]`; the two may come from different inputs.
+    /// Computes the attention of a head over the sequence whose tokens are `span`. `queries_keys` is
+    /// `[source of queries, source of keys]`; the two may come from different inputs.
     fn attention<'b>(
         &self,
         head: usize,

@@ -25,8 +25,8 @@ pub(super) enum DistanceTerm {
         rows: usize,
         head_dim: usize,
     },
-    /// The query's product with an embedding of the distance; if `keys`, also the key's product. `table` is `[head_dim, 2 *
-    /// reach - 1]`.
+    /// The query's product with an embedding of the distance; if `keys`, also the key's product. `table` is
+    /// `[head_dim, 2 * reach - 1]`.
     Embedding { table: Vec<f32>, reach: usize, head_dim: usize, keys: bool },
 }
 

@@ -23,8 +23,8 @@ pub enum PositionBias {
 }
 
 impl PositionBias {
-    /// Loads a bias table of shape `[rows, heads]`, whose first rows belong to the buckets. `buckets` is `[number of buckets,
-    /// distance at which the last one begins]`.
+    /// Loads a bias table of shape `[rows, heads]`, whose first rows belong to the buckets. `buckets` is
+    /// `[number of buckets, distance at which the last one begins]`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], buckets: [usize; 2]) -> Result<Self> {
         let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
         let [buckets, furthest] = buckets;

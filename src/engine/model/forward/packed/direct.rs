@@ -39,8 +39,8 @@ impl PackedEncoder {
     }
 
     /// Pulls `vector` back through a norm. The product of a row with the result equals the product of the normalised row with
-    /// `vector`, except for the row's scale and the norm's bias. For layer norm the result is centred: `<x - mean x, v> = <x, v
-    /// - mean v>`.
+    /// `vector`, except for the row's scale and the norm's bias. For layer norm the result is centred:
+    /// `<x - mean x, v> = <x, v - mean v>`.
     fn before_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
         let scaled: Vec<f32> = vector.iter().zip(&norm.weight).map(|(u, g)| u * g).collect();
         let mean = self.mean_of(&scaled);
