@@ -28,6 +28,7 @@ struct AdapterConfig {
     use_dora: bool,
     #[serde(default)]
     lora_bias: bool,
+    /// Whether the base model stores the weights of the updated layers as `[inputs, outputs]`.
     #[serde(default)]
     fan_in_fan_out: bool,
     #[serde(default)]
@@ -105,6 +106,7 @@ impl AdapterConfig {
 /// A LoRA adapter that is merged into a checkpoint's tensors as they are read.
 pub struct Adapter {
     config: AdapterConfig,
+    /// Tensors of the adapter's own weight file.
     tensors: Checkpoint,
     /// Low-rank updates, keyed by the name of the updated tensor without the model's prefix.
     updates: BTreeMap<String, Update>,

@@ -13,6 +13,7 @@ use super::weights::Tensors;
 /// by family. transformers also zeroes the embedding of the padding token, which occurs in no input of this program.
 pub struct InitialWeights {
     seed: u64,
+    /// Scale of matrices for which the family sets no other scale.
     range: f32,
     /// Distribution of matrices and value of norm weights in the model's architecture family.
     fresh: WeightInitialisation,

@@ -38,6 +38,7 @@ use weights::{Checkpoint, Overlay};
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
+/// A loaded model: its encoder, its tokenizer, and facts about its files.
 pub struct Model {
     /// Name of the model: its Hub id, `box:...` for a built-in model, or its folder's name.
     pub id: String,
@@ -46,6 +47,7 @@ pub struct Model {
     pub architecture: Architecture,
     /// Training task of the checkpoint's prediction head; `None` without a supported one.
     pub objective: Option<Objective>,
+    /// Classes of the classification head; `None` without one.
     pub labels: Option<Labels>,
     /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
@@ -60,6 +62,7 @@ pub struct Model {
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
     pub encoder: Box<dyn Encoder>,
+    /// Files from which the weights can be read again.
     sources: Sources,
 }
 
@@ -214,6 +217,7 @@ impl Sources {
 /// SHA-256 of a model's files, lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
+    /// Digest of `config.json`.
     pub config: String,
     /// Digest of all weight files, hashed as one in the order of their names, and of the adapter's files after them.
     pub weights: String,

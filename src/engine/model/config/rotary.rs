@@ -46,11 +46,13 @@ pub enum RotaryScaling {
     /// interpolated. Cosines and sines are multiplied by `attention` (Peng et al. 2024).
     Yarn {
         factor: f64,
+        /// Factor of cosines and sines.
         attention: f64,
         /// Dimensions with more rotations than this within `original` tokens are fast.
         fast: f64,
         /// Dimensions with fewer rotations than this within `original` tokens are slow.
         slow: f64,
+        /// Maximum text length in the first training, in tokens.
         original: f64,
         /// Whether the bounds of the interpolated dimensions are rounded to whole dimensions.
         truncate: bool,

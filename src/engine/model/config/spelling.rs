@@ -13,6 +13,7 @@ use crate::system::json::{UniqueKeys, describe_error};
 
 /// Field of `Config`, with its names and default in the files of a family.
 pub(in crate::model) struct ConfigKey {
+    /// Name of the field in `Config`.
     pub field: &'static str,
     /// Names of the field in the file: the first one with a value counts. Empty: the field's own name.
     pub names: &'static [&'static str],

@@ -72,6 +72,7 @@ pub fn distances_from_uniform(
 #[derive(Clone, Default)]
 struct DistanceSum {
     sum: f64,
+    /// Number of attention rows in the sum.
     rows: usize,
 }
 
@@ -92,8 +93,11 @@ impl DistanceSum {
 
 /// A visitor that computes each layer's mean squared Hellinger distance from uniform attention.
 struct DistanceSums<'a> {
+    /// Classes of the layers by their visible keys.
     classes: &'a LayerClasses,
+    /// Positions of the counted queries in each sequence.
     rows: &'a [Vec<usize>],
+    /// Running mean of each layer.
     layers: Vec<DistanceSum>,
 }
 

@@ -16,6 +16,7 @@ use crate::system::printable::shortened;
 pub(super) const DEBERTA_V2: Family =
     Family { model_type: "deberta-v2", class_prefix: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
 
+/// Tensor names of a layer of version 1.
 const FIRST_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::HeadByHeadBiased {
         part: "attention.self.in_proj",
@@ -24,6 +25,7 @@ const FIRST_LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
+/// Tensor names of a layer of versions 2 and 3.
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Separate([
         "attention.self.query_proj",

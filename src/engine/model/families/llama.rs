@@ -82,9 +82,11 @@ config_struct! {
 struct Defaults {
     /// Config keys whose defaults differ from Llama's.
     keys: &'static [ConfigKey],
+    /// Default base of the rotary frequencies.
     theta: f64,
     /// Whether queries, keys and values have biases; the output projection then has none.
     biased: bool,
+    /// Tensor names of a layer.
     layer: &'static LayerNames,
 }
 

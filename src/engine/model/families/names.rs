@@ -28,8 +28,11 @@ pub struct Names {
     pub initialisation: WeightInitialisation,
     /// Whether the input of the first layer's attention block is normalised; for pre-norm families.
     pub first_norm: bool,
+    /// Groups of the grouped convolutions that replace linear layers; `None` in families without them.
     pub convolutions: Option<ConvolutionGroups>,
+    /// Score term of each attention head for distances; `None` without one.
     pub position_bias: Option<PositionBiasNames>,
+    /// Score terms between content and distance (DeBERTa); `None` without them.
     pub disentangled: Option<DisentangledNames>,
     /// Names of the tensor of rotary frequencies. The first name that a checkpoint has is read; if it has none, frequencies are
     /// computed.
@@ -108,6 +111,7 @@ pub enum Distribution {
 pub enum PositionBiasNames {
     /// A learnt bias for each bucket of distances (Raffel et al. 2020, section 2.1).
     Buckets {
+        /// Tensor name of the table.
         table: &'static str,
         /// Whether each layer has its own table, under the name `table` within the layer.
         in_each_layer: bool,
@@ -135,6 +139,7 @@ pub struct DisentangledNames {
     pub keys_biased: bool,
     /// The layer's projection of `table` to vectors that keys are multiplied by; `None`: scores have no such term.
     pub queries: Option<&'static str>,
+    /// Mapping from distances to rows of `table`.
     pub distance_rows: DistanceRows,
 }
 
@@ -153,6 +158,7 @@ pub enum QueryKeyValue {
     /// One linear layer with outputs as in `HeadByHead`, without rotation and without a bias of its own; queries and values
     /// have separate biases.
     HeadByHeadBiased {
+        /// Tensor name of the linear layer.
         part: &'static str,
         /// Names of the biases, `[queries, values]`.
         biases: [&'static str; 2],
@@ -215,6 +221,7 @@ pub struct TokenHeadNames {
 /// Tensor names of the layers before the product with the tokens' embeddings, in a head that predicts tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransformNames {
+    /// Linear layer from the hidden states to the width of the embeddings.
     pub dense: &'static str,
     /// Normalisation after the linear layer `dense` and the activation.
     pub norm: &'static str,
@@ -254,6 +261,7 @@ impl TokenHeadNames {
 pub struct DiscriminatorNames {
     /// First linear layer; a checkpoint that has it is a discriminator.
     pub dense: &'static str,
+    /// Linear layer to the logit.
     pub output: &'static str,
 }
 
@@ -263,8 +271,11 @@ pub struct DiscriminatorNames {
 pub struct ConvolutionGroups {
     /// Groups of the convolutions to `[queries, keys, values]`.
     pub query_key_value: [usize; 3],
+    /// Groups of the output projection.
     pub attention_output: usize,
+    /// Groups of the linear layer before the activation.
     pub intermediate: usize,
+    /// Groups of the linear layer after the activation.
     pub output: usize,
 }
 
@@ -281,9 +292,11 @@ pub enum PlainTextConstant {
 /// One row of an embedding table, by the table's tensor name and the row's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRow {
+    /// Tensor name of the table, without `.weight`.
     pub table: String,
     /// Number of rows of the table.
     pub rows: usize,
+    /// Number of the row, counted from 0.
     pub row: usize,
 }
 

@@ -17,9 +17,11 @@ use crate::system::files::input::{self, LFS_POINTER};
 pub struct ModelFile {
     path: PathBuf,
     content: Content,
+    /// Digest of the file, once it has been computed.
     sha256: Arc<OnceLock<String>>,
 }
 
+/// The content of a file: an opened file on disk, or bytes in the binary of this program.
 #[derive(Clone, Debug)]
 enum Content {
     OnDisk { file: Arc<File>, opened: Metadata },

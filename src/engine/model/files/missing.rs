@@ -144,11 +144,14 @@ type Alternative = (String, &'static str, String);
 /// Formats and file names of weights that this program does not read. Variants with the clearest remedy come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WeightsFormat {
+    /// An adapter (PEFT) in place of a model.
     Adapter,
+    /// Readable weights with a variant in their name, such as `model.fp16.safetensors`.
     Variant,
     Fairseq,
     TensorFlow,
     Flax,
+    /// An exported graph.
     Onnx,
 }
 

@@ -85,6 +85,7 @@ pub enum Pooling {
 }
 
 impl Pooling {
+    /// Names the pooling, in words.
     pub fn description(self) -> &'static str {
         match self {
             Self::Text => "the mean over tokens of text, since the model does not say how to pool",
@@ -101,6 +102,7 @@ impl Pooling {
 pub(in crate::model) struct FileStore<'a> {
     /// Paths of all files, relative to the model's folder; none leads outside the folder.
     pub names: BTreeSet<String>,
+    /// Fetches and opens a file by its name.
     pub fetch: Box<Fetch<'a>>,
 }
 

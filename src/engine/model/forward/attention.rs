@@ -9,7 +9,9 @@ use super::rows::Rows;
 pub struct AttentionView<'a> {
     pub layer: usize,
     pub head: usize,
+    /// Attention weights, one row per query.
     weights: Rows<'a>,
+    /// Entropy of each row in nats; `None` if it was not computed.
     entropies: Option<&'a [f32]>,
 }
 
@@ -35,6 +37,7 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::new(&[], 1), entropies: None }
     }
 
+    /// Returns the number of tokens in the sentence.
     pub fn tokens(&self) -> usize {
         self.weights.count()
     }

@@ -89,10 +89,12 @@ impl<'a> Batch<'a> {
         self
     }
 
+    /// Returns the number of tokens in all sequences.
     pub fn tokens(&self) -> usize {
         self.lengths().sum()
     }
 
+    /// Yields the number of tokens of each sequence.
     pub(super) fn lengths(&self) -> impl Iterator<Item = usize> + Clone {
         self.inputs.iter().map(|input| input.ids.len())
     }

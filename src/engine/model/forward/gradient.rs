@@ -17,6 +17,7 @@ use crate::model::config::cost::Cost;
 /// The loss of one sequence, and its derivative by the `keep` of each attention head's gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateGradient {
+    /// Loss of the sequence.
     pub loss: f64,
     /// `[layers * heads]`: `d loss / d keep` of each head, layer by layer.
     pub gates: Vec<f64>,
@@ -82,6 +83,7 @@ pub trait Differentiable: Sync {
 pub struct GradientScratch {
     /// Maximum number of bytes that a forward pass keeps for derivatives at a time; `None` for the default.
     pub most_kept_bytes: Option<u64>,
+    /// Buffers of the forward pass.
     pub(super) forward: Scratch,
     pub(super) tape: Tape,
     /// `[tokens, hidden]`: the hidden states between the attention and feed-forward blocks of a layer.
@@ -92,12 +94,14 @@ pub struct GradientScratch {
     pub(super) entering: Vec<f32>,
     /// `[tokens, 3 * heads * head_dim]`: queries, keys and values after norms and rotation.
     pub(super) prepared: Vec<f32>,
+    /// Buffers for one attention head over one sequence.
     pub(super) head: HeadScratch,
 }
 
 /// Buffers for the derivatives of one head over one sequence.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScratch {
+    /// Buffers for the attention of the head, which is recomputed.
     pub(super) weights: AttentionScratch,
     /// `[n, stride]`: the capped scores before the softmax, in models with a score cap.
     pub(super) bounded: Vec<f32>,

@@ -19,9 +19,13 @@ pub(super) enum DistanceTerm {
     /// tables are `[heads, head_dim, rows]`. `places` has the table row of each distance, here query position minus key
     /// position, from the most negative one on.
     Disentangled {
+        /// Distance vectors that queries are multiplied by; `None` without this term.
         keys: Option<Vec<f32>>,
+        /// Distance vectors that keys are multiplied by; `None` without this term.
         queries: Option<Vec<f32>>,
+        /// Table row of each distance.
         places: Arc<[usize]>,
+        /// Number of table rows.
         rows: usize,
         head_dim: usize,
     },
@@ -209,7 +213,9 @@ fn head_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, 
 pub(super) struct Scores<'a> {
     /// Scores of each query, `[n, stride]`.
     pub values: &'a mut [f32],
+    /// Number of tokens in the sentence.
     pub n: usize,
+    /// Number of values from one row of scores to the next.
     pub stride: usize,
     /// Factor by which query–key products are multiplied.
     pub scale: f32,

@@ -17,7 +17,9 @@ pub struct Scratch {
     pub(super) wide: Vec<f32>,
     /// `[positions, classes]`: logits of the predicted positions that are computed together.
     pub(super) logits: Vec<f32>,
+    /// Buffers for direct effects.
     pub(super) direct: DirectScratch,
+    /// Buffers for one attention head.
     pub(super) weights: AttentionScratch,
     /// Two buffers. `[n, head_dim]`: a head's values, without their bias, times the Gram matrix of its output projection.
     /// `[n]`: the norms of the values after that projection.
@@ -28,6 +30,7 @@ pub struct Scratch {
     pub(super) products: Vec<f32>,
     /// `[tokens]`: the norms of the residual stream before the layer.
     pub(super) input_norms: Vec<f32>,
+    /// Buffers for mixing ratios.
     pub(super) mixing: MixingScratch,
 }
 

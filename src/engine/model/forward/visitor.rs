@@ -92,11 +92,14 @@ pub struct HeadView<'a> {
     pub head: usize,
     /// Attention of the head, `[n, n]`, with patched rows.
     pub attention: AttentionView<'a>,
+    /// Values of the head; `None` unless needed.
     pub values: Option<HeadValues<'a>>,
+    /// Norms of the head's values; `None` unless needed.
     pub value_norms: Option<ValueNorms<'a>>,
     /// `[n, head_dim]`: the head's input to the output projection, `z_i = sum_j A[i,j] v_j` with the value bias. The head's
     /// gate has been applied, and no exchange.
     pub context: Option<Rows<'a>>,
+    /// Output of the head; `None` unless needed.
     pub output: Option<HeadOutput<'a>>,
 }
 

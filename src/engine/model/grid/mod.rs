@@ -15,7 +15,9 @@ use crate::system::printable::one_line;
 /// Number of layers of a model, and of attention heads per layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadGrid {
+    /// Number of layers.
     pub layers: usize,
+    /// Number of attention heads per layer.
     pub heads: usize,
 }
 
@@ -26,6 +28,7 @@ impl fmt::Display for HeadGrid {
 }
 
 impl HeadGrid {
+    /// Returns the number of attention heads in all layers.
     pub fn count(self) -> usize {
         self.layers * self.heads
     }
@@ -40,6 +43,7 @@ impl HeadGrid {
         (index / self.heads, index % self.heads)
     }
 
+    /// Returns the head at an index of the list of all heads, layer by layer.
     pub fn place(self, index: usize) -> HeadPlace {
         let (layer, head) = self.layer_and_head(index);
         HeadPlace { layer, head }

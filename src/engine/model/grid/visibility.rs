@@ -107,7 +107,9 @@ impl Visibility {
 /// A tile of attention: consecutive queries, and the range of keys that any of them sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
+    /// Range of query positions.
     pub queries: Range<usize>,
+    /// Range of key positions that any of the queries sees.
     pub keys: Range<usize>,
 }
 
@@ -171,6 +173,7 @@ impl LayerClasses {
         Self { kinds, of_layers }
     }
 
+    /// Returns the visibility of each class, in order of first use.
     pub fn visibilities(&self) -> &[Visibility] {
         &self.kinds
     }

@@ -12,6 +12,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Returns the value of a header, by its name in lower case; `None` if it is missing.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }

@@ -37,7 +37,9 @@ pub(super) fn temporary_failure(error: Error) -> Failure {
 /// Bounded exponential backoff: a limited number of tries, with pauses of 1, 2, 4 and then always 8 times the first pause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Backoff {
+    /// Maximum number of tries.
     pub(super) tries: u32,
+    /// Pause before the second try.
     pub(super) first_pause: Duration,
 }
 

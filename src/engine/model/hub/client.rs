@@ -37,6 +37,7 @@ pub(super) struct Remote {
     /// The file's `ETag`, which names its content; a valid file name.
     pub(super) etag: String,
     pub(super) expected: ExpectedFile,
+    /// Address of the file's bytes, after the redirects followed so far.
     url: String,
     /// The open body of the file, if the Hub sent it without a redirect.
     opened: Option<Box<dyn Read>>,

@@ -14,6 +14,7 @@ use crate::system::errors::Facts;
 
 #[derive(Debug)]
 pub(super) struct Commit {
+    /// Id of the commit.
     pub(super) sha: String,
     /// Names of the commit's files.
     pub(super) names: BTreeSet<String>,
@@ -48,6 +49,7 @@ impl Commit {
         self.expected.get(file)
     }
 
+    /// Returns the stated digest of a file; `None` if the description has none.
     pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
         self.expected(file).map(|expected| &expected.digest)
     }

@@ -78,6 +78,7 @@ pub(super) type Hasher = Box<dyn DynDigest>;
 /// The size and digest that a file must have after its download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExpectedFile {
+    /// Size of the file, in bytes.
     pub(super) bytes: u64,
     pub(super) digest: Digest,
 }

@@ -22,6 +22,7 @@ pub(super) struct Download<'a> {
     pub(super) client: &'a Client<'a>,
     pub(super) cache: &'a Cache,
     pub(super) commit: &'a Commit,
+    /// Path of the file, relative to the model's folder.
     pub(super) file: &'a str,
     /// Maximum accepted size of the file, in bytes.
     pub(super) most: u64,
@@ -172,7 +173,9 @@ impl Rate {
 struct Partial<'a> {
     path: &'a Path,
     file: File,
+    /// Number of bytes in the file.
     bytes: u64,
+    /// Hash of the bytes in the file.
     hash: Hasher,
     /// Hasher that has read no bytes, for starting again.
     empty: Hasher,

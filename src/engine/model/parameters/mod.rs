@@ -25,6 +25,7 @@ pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
 pub use prediction::{Objective, PredictionHead, Transform};
 
+/// Embeddings of a model, before its first layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
     /// Word embeddings, `[vocab, embedding width]`.
@@ -40,6 +41,7 @@ pub struct Embeddings {
     pub projection: Option<Linear>,
 }
 
+/// Parameters of one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Query, key and value projections, stacked, `[3 * heads * head_dim, hidden]`; shared keys and values are copied for each
@@ -53,6 +55,7 @@ pub struct Layer {
     pub distances: Option<Vec<f32>>,
     /// Score terms between a distance and the content of either token (DeBERTa).
     pub disentangled: Option<Disentangled>,
+    /// Score term of each attention head for distances; `None` in families without one.
     pub position_bias: Option<Arc<PositionBias>>,
     /// Output projection of the attention heads.
     pub attention_output: Linear,
@@ -74,6 +77,7 @@ pub struct Layer {
 pub struct RotaryAngles {
     /// The angle per position, in radians, for each pair of dimensions `i` and `i + frequencies.len()` of a head.
     pub frequencies: Vec<f32>,
+    /// Factor of all cosines and sines.
     pub factor: f32,
 }
 
@@ -305,6 +309,7 @@ impl Layer {
     }
 }
 
+/// All parameters of an encoder and, if loaded, its prediction head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     pub config: Config,

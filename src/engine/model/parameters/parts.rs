@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use crate::model::families::{Markup, PlainTextConstant, TableRow};
 use crate::model::weights::Tensors;
 
+/// A linear layer: `W x + b`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Linear {
     /// Weight matrix, `[outputs, inputs]` row-major.

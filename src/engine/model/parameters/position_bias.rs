@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::model::weights::Tensors;
 
+/// The score term of each attention head for distances, in families that have one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PositionBias {
     /// A learnt bias of each attention head for each bucket of distances (Raffel et al. 2020, section 2.1).

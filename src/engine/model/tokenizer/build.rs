@@ -262,7 +262,9 @@ fn with_specials(
 
 /// Default special tokens of a tokenizer class. Each is used unless a file names another token.
 struct Defaults {
+    /// Special token before a text, such as `[CLS]`.
     first: &'static str,
+    /// Special token after a text, such as `[SEP]`.
     separator: &'static str,
     unknown: &'static str,
     padding: &'static str,

@@ -66,6 +66,7 @@ pub struct ModelTokenizer {
     pub unknown: Option<u32>,
     /// For each token id, whether the token's text is all Unicode punctuation.
     punctuation: Vec<bool>,
+    /// Whether no token spans a space.
     splits_at_spaces: bool,
     /// Whether a text that follows another text needs a space before it, as part of its first token.
     pub needs_joining_space: bool,
@@ -80,6 +81,7 @@ pub struct ModelTokenizer {
     beginning: BeginningToken,
     /// Number of vocabulary entries that the tokenizer reads as one token, the entry itself.
     pub round_trip: RoundTrip,
+    /// Number of vocabulary entries in each script.
     pub scripts: Scripts,
     /// Number of characters that nearly all vocabulary entries have, if they share one length: letters, or k-mers. `None`
     /// otherwise.

@@ -145,9 +145,13 @@ pub(super) fn measure(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<
 /// The outcome of encoding one vocabulary entry, worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
+    /// One token, the entry itself.
     GivenBack,
+    /// Several known pieces of one word.
     Pieces,
+    /// Known pieces of one word, in lower case though the entry has capitals.
     LowerCased,
+    /// The unknown token, or several words.
     Lost,
 }
 

@@ -43,7 +43,9 @@ enum TensorChange {
 /// Shape of an output projection's weights, and their order in the tensor.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
+    /// Number of outputs of the projection.
     outputs: usize,
+    /// Number of inputs of the projection, over all attention heads in the file.
     inputs: usize,
     /// Whether the weights are stored as `[inputs, outputs]`.
     transposed: bool,
@@ -217,6 +219,7 @@ fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHe
 struct WrittenTensor {
     name: String,
     stored: StoredTensor,
+    /// Type of the values in the written file.
     dtype: Dtype,
 }
 

@@ -25,7 +25,9 @@ const LONGEST_NAME: u16 = 1000;
 
 /// A kind of record in a zip archive: its signature, and the length in bytes of its fixed part.
 struct RecordKind<N> {
+    /// Signature at the beginning of the record.
     mark: u32,
+    /// Length in bytes without variable parts.
     bytes: N,
 }
 

@@ -27,7 +27,9 @@ pub(super) struct Projected<'a> {
     /// `[n, width]`: queries, then keys, then values; within each, one head after the other. Biases are included only if keys
     /// are normalised or rotated.
     pub rows: &'a [f32],
+    /// Number of tokens.
     pub n: usize,
+    /// Number of values per row.
     pub width: usize,
     /// Biases of queries, keys and values, `[3 * heads * head_dim]`.
     pub bias: &'a [f32],
@@ -269,7 +271,9 @@ impl PackedEncoder {
 /// The attention heads of layer `number`, applied to other inputs than the layer's own.
 pub(super) struct PackedLayerAttention<'a> {
     pub encoder: &'a PackedEncoder,
+    /// Number of the layer in the model.
     pub number: usize,
+    /// Whether scores depend on positions.
     pub positions: Positions,
 }
 

@@ -46,7 +46,9 @@ impl MixingScratch {
 struct OutputNorms<'a> {
     kind: NormKind,
     epsilon: f64,
+    /// Norm of the output; `None` in layers without one.
     output_norm: Option<&'a Norm>,
+    /// Norm of the sum with the residual stream; `None` in pre-norm layers.
     sum_norm: Option<&'a Norm>,
 }
 

@@ -28,6 +28,7 @@ use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{core_count, parallel_map};
 
+/// The encoder that runs models: on plain slices, over sequences side by side.
 pub struct PackedEncoder {
     /// Parameters of the model; weights of linear layers are transposed, `[inputs, outputs]`, so that products read them in
     /// order.
@@ -257,6 +258,7 @@ impl PackedEncoder {
         &self.parameters.layers[self.parameters.order[number]]
     }
 
+    /// Returns the epsilon that norms add to the variance.
     #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
     fn epsilon(&self) -> f32 {
         self.parameters.config.layer_norm_eps as f32
@@ -395,6 +397,7 @@ fn add_bias(rows: &mut [f32], bias: &[f32]) {
     rows.chunks_exact_mut(bias.len()).for_each(|row| add_to(row, bias));
 }
 
+/// Returns row `index` of a table with rows of `width` values.
 fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
     &table[index * width..][..width]
 }

@@ -33,6 +33,7 @@ pub(super) struct Cache {
     all: PathBuf,
     /// Name of the model's folder in the cache: `models--ORG--NAME`.
     name: String,
+    /// Folder of the model in the cache.
     folder: PathBuf,
     /// Opened files by path. Each was checked against its digest, if known, when it was opened, so that large files are hashed
     /// once.

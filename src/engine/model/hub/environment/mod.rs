@@ -67,6 +67,7 @@ impl std::fmt::Debug for Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offline {
     pub(super) setting: &'static str,
+    /// How to allow requests, as a hint after an error.
     pub(super) hint: &'static str,
 }
 

@@ -39,6 +39,7 @@ const PIECE_BYTES: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "NormalizerWrapper")]
 pub(in crate::model::tokenizer) struct BoundedNormalizer {
+    /// The whole normaliser, which may be a nested sequence.
     pub whole: NormalizerWrapper,
     /// Parts of the normaliser in order, with nested sequences flattened.
     pub parts: Vec<NormalizerWrapper>,

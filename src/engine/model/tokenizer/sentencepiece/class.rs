@@ -229,10 +229,12 @@ pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
     Ok((0..count.unwrap_or(0)).map(|place| format!("<extra_id_{place}>")).collect())
 }
 
+/// Builds a normaliser that replaces each match of `pattern` by the text `by`.
 fn replace(pattern: impl Into<ReplacePattern>, by: &str) -> Result<NormalizerWrapper> {
     Ok(Replace::new(pattern, by).map_err(|error| anyhow!("{error}"))?.into())
 }
 
+/// Makes a pattern from a regular expression.
 fn regex(pattern: &str) -> ReplacePattern {
     ReplacePattern::Regex(pattern.to_owned())
 }

@@ -29,8 +29,11 @@ pub(super) enum Object<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Global<'a> {
     OrderedDict,
+    /// `torch._utils._rebuild_tensor_v2`.
     RebuildTensor,
+    /// `torch._utils._rebuild_parameter`.
     RebuildParameter,
+    /// Storage class of this name, such as `FloatStorage`.
     Storage(&'a str),
 }
 

@@ -83,7 +83,9 @@ impl Differentiable for PackedEncoder {
 
 /// The score of each sequence of a batch, summed over its predicted positions.
 struct ScoreSums<'a, 'b> {
+    /// Score of each sequence.
     scores: Vec<f64>,
+    /// Function that returns the part of one position in its sequence's score.
     score: &'a mut Score<'b>,
     /// A copy of the logits of one position, which `score` overwrites.
     logits: Vec<f32>,
