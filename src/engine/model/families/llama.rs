@@ -90,7 +90,7 @@ struct Defaults {
     layer: &'static LayerNames,
 }
 
-/// Defaults of the families that have Llama's own.
+/// Llama's defaults; other families override some of them.
 const AS_LLAMA: Defaults = Defaults { keys: &[], theta: THETA.1, biased: false, layer: &LAYER };
 
 pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {

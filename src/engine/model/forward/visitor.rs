@@ -200,7 +200,7 @@ pub enum BlockOutput {
     FeedForward,
 }
 
-/// An observer of a forward pass. Every method except `end_sequence` is called only if the visitor needs its activations.
+/// An observer of a forward pass. A method that receives activations is called only if the visitor needs them.
 ///
 /// Calls come layer by layer, within a layer sequence by sequence, within a sequence head by head.
 pub trait Visitor {

@@ -33,9 +33,9 @@ impl PositionBias {
         Ok(Self::Buckets { weight, buckets, longest_distance: furthest })
     }
 
-    /// Computes the slopes of ALiBi for `heads` attention heads. If `heads` is a power of two, head `h`, counted from 1, has the
-    /// slope `2^(-8 h / heads)`. Otherwise, the slopes for the next smaller power of two come first, then every second slope for
-    /// the next larger one (the authors' released code).
+    /// Computes the slopes of ALiBi for `heads` attention heads. If `heads` is a power of two, head `h`, counted from 1, has
+    /// the slope `2^(-8 h / heads)`. Otherwise, the slopes for the next smaller power of two come first. Every second slope
+    /// for the next larger one follows (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn slopes(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;

@@ -228,8 +228,8 @@ fn quick_gelu(x: f32) -> f32 {
     silu(QUICK_GELU * x) / QUICK_GELU
 }
 
-/// Replaces each row `x` by `activation(x + bias)`. If gated, `x + bias` has two halves: the activated first half times the second
-/// half replaces the first half of the row.
+/// Replaces each row `x` by `activation(x + bias)`. If gated, `x + bias` has two halves: the activated first half times the
+/// second half replaces the first half of the row.
 #[inline(always)]
 fn bias_then(is_gated: bool, states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
     let width = bias.len() / 2;
