@@ -63,7 +63,7 @@ impl AdapterConfig {
         Ok(config)
     }
 
-    /// Fails if the adapter is no plain LoRA: another kind, DoRA, with biases, or with an unsupported key.
+    /// Fails unless the adapter is plain LoRA, without DoRA, biases or unsupported keys.
     fn check_supported(&self) -> Result<()> {
         let initialisation = self.init_lora_weights.as_str().unwrap_or_default().to_lowercase();
         let is_residual = RESIDUAL_INITIALISATIONS.iter().any(|known| initialisation.starts_with(known));

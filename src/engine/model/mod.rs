@@ -207,7 +207,7 @@ impl Sources {
         Ok(checkpoint.with_adapter(merged))
     }
 
-    /// Fails if a weight file, or that of the adapter, was changed since it was opened.
+    /// Fails if a weight file of the model or the adapter was changed since it was opened.
     fn ensure_unchanged(&self) -> Result<()> {
         let adapter = self.adapter.as_ref().map(|adapter| &adapter.weights);
         self.weights.iter().chain(adapter).try_for_each(ModelFile::ensure_unchanged)

@@ -23,7 +23,7 @@ const MOST_LOST_SHARE: f64 = 0.1;
 /// capitals, its cased ones over a quarter.
 const MOST_LOWER_CASED_SHARE: f64 = 0.1;
 
-/// Minimum number of entries for a judgement of the tokenizer; vocabularies of proteins have only twenty residues.
+/// Minimum number of entries for a verdict on the tokenizer; vocabularies of proteins have only twenty residues.
 const FEWEST: u64 = 10;
 
 /// How many entries of a vocabulary its tokenizer gives back when it reads them.
