@@ -15,7 +15,7 @@ use super::files::{AdapterFiles, ModelFile};
 use super::weights::{Checkpoint, Overlay};
 use crate::system::errors::Facts;
 
-/// Keys of `adapter_config.json` that determine the updates of the weights.
+/// Keys of a LoRA adapter's `adapter_config.json` that determine the updates of the weights.
 #[derive(Deserialize)]
 struct AdapterConfig {
     peft_type: String,
@@ -28,10 +28,12 @@ struct AdapterConfig {
     use_dora: bool,
     #[serde(default)]
     lora_bias: bool,
+    /// Whether the base model stores the weights of the updated layers as `[inputs, outputs]`.
     #[serde(default)]
     fan_in_fan_out: bool,
     #[serde(default)]
     init_lora_weights: Value,
+    /// All other keys of the file, by name.
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }
@@ -48,10 +50,12 @@ const UNSUPPORTED_KEYS: [&str; 8] = [
     "monteclora_config",
 ];
 
-/// Prefixes of `init_lora_weights` for initialisations that change the base weights, so that the adapter fits only those.
+/// Prefixes of `init_lora_weights` for initialisations that change the weights of the base model. Such an adapter does not fit
+/// the unchanged model.
 const RESIDUAL_INITIALISATIONS: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
 
 impl AdapterConfig {
+    /// Reads and checks an `adapter_config.json`. Fails if the file cannot be read, or its adapter cannot be merged.
     fn read(file: &ModelFile) -> Result<Self> {
         let (path, text) = (file.path().display(), file.text(MAX_CONFIG_BYTES)?);
         let config: Self = serde_json::from_str(&text).cannot("use", &path)?;
@@ -59,6 +63,7 @@ impl AdapterConfig {
         Ok(config)
     }
 
+    /// Fails unless the adapter is plain LoRA, without DoRA, biases or unsupported keys.
     fn check_supported(&self) -> Result<()> {
         let initialisation = self.init_lora_weights.as_str().unwrap_or_default().to_lowercase();
         let is_residual = RESIDUAL_INITIALISATIONS.iter().any(|known| initialisation.starts_with(known));
@@ -76,8 +81,9 @@ impl AdapterConfig {
         Err(anyhow!("{what} cannot be merged here").hint(way_out))
     }
 
-    /// Returns the LoRA alpha of a module: from the first entry of `alpha_pattern` whose pattern matches the module's name or its
-    /// end after a dot (peft: `get_pattern_key`), otherwise `lora_alpha`. Fails if there is no alpha.
+    /// Returns the LoRA alpha of a module. It comes from the first entry of `alpha_pattern` whose pattern matches the module's
+    /// name or its end after a dot (peft: `get_pattern_key`). Without such an entry, it is `lora_alpha`. Fails if there is no
+    /// alpha.
     fn alpha(&self, module: &str) -> Result<f64> {
         for (key, alpha) in &self.alpha_pattern {
             let matches = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$")).and_then(|pattern| pattern.is_match(module));
@@ -89,6 +95,7 @@ impl AdapterConfig {
         self.lora_alpha.context("lora_alpha is not there")
     }
 
+    /// Returns the factor of the update `B A` of a module: `alpha / rank`, or `alpha / sqrt(rank)` with `use_rslora`.
     fn scale(&self, module: &str, rank: usize) -> Result<f32> {
         let (alpha, rank) = (self.alpha(module)?, rank as f64);
         #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
@@ -96,23 +103,27 @@ impl AdapterConfig {
     }
 }
 
+/// A LoRA adapter that is merged into a checkpoint's tensors as they are read.
 pub struct Adapter {
     config: AdapterConfig,
+    /// Tensors of the adapter's own weight file.
     tensors: Checkpoint,
     /// Low-rank updates, keyed by the name of the updated tensor without the model's prefix.
     updates: BTreeMap<String, Update>,
-    /// Names of whole tensors in the adapter, keyed by the checkpoint tensor that each replaces, without the model's prefix.
+    /// Replacements of whole tensors: the adapter's tensor name, keyed by the name of the replaced checkpoint tensor without
+    /// the model's prefix.
     replaced: BTreeMap<String, String>,
+    /// Names of the checkpoint tensors, without the model's prefix, to which an update or replacement was applied.
     applied: Mutex<BTreeSet<String>>,
 }
 
-/// A low-rank update of one module. `a` and `b` are the tensor names of its two factors.
+/// A low-rank update `B A` of one module. `a` and `b` are the tensor names of `A` and `B`.
 struct Update {
     /// Full name of the updated module in the trained model; `alpha_pattern` is matched against it.
     module: String,
     a: String,
     b: String,
-    /// Whether the module is an embedding: its table is `[rows, width]`, and its update is transposed.
+    /// Whether the module is an embedding. Its table is `[rows, width]`, so its update is transposed.
     is_embedding: bool,
 }
 
@@ -156,6 +167,7 @@ impl Adapter {
         Ok(Self { config, tensors, updates, replaced, applied: Mutex::default() })
     }
 
+    /// Records that the update or replacement of the tensor `bare`, a name without prefix, was applied.
     fn note(&self, bare: &str) {
         self.applied.lock().expect("nobody panics while reading").insert(bare.to_owned());
     }

@@ -1,4 +1,4 @@
-//! The weights of a model before training, by its family's own initialisation.
+//! The weights of a model before training, drawn as its architecture family initialises them.
 
 use anyhow::{Result, bail, ensure};
 use rand::SeedableRng;
@@ -10,17 +10,19 @@ use super::families::{Distribution as WeightDistribution, WeightInitialisation};
 use super::weights::Tensors;
 
 /// Parameters as transformers initialises them (`_init_weights` of each family): random matrices, biases of 0, and norm weights
-/// by family. transformers also zeroes the embedding of the padding token, which no sentence here has.
+/// by family. transformers also zeroes the embedding of the padding token, which occurs in no input of this program.
 pub struct InitialWeights {
     seed: u64,
+    /// Scale of matrices for which the family sets no other scale.
     range: f32,
+    /// Distribution of matrices and value of norm weights in the model's architecture family.
     fresh: WeightInitialisation,
 }
 
 impl InitialWeights {
-    /// Prepares parameters that `seed` determines. The scale of matrices is `range` (`initializer_range`), unless the family has
-    /// another one.
-    /// Fails if a scale is not positive, or a normal distribution is cut within one standard deviation.
+    /// Prepares initial parameters that `seed` determines. `range` (`initializer_range`) is the scale of each matrix for which
+    /// the family sets no other scale. Fails if a scale is not positive, or a normal distribution is truncated within one
+    /// standard deviation.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     pub fn new(range: f64, seed: u64, mut fresh: WeightInitialisation, norms_add_one: bool) -> Result<Self> {
         let positive = |number: f64| number.is_finite() && number > 0.0;
@@ -37,6 +39,7 @@ impl InitialWeights {
         Ok(Self { seed, range: range as f32, fresh })
     }
 
+    /// Draws `count` weights of the matrix `name`, with the scale that the family has for this name.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     fn matrix(&self, name: &str, count: usize, random: ChaCha8Rng) -> Result<Vec<f32>> {
         let override_scale = self.fresh.scales.iter().find(|(part, _)| name.contains(part));
@@ -65,7 +68,7 @@ impl Tensors for InitialWeights {
         self.matrix(name, count, ChaCha8Rng::from_seed(seed.into()))
     }
 
-    /// Whether a tensor can be drawn: true for every name except the frequencies of rotary positions, which are no weights.
+    /// Whether a tensor can be drawn: true for every name except rotary frequencies, which are no weights.
     fn has_tensor(&self, name: &str) -> bool {
         !name.ends_with("inv_freq")
     }

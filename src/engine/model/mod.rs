@@ -38,6 +38,7 @@ use weights::{Checkpoint, Overlay};
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
+/// A loaded model: its encoder, its tokenizer, and facts about its files.
 pub struct Model {
     /// Name of the model: its Hub id, `box:...` for a built-in model, or its folder's name.
     pub id: String,
@@ -46,20 +47,22 @@ pub struct Model {
     pub architecture: Architecture,
     /// Training task of the checkpoint's prediction head; `None` without a supported one.
     pub objective: Option<Objective>,
+    /// Classes of the classification head; `None` without one.
     pub labels: Option<Labels>,
     /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
-    /// Why the checkpoint's prediction head cannot be used, if it has only an unsupported one.
+    /// Why the checkpoint's prediction head cannot be used; `None` if it can be used or there is none.
     pub head_refusal: Option<&'static str>,
     /// Name of the merged LoRA adapter; `None` without one.
     pub adapter: Option<String>,
-    /// The tensors of the checkpoint that are no part of the encoder.
+    /// Tensors of the checkpoint that lie outside the encoder and were not read, counted by kind.
     pub unread_tensors: Vec<LeftTensors>,
     /// Attention heads that write a constant whatever they attend to, layer by layer.
     pub constant_heads: Vec<HeadPlace>,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
     pub encoder: Box<dyn Encoder>,
+    /// Files from which the weights can be read again.
     sources: Sources,
 }
 
@@ -80,6 +83,7 @@ impl Model {
         Self::loaded(files, Some(HeadKind::Classifier(classified))).class(Class::Model)
     }
 
+    /// Loads a model with the prediction head `head`, or without one if `None`.
     fn loaded(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling } = files;
         let tokenizer =
@@ -139,7 +143,8 @@ impl Model {
         self.architecture.config.visibility.are_causal()
     }
 
-    /// Makes an encoder of this architecture with the family's initial weights. Fails if `initializer_range` is not positive.
+    /// Makes an encoder of this architecture with random initial weights, as the family draws them before training. Fails if
+    /// `initializer_range` is not positive.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
     }
@@ -159,6 +164,7 @@ impl Model {
         Ok(Box::new(PackedEncoder::new(parameters)))
     }
 
+    /// Draws initial parameters of this architecture, which `seed` determines.
     fn fresh(&self, seed: u64) -> Result<Parameters> {
         let Architecture { config, names, .. } = &self.architecture;
         let initial =
@@ -175,11 +181,12 @@ fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
-/// The prediction head that is loaded with the encoder.
+/// The kind of prediction head that is loaded with the encoder.
 #[derive(Clone, Copy)]
 enum HeadKind {
     /// Head of the training task, if the checkpoint has it.
     Training,
+    /// Head that classifies sequences or tokens.
     Classifier(ClassifiedUnit),
 }
 
@@ -190,7 +197,8 @@ struct Sources {
 }
 
 impl Sources {
-    /// Opens the weights under the names of the architecture, with the adapter merged. Fails if they cannot be read or merged.
+    /// Opens the weight files, with tensors under the names of the architecture and the adapter merged. Fails if the files
+    /// cannot be read or merged.
     fn checkpoint(&self, architecture: &Architecture) -> Result<Checkpoint> {
         let merged = self.adapter.as_ref().map(|files| Adapter::read(files, architecture)).transpose()?;
         let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);
@@ -199,7 +207,7 @@ impl Sources {
         Ok(checkpoint.with_adapter(merged))
     }
 
-    /// Fails if a weight file, or that of the adapter, was changed since it was opened.
+    /// Fails if a weight file of the model or the adapter was changed since it was opened.
     fn ensure_unchanged(&self) -> Result<()> {
         let adapter = self.adapter.as_ref().map(|adapter| &adapter.weights);
         self.weights.iter().chain(adapter).try_for_each(ModelFile::ensure_unchanged)
@@ -209,6 +217,7 @@ impl Sources {
 /// SHA-256 of a model's files, lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
+    /// Digest of `config.json`.
     pub config: String,
     /// Digest of all weight files, hashed as one in the order of their names, and of the adapter's files after them.
     pub weights: String,
@@ -217,6 +226,7 @@ pub struct Hashes {
 }
 
 impl Hashes {
+    /// Computes the hashes of all files. Fails as [`PendingHashes::finish`].
     fn of(files: &ModelFiles) -> Result<Self> {
         let of_each = |(name, file): &(&str, ModelFile)| Ok(((*name).to_owned(), file.sha256()?));
         let tokenizer = files.tokenizer.iter().map(of_each).collect::<Result<_>>()?;

@@ -2,39 +2,41 @@
 
 use super::Config;
 
-/// Cost of a forward pass, in memory and attention weights.
+/// Cost of a forward pass: memory, and number of attention weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Bytes of memory that one worker takes, including the statistics of one attention head's weights at a time.
     pub bytes: u64,
-    /// Number of attention weights: pairs of tokens within a sequence, times attention heads of all layers.
+    /// Number of attention weights: pairs of tokens within each sequence, times the attention heads of all layers.
     pub attention_weights: u64,
 }
 
 const F32_BYTES: u64 = size_of::<f32>() as u64;
 
-/// Bytes per pair of tokens of the longest sequence: one attention head's weights as f32, and as f64 the attention between words
-/// (twice) and its factors. Measured to be 27 to 31 over sequences of 4,000 to 16,000 tokens.
+/// Bytes of memory per pair of tokens of the longest sequence, for one attention head at a time. They hold its weights as f32,
+/// and as f64 its attention between words (twice) and the factors of that. Measured: 27 to 31 bytes over sequences of 4,000 to
+/// 16,000 tokens.
 const PAIR_BYTES: u64 = 32;
 
-/// Bytes that derivatives take in addition to a pass, per pair of tokens of the longest sequence: one attention head's
-/// derivatives by its scores, and its bounded scores.
+/// Bytes per pair of tokens of the longest sequence that derivatives take in addition to a forward pass. They hold one
+/// attention head's derivatives by its scores, and its capped scores.
 const DIFFERENTIATED_PAIR_BYTES: u64 = 2 * F32_BYTES;
 
+/// Multiplies the factors; the product saturates at `u64::MAX`.
 fn product(factors: &[usize]) -> u64 {
     factors.iter().fold(1, |product, &factor| product.saturating_mul(factor as u64))
 }
 
 impl Config {
-    /// Bytes of the weights in memory, and of the Gram matrices of the attention heads' output projections, for an encoder that
-    /// stores `stored` layers. Keys and values count once per attention head.
+    /// Bytes of an encoder with `stored` stored layers: its weights, and the Gram matrices of the attention heads' output
+    /// projections. Shared keys and values count once per attention head.
     pub fn weight_bytes(&self, stored: usize) -> u64 {
         let (heads, size) = (self.num_attention_heads, self.head_dim());
         let grams = product(&[stored, heads, size, size]);
         self.parameter_count(stored).saturating_add(grams).saturating_mul(F32_BYTES)
     }
 
-    /// Cost of a pass over sequences of these lengths, in tokens, side by side.
+    /// Cost of a forward pass over sequences of these lengths, in tokens, in one batch.
     pub fn pass_cost(&self, lengths: &[usize]) -> Cost {
         let (hidden, heads) = (self.hidden_size, self.heads_width());
         let (states, wide) = (hidden.max(self.embedding_width()), self.feed_forward_width());
@@ -50,8 +52,8 @@ impl Config {
         Cost { bytes, attention_weights: weights }
     }
 
-    /// Bytes that a pass over `tokens` tokens keeps for its derivatives. Per layer, they are its input, queries, keys and values,
-    /// the state between its linear layers, and the outputs of its two blocks.
+    /// Bytes that a forward pass over `tokens` tokens keeps for computing derivatives. Per layer, it keeps the layer's input,
+    /// queries, keys and values, the state between the linear layers of the feed-forward block, and the outputs of both blocks.
     pub fn derivative_bytes(&self, tokens: usize) -> u64 {
         let values_per_layer = 3 * self.hidden_size + 3 * self.heads_width() + self.feed_forward_width();
         product(&[self.num_hidden_layers, values_per_layer])
@@ -59,8 +61,8 @@ impl Config {
             .saturating_mul(F32_BYTES)
     }
 
-    /// Cost of derivatives over sequences of these lengths, in tokens, in parts. A part keeps at most `most` bytes or is one
-    /// sequence.
+    /// Cost of a forward and backward pass over sequences of these lengths, in tokens. The sequences are split into parts: each
+    /// part keeps at most `most` bytes, or is a single sequence.
     pub fn gradient_cost(&self, lengths: &[usize], most: u64) -> Cost {
         let (tokens, longest) = (lengths.iter().sum(), lengths.iter().copied().max().unwrap_or(0));
         let kept = self.derivative_bytes(tokens).min(most.max(self.derivative_bytes(longest)));

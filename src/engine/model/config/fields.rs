@@ -15,7 +15,7 @@ pub(in crate::model) fn parse_fields<T: DeserializeOwned>(text: &str) -> Result<
         .map_err(|error| wrong_field(&error.path().to_string(), describe_error(error.inner()), error.inner().line()))
 }
 
-/// Makes the error for a field from `problem`, which may name the field already.
+/// Makes the error about the field `field`. `problem` describes the error and may already contain the field's name.
 pub(super) fn wrong_field(field: &str, problem: String, line: usize) -> Error {
     // `.` is the whole object, as where a field is missing, which the problem itself names.
     let named = field == "." || problem.starts_with(field);

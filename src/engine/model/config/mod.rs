@@ -1,4 +1,4 @@
-//! The sizes and options of an encoder, in the words of BERT's `config.json`, whatever its family calls them.
+//! The sizes and options of an encoder, under the names of BERT's `config.json`, whatever names its own family uses.
 
 pub mod cost;
 mod fields;
@@ -27,7 +27,7 @@ pub struct Config {
     /// Width of the input embeddings, if a linear layer leads from them to `hidden_size`; `None`: they have that width.
     #[serde(skip)]
     pub embedding_size: Option<usize>,
-    /// Width of the embeddings by which the masked-LM head predicts; `None`: as wide as the input embeddings.
+    /// Width of the token embeddings that the masked-LM head multiplies; `None`: as wide as the input embeddings.
     #[serde(skip)]
     pub output_embedding_size: Option<usize>,
     /// Width of the hidden states.
@@ -37,8 +37,8 @@ pub struct Config {
     /// Width of one attention head's queries, keys and values; `None`: `hidden_size / num_attention_heads`.
     #[serde(default)]
     pub head_size: Option<usize>,
-    /// Number of distinct keys and values per layer, which groups of attention heads share (Ainslie et al. 2023); `None`: one per
-    /// head.
+    /// Number of key and value heads per layer; groups of attention heads share a key and value head (grouped-query attention,
+    /// Ainslie et al. 2023). `None`: one per attention head.
     #[serde(default)]
     pub key_value_heads: Option<usize>,
     /// Factor of the attention scores; `None`: `1 / sqrt(head_dim)`.
@@ -47,16 +47,16 @@ pub struct Config {
     /// Bound `c` of the attention scores, which become `c tanh(score / c)`; `None`: no bound.
     #[serde(skip)]
     pub score_cap: Option<f32>,
-    /// Order of blocks and normalisations in a layer.
+    /// Order of the blocks and normalisations in a layer.
     #[serde(skip)]
     pub blocks: BlockPlan,
-    /// Function of all normalisations.
+    /// Kind of all normalisations: layer norm or RMS norm.
     #[serde(skip)]
     pub norm: NormKind,
     /// Whether a feed-forward block is a gated linear unit (Shazeer 2020).
     #[serde(skip)]
     pub gated: bool,
-    /// Factor of the token embeddings, applied before all else.
+    /// Factor of the token embeddings, applied before other embeddings are added and normalised.
     #[serde(skip)]
     pub embedding_scale: EmbeddingScale,
     /// Width between the two linear layers of a feed-forward block.
@@ -69,8 +69,8 @@ pub struct Config {
     /// Way in which positions are encoded.
     #[serde(default)]
     pub position_embedding_type: PositionEmbedding,
-    /// Id of the padding token, if positions are counted from it as in RoBERTa: the first token then has the position after that
-    /// id. `None`: the first token has `first_position`.
+    /// Id of the padding token, if positions are counted from it as in RoBERTa: the first token then has the position after
+    /// that id. `None`: the first token has the position `first_position`.
     #[serde(skip)]
     pub padding: Option<u32>,
     /// Position of the first token if `padding` is `None`.
@@ -79,10 +79,10 @@ pub struct Config {
     /// Rotation of queries and keys by their positions, per layer (`None`: no rotation in it); empty: there is none.
     #[serde(skip)]
     pub rotary: Vec<Option<Rotary>>,
-    /// Keys that queries see in each layer.
+    /// Visible keys of each query, for each layer.
     #[serde(skip)]
     pub visibility: LayerClasses,
-    /// Attention heads that were pruned before the checkpoint was saved, ascending: it has no weights for them.
+    /// Attention heads that were pruned before the checkpoint was saved, ascending. The checkpoint has no weights for them.
     #[serde(skip)]
     pub absent: Vec<HeadPlace>,
     /// Whether `max_position_embeddings` is no limit, since nothing in the model depends on an absolute position.
@@ -103,13 +103,13 @@ pub struct Config {
     /// Whether the head that predicts tokens uses their input embeddings. Default true, as in most families of transformers.
     #[serde(default = "fields::tied")]
     pub tie_word_embeddings: bool,
-    /// Bound `cap` of the logits, each becoming `cap tanh(logit / cap)` (Gemma Team 2024). `None`: no bound.
+    /// Soft bound `c` of the logits, each becoming `c tanh(logit / c)` (Gemma Team 2024). `None`: no bound.
     #[serde(skip)]
     pub logit_cap: Option<f32>,
 }
 
-/// Makes the list of a family's config keys: `field: name | other_name = default`. A field without a name has its own; one with
-/// the name `_` is not read from the file.
+/// Makes the list of a family's config keys, each written `field: name | other_name = default`. Without names, the key has the
+/// field's name; with the name `_`, the field is not read from the file.
 macro_rules! keys {
     ($($field:ident $(: $($name:tt)|+)? $(= $default:literal)?),+ $(,)?) => {
         &[$($crate::model::config::ConfigKey {
@@ -156,7 +156,7 @@ macro_rules! config_value {
 }
 pub(super) use config_value;
 
-/// Config fields of every family, under BERT's names unless the family's own list has others.
+/// Config fields that every family reads, under BERT's names unless the family's own list gives other names.
 const SHARED: &[ConfigKey] = keys! {
     vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, max_position_embeddings,
     hidden_act, type_vocab_size: _ = 0, initializer_range = 0.02, tie_word_embeddings
@@ -166,7 +166,7 @@ const SHARED: &[ConfigKey] = keys! {
 /// of two sizes and a small number then fits into 64 bits.
 pub(super) const LARGEST_SIZE: usize = 1 << 24;
 
-/// Maximum number of layers: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
+/// Maximum number of layers; DeepNet (Wang et al. 2022) has 1000, to show that such a depth can be trained.
 const MOST_LAYERS: usize = 1 << 10;
 
 /// Maximum number of attention heads in a model: Llama 70B (Touvron et al. 2023) has 80 layers of 64. The sums of each head take
@@ -174,7 +174,7 @@ const MOST_LAYERS: usize = 1 << 10;
 pub const MOST_HEADS: usize = 1 << 13;
 
 impl Config {
-    /// Reads the text of a `config.json` by lists of keys; an earlier list wins. A field in no list has its default,
+    /// Reads the text of a `config.json` by lists of keys; an earlier list has precedence. A field in no list gets its default,
     /// whatever the file says. Sizes are not checked.
     pub(super) fn read(text: &str, lists: &[&[ConfigKey]]) -> Result<Self> {
         spelling::read(text, lists.iter().chain([&SHARED]).copied().flatten())
@@ -187,7 +187,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks the sizes, and returns the config. Fails if a size fits no encoder.
+    /// Checks the sizes, and returns the config unchanged. Fails if a size is zero, too large, or does not fit the other sizes.
     pub fn checked(self) -> Result<Self> {
         let sizes = [
             ("vocab_size", self.vocab_size, LARGEST_SIZE),
@@ -239,7 +239,7 @@ impl Config {
         self.head_size.unwrap_or(self.hidden_size / self.num_attention_heads)
     }
 
-    /// Width of a layer's attention heads together: the width of the contexts before the output projection.
+    /// Width of a layer's concatenated attention heads: the number of inputs of the output projection.
     pub fn heads_width(&self) -> usize {
         self.num_attention_heads * self.head_dim()
     }
@@ -264,7 +264,7 @@ impl Config {
         self.embedding_size.unwrap_or(self.hidden_size)
     }
 
-    /// Width of the embeddings by which the masked-LM head predicts.
+    /// Width of the token embeddings that the masked-LM head multiplies.
     pub fn output_embedding_width(&self) -> usize {
         self.output_embedding_size.unwrap_or(self.embedding_width())
     }
@@ -278,7 +278,7 @@ impl Config {
         (rows * self.embedding_width() + layers * layer) as u64
     }
 
-    /// Length in tokens of the longest sequence that has positions, and over which attention is full.
+    /// Length in tokens of the longest sequence with a position for every token and full attention.
     pub fn longest_with_positions(&self) -> usize {
         let embedded = self.max_position_embeddings.saturating_sub(self.start());
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
@@ -289,7 +289,7 @@ impl Config {
         if self.is_unbounded { self.full_attention.unwrap_or(LARGEST_SIZE) } else { self.longest_with_positions() }
     }
 
-    /// Phrase for messages that follows the number [`Config::longest_with_positions`] and says what limits it.
+    /// Phrase for messages that follows the number [`Config::longest_with_positions`] and says why longer sequences do not run.
     pub fn length_limit_phrase(&self) -> &'static str {
         match self.full_attention {
             Some(longest) if longest == self.longest_with_positions() => {
@@ -299,7 +299,7 @@ impl Config {
         }
     }
 
-    /// Row of the position embedding for the first token.
+    /// Row of the position embedding for the first token of a sequence.
     fn start(&self) -> usize {
         self.padding.map_or(self.first_position, |padding| padding as usize + 1)
     }

@@ -1,4 +1,4 @@
-//! Options of an encoder's parts: activation, positions, order of blocks, normalisation, factor of embeddings.
+//! Options of an encoder's parts: activation, positions, order of blocks, normalisation, and factor of the embeddings.
 
 use anyhow::{Result, anyhow, bail};
 use serde::Deserialize;
@@ -13,7 +13,7 @@ pub enum Activation {
     /// `x Phi(x)` by the error function, as transformers' `gelu` and `gelu_python`; the default of most families.
     #[default]
     Gelu,
-    /// Tanh approximation of GELU (Hendrycks & Gimpel 2016); its names differ in how transformers computes it.
+    /// Tanh approximation of GELU (Hendrycks & Gimpel 2016). Several names in `config.json` mean this function.
     GeluTanh,
     /// `max(x, 0)`.
     Relu,
@@ -61,13 +61,13 @@ pub enum PositionEmbedding {
     RelativeKey,
     /// As `RelativeKey`, and the embedding's product with the key is added too (Huang et al. 2020, method 4).
     RelativeKeyQuery,
-    /// No embedding: if positions matter, they act on the scores alone.
+    /// No position embedding: positions act only on the attention scores, or not at all.
     #[serde(skip)]
     None,
 }
 
 impl PositionEmbedding {
-    /// Whether there is an embedding of each distance.
+    /// Whether the model has an embedding of each distance between two tokens.
     pub fn is_relative(self) -> bool {
         matches!(self, Self::RelativeKey | Self::RelativeKeyQuery)
     }
@@ -94,42 +94,43 @@ impl TryFrom<String> for PositionEmbedding {
     }
 }
 
-/// Order of a layer's attention and feed-forward blocks, and of their normalisations.
+/// Order of a layer's attention block, feed-forward block and normalisations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockPlan {
-    /// Post-norm: over the sum of each block and the residual stream (Vaswani et al. 2017).
+    /// Post-norm: normalises the sum of each block and the residual stream (Vaswani et al. 2017).
     #[default]
     Post,
-    /// Pre-norm: over the input of each block, and once more after the last layer (Xiong et al. 2020).
+    /// Pre-norm: normalises the input of each block, and the output of the last layer (Xiong et al. 2020).
     Pre,
-    /// Pre-norm with both blocks side by side: each reads the input of the layer (Wang & Komatsuzaki 2021).
+    /// Pre-norm with parallel blocks: the attention and feed-forward blocks both read the layer's input (Wang & Komatsuzaki
+    /// 2021).
     Parallel,
 }
 
 impl BlockPlan {
-    /// Whether the inputs of blocks are normalised, and not the sums that come out.
+    /// Whether the inputs of blocks are normalised (pre-norm), instead of the sums of blocks and residual stream.
     pub fn normalises_first(self) -> bool {
         self != Self::Post
     }
 }
 
-/// Function by which hidden states are normalised.
+/// Function that normalises hidden states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NormKind {
-    /// Layer normalisation: less the mean, divided by the standard deviation (Ba et al. 2016).
+    /// Layer normalisation: subtracts the mean, and divides by the standard deviation (Ba et al. 2016).
     #[default]
     Layer,
-    /// Divided by the root of the mean square (Zhang & Sennrich 2019).
+    /// RMS normalisation: divides by the root of the mean square (Zhang & Sennrich 2019).
     RootMeanSquare,
 }
 
 /// Factor by which token embeddings are multiplied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum EmbeddingScale {
-    /// Factor 1.
+    /// Embeddings are not scaled.
     #[default]
     One,
-    /// Constant factor.
+    /// All embeddings are multiplied by this number.
     Constant(f32),
     /// ESM's `token_dropout` (Rives et al. 2021): a mask has no embedding, and other embeddings are multiplied by
     /// `(1 - 0.15 * 0.8) / (1 - r)`. `r` is the share of masks in the sequence; the factor is 1 at the share of masks in
@@ -141,9 +142,10 @@ pub enum EmbeddingScale {
 }
 
 impl EmbeddingScale {
-    /// Returns the factor of an embedding in the sequence `ids` as a function of its token id; 0 for a mask under `WithoutMasks`.
+    /// Returns a function from a token id to the factor of its embedding in the sequence `ids`. Under `WithoutMasks`, the
+    /// factor of a mask is 0.
     pub fn factor_by_id(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
-        /// Share of masks in training: 15 % of the tokens were selected, and eight in ten of these became masks.
+        /// Share of mask tokens in training: 15 % of the tokens were selected, and 80 % of these became masks.
         const MASKED: f32 = 0.15 * 0.8;
         let (factor, mask) = match self {
             Self::One => (1.0, None),
@@ -157,7 +159,8 @@ impl EmbeddingScale {
     }
 }
 
-/// Looks up `name` in `all`. Fails if it is missing; the error begins with `what`, the kind of name, and lists all names.
+/// Looks up `name` in the pairs `all` of names and values. Fails if no pair has this name; the error begins with `what`, the
+/// kind of name, and lists all names.
 pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
@@ -171,17 +174,17 @@ pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
 /// 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DistanceRows {
-    /// Half of the number of rows.
+    /// Half the number of table rows.
     pub span: usize,
-    /// Number of buckets. Distances above half of it share rows, longer ones with more others; `None`: each distance has its own
-    /// row.
+    /// Number of distance buckets in both directions together. Up to half this number, each distance has its own row; longer
+    /// distances share rows by logarithm. `None`: each distance has its own row.
     pub buckets: Option<usize>,
-    /// Longest distance, in tokens, that the rows were made for.
+    /// Longest distance, in tokens, for which the model has separate buckets or rows.
     pub longest_distance: usize,
 }
 
 impl DistanceRows {
-    /// Row of a distance (`make_log_bucket_position` in Microsoft's code and transformers').
+    /// Table row of a distance (`make_log_bucket_position` in Microsoft's code and transformers').
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded up from a number above 0")]
     pub fn row(self, distance: isize) -> usize {
         let n = distance.unsigned_abs();

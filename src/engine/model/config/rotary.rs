@@ -18,46 +18,49 @@ use crate::system::printable::shortened;
 pub struct Rotary {
     /// Base of the rotary frequencies.
     pub theta: f64,
-    /// Number of dimensions of an attention head that rotate, its first ones; even.
+    /// Number of leading dimensions of an attention head that rotate; even.
     pub dims: usize,
-    /// Change of the frequencies that the base gives.
+    /// Change of the frequencies that `theta` gives.
     pub scaling: RotaryScaling,
 }
 
-/// Change of the rotary frequencies by which a model reads longer texts than in its first training.
+/// Change of the rotary frequencies that lets a model read longer texts than in its first training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RotaryScaling {
     /// No change.
     Default,
     /// All frequencies are divided by `factor`.
     Linear { factor: f64 },
-    /// Frequencies of long waves are divided by `factor`, of short waves stay, and are mixed between (Grattafiori et al. 2024).
+    /// Frequencies with long waves are divided by `factor`, those with short waves stay, and those between are interpolated
+    /// (Grattafiori et al. 2024).
     Llama3 {
         factor: f64,
         /// Waves longer than `original / low` tokens are long.
         low: f64,
         /// Waves shorter than `original / high` tokens are short.
         high: f64,
-        /// Length of text in the first training, in tokens.
+        /// Maximum text length in the first training, in tokens.
         original: f64,
     },
-    /// Frequencies of slow dimensions are divided by `factor`, of fast ones stay, and are mixed between; cosines and sines are
-    /// multiplied by `attention` (Peng et al. 2024).
+    /// Frequencies of slow dimensions are divided by `factor`, those of fast dimensions stay, and those between are
+    /// interpolated. Cosines and sines are multiplied by `attention` (Peng et al. 2024).
     Yarn {
         factor: f64,
+        /// Factor of cosines and sines.
         attention: f64,
         /// Dimensions with more rotations than this within `original` tokens are fast.
         fast: f64,
         /// Dimensions with fewer rotations than this within `original` tokens are slow.
         slow: f64,
+        /// Maximum text length in the first training, in tokens.
         original: f64,
-        /// Whether the bounds of the mixed dimensions are rounded to whole dimensions.
+        /// Whether the bounds of the interpolated dimensions are rounded to whole dimensions.
         truncate: bool,
     },
 }
 
 impl Rotary {
-    /// Angle per position, in radians, of each pair of dimensions, `[dims / 2]`; and the factor of cosines and sines.
+    /// Returns (angle per position in radians of each pair of dimensions, `[dims / 2]`; factor of all cosines and sines).
     #[expect(clippy::cast_possible_truncation, reason = "models compute angles in f32")]
     pub fn frequencies(&self) -> (Vec<f32>, f32) {
         let of_base = |pair: usize| self.theta.powf(-((2 * pair) as f64) / self.dims as f64);
@@ -82,7 +85,7 @@ impl Rotary {
         ((0..self.dims / 2).map(|pair| scaled(pair) as f32).collect(), attention as f32)
     }
 
-    /// Bounds of the mixed dimensions under YaRN: `[last pair that stays, first pair whose frequency is fully divided]`.
+    /// Bounds of the interpolated dimensions under YaRN: `[last pair that stays, first pair whose frequency is fully divided]`.
     fn yarn_bounds(&self) -> [f64; 2] {
         let RotaryScaling::Yarn { fast, slow, original, truncate, .. } = self.scaling else { return [0.0, 1.0] };
         let dims = self.dims as f64;
@@ -104,15 +107,16 @@ struct Keys {
     rope_scaling: Option<Value>,
     rope_parameters: Option<Value>,
     partial_rotary_factor: Option<f64>,
+    /// All other keys of the file, by name.
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }
 
-/// Base and scaling of rotary frequencies, as in `rope_scaling` and `rope_parameters`.
+/// Base and scaling of rotary frequencies: the value of `rope_scaling` or `rope_parameters`.
 #[derive(Deserialize)]
 struct Parameters {
     rope_type: Option<String>,
-    /// The name of `rope_type` before transformers 4.45.
+    /// Key `type`: the name of `rope_type` before transformers 4.45.
     #[serde(rename = "type")]
     old_type: Option<String>,
     rope_theta: Option<f64>,
@@ -129,11 +133,11 @@ struct Parameters {
     truncate: Option<bool>,
 }
 
-/// Parses the rotation in a `config.json`, for layers of `layer_type` where it distinguishes types, by transformers' order of
-/// precedence (`modeling_rope_utils.py`, `convert_rope_params_to_dict`). `head_dim` is the width of an attention head,
-/// `positions` the model's number of positions. Where no key says it, `theta` is the base of the frequencies, which `key` names,
-/// and `rotating_share` the share of an attention head's dimensions that rotate. Fails if the file names an unsupported type, lacks a key
-/// of its type, or has a value that no rotation has.
+/// Parses the rotation in a `config.json` by transformers' order of precedence (`modeling_rope_utils.py`,
+/// `convert_rope_params_to_dict`). `layer_type` selects the layers in files that distinguish types. `head_dim` is the width of
+/// an attention head, `positions` the model's number of positions. `theta` is the default of the base of the frequencies, which
+/// `key` names. `rotating_share` is the default share of an attention head's dimensions that rotate. Fails if the file names an
+/// unsupported type, lacks a key of its type, or has an invalid value.
 pub fn parse_rotary(
     text: &str,
     layer_type: Option<&str>,

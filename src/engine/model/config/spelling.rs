@@ -1,4 +1,4 @@
-//! Reads the fields of a config from a `config.json`, under the names that the files of a family have for them.
+//! Reads the fields of a config from a `config.json`, under the key names that the family's files use.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -13,15 +13,16 @@ use crate::system::json::{UniqueKeys, describe_error};
 
 /// Field of `Config`, with its names and default in the files of a family.
 pub(in crate::model) struct ConfigKey {
+    /// Name of the field in `Config`.
     pub field: &'static str,
     /// Names of the field in the file: the first one with a value counts. Empty: the field's own name.
     pub names: &'static [&'static str],
-    /// JSON that replaces null and a missing key. Empty: `Config` decides about both.
+    /// JSON value for a key that is null or missing. Empty: `Config` accepts or refuses the null or missing key itself.
     pub default: &'static str,
 }
 
-/// Parses the text of a `config.json` by `keys`; of two for one field, the earlier one wins. Fails if a field is missing or has a
-/// value of another type; the error has its name in the file, line and column.
+/// Parses the text of a `config.json` by `keys`; if two keys set one field, the earlier one has precedence. Fails if a field is
+/// missing or has a value of another type. The error gives the key's name in the file, its line and its column.
 pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item = &'a ConfigKey>) -> Result<T> {
     let UniqueKeys(mut file) = parse_fields::<UniqueKeys<Value>>(text)?;
     file.remove("_");
@@ -53,8 +54,8 @@ pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item
     })
 }
 
-/// `[line, column]` of a key's value, or of the object's end if the key is missing. As in `serde_json`'s errors, it is the end of
-/// a scalar and the beginning of a list or an object.
+/// `[line, column]` of a key's value, or of the object's end if the key is missing. As in `serde_json`'s errors, a scalar is
+/// located by its end, and a list or an object by its beginning.
 fn line_and_column(text: &str, name: &str) -> [usize; 2] {
     let values: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
     // A value is borrowed from the text.

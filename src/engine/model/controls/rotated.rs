@@ -1,4 +1,4 @@
-//! Control model: a trained model whose attention heads write into random directions, which later layers do not read
+//! Control model: a trained model whose attention heads write into random directions that later layers have not learnt to read
 //! (docs/methodology/controls.md).
 
 use nalgebra::DMatrix;
@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::model::parameters::Parameters;
 
-/// Rotates the output projection of each attention head at random in the space of hidden states, as seed, layer and head
-/// determine.
+/// Rotates the output projection of each attention head at random in the space of hidden states. The rotation depends only on
+/// seed, layer and head.
 pub fn rotate_outputs(parameters: &mut Parameters, seed: u64) {
     let (hidden, heads) = (parameters.config.hidden_size, parameters.config.num_attention_heads);
     let (size, width) = (parameters.config.head_dim(), parameters.config.heads_width());

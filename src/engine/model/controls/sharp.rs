@@ -11,26 +11,26 @@ use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, S
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::model::parameters::{Embeddings, Layer, Linear, Parameters};
 
-/// Relative tolerance with which a layer's distance from uniform attention must match that of the trained layer.
+/// Relative tolerance for matching a layer's distance from uniform attention to that of the trained layer.
 const TOLERANCE: f64 = 0.005;
 
-/// Largest number of bisection steps for the logarithm of a layer's factor. Further steps fall below the resolution of float32.
+/// Largest number of bisection steps on the logarithm of a layer's factor. Further steps fall below the resolution of float32.
 const MOST_STEPS: usize = 40;
 
-/// Bound of the factor of queries and keys, which is searched from `1 / MAX_FACTOR` to `MAX_FACTOR`. Scores scale with its square.
+/// Bound of a layer's factor of queries and keys, which is searched from `1 / MAX_FACTOR` to `MAX_FACTOR`. Scores scale with
+/// the square of the factor.
 const MAX_FACTOR: f64 = 4096.0;
 
-/// Sequences over which the attention of trained and untrained layers is compared, and the queries that count.
+/// Sequences over which the attention of trained and untrained layers is compared, with the queries that are counted.
 pub struct SharpnessSample<'a> {
     pub batch: Batch<'a>,
-    /// Positions of the queries that count in each sequence: its text tokens.
+    /// Positions of the counted queries in each sequence: its text tokens.
     pub rows: &'a [Vec<usize>],
 }
 
-/// Scales the queries and keys of each layer of `fresh` by one factor, beginning with the first layer. With this factor, the mean
-/// squared Hellinger distance of the layer's heads from uniform attention matches that in `trained`, or comes as near as it can.
-/// Layers that share weights get the factor of the first of them.
-/// Fails if the sample does not fit the model.
+/// Scales the queries and keys of each layer of `fresh` by one factor, beginning with the first layer. With this factor, the
+/// layer's mean squared Hellinger distance from uniform attention matches that of the trained layer, or comes as near as
+/// possible. Layers that share weights get the factor of the first of them. Fails if the sample does not fit the model.
 pub fn match_sharpness(
     mut fresh: Parameters,
     trained: &dyn Encoder,
@@ -68,14 +68,16 @@ pub fn distances_from_uniform(
     Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
 }
 
-/// A running mean, over attention rows, of the squared Hellinger distance from uniform attention.
+/// A running mean of the squared Hellinger distance from uniform attention, over attention rows.
 #[derive(Clone, Default)]
 struct DistanceSum {
     sum: f64,
+    /// Number of attention rows in the sum.
     rows: usize,
 }
 
 impl DistanceSum {
+    /// Adds the attention rows of `queries`, one head of one sequence.
     fn add(&mut self, attention: AttentionView<'_>, queries: &[usize], visibility: Visibility) {
         for &query in queries {
             self.sum += distance_from_uniform(attention.row(query), visibility, query);
@@ -83,14 +85,19 @@ impl DistanceSum {
         self.rows += queries.len();
     }
 
+    /// Returns the mean over the added rows; 0 without any.
     fn mean(self) -> f64 {
         if self.rows == 0 { 0.0 } else { self.sum / self.rows as f64 }
     }
 }
 
+/// A visitor that computes each layer's mean squared Hellinger distance from uniform attention.
 struct DistanceSums<'a> {
+    /// Classes of the layers by their visible keys.
     classes: &'a LayerClasses,
+    /// Positions of the counted queries in each sequence.
     rows: &'a [Vec<usize>],
+    /// Running mean of each layer.
     layers: Vec<DistanceSum>,
 }
 
@@ -111,7 +118,7 @@ fn distance_from_uniform(row: &[f32], visibility: Visibility, query: usize) -> f
     1.0 - row[keys].iter().map(|&weight| (f64::from(weight) * uniform).sqrt()).sum::<f64>()
 }
 
-/// Computes the inputs of the query and key projections of layer `number`, `[tokens, hidden]`.
+/// Computes the hidden states that enter the query and key projections of layer `number`, `[tokens, hidden]`.
 fn projection_inputs(parameters: &Parameters, number: usize, batch: &Batch<'_>) -> Result<Vec<f32>> {
     let mut below = parameters.clone();
     below.order.truncate(number + 1);
@@ -121,6 +128,7 @@ fn projection_inputs(parameters: &Parameters, number: usize, batch: &Batch<'_>) 
     Ok(inputs.rows)
 }
 
+/// A visitor that keeps the inputs of the query and key projections of layer `number`, `[tokens, hidden]`.
 struct LayerInputs {
     number: usize,
     rows: Vec<f32>,
@@ -149,7 +157,8 @@ fn attention_only(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     PackedEncoder::new(Parameters { config, embeddings, layers, order, final_norm: None, prediction: None })
 }
 
-/// Computes the mean squared Hellinger distance of a layer's heads from uniform attention, given the inputs of its projections.
+/// Computes the mean squared Hellinger distance of a layer's heads from uniform attention. `inputs` are the inputs of its query
+/// and key projections.
 fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample: &SharpnessSample<'_>) -> f64 {
     let config = encoder.config();
     let layer = encoder.layer_attention(number, Positions::Used).expect("the packed encoder has its heads");
@@ -165,7 +174,8 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     sum.mean()
 }
 
-/// Finds the factor at which `distance`, which increases with it, is within [`TOLERANCE`] of `target`. Bisects its logarithm.
+/// Finds the factor at which `distance`, an increasing function, is within the relative [`TOLERANCE`] of `target`. Bisects the
+/// logarithm of the factor.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
 fn factor_reaching(target: f64, distance: impl Fn(f32) -> f64) -> f32 {
     let (mut low, mut high, mut factor) = (1.0 / MAX_FACTOR, MAX_FACTOR, 1.0_f64);

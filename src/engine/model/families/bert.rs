@@ -1,5 +1,5 @@
-//! BERT (Devlin et al. 2019): transformers' `BertModel`, equal models under other names, and models that change one part of it
-//! or add embeddings to it.
+//! BERT (Devlin et al. 2019): transformers' `BertModel`, identical models under other names, and models that change one part of
+//! BERT or add embeddings to it.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
@@ -46,10 +46,10 @@ pub(super) const LAYER: LayerNames = LayerNames {
     output_norm: "output.LayerNorm",
 };
 
-/// Tensor names of a BERT layer in families whose positions are absolute.
+/// Tensor names of a BERT layer in families with absolute positions only.
 pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };
 
-/// Checks the config, and makes BERT's tensor names without embeddings of distances. Fails if a size fits no encoder.
+/// Checks the config, and makes BERT's tensor names for absolute positions. Fails if a size fits no encoder.
 pub(super) fn check_and_name_absolute(config: Config) -> Result<(Config, Names)> {
     Names::checked(config, &ABSOLUTE, "encoder.layer")
 }
@@ -134,8 +134,8 @@ config_struct! {
 
 impl BigBirdConfig {
     /// Length in tokens of the longest sequence with full attention; `None` if there is no limit. `BigBirdModel` computes full
-    /// attention up to the minimum number of blocks for block-sparse attention: two global ones, three of the window, and twice
-    /// the random ones. Fails if `attention_type` is unknown or `block_size` is 0.
+    /// attention up to the minimum number of blocks for block-sparse attention: two global blocks, three window blocks, and
+    /// twice the number of random blocks. Fails if `attention_type` is unknown or `block_size` is 0.
     fn full_attention(&self) -> Result<Option<usize>> {
         match self.attention_type.as_str() {
             "original_full" => Ok(None),
@@ -168,7 +168,7 @@ pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { plain_text: has_task.then(|| PlainTextConstant::Rows(vec![task])), ..names }))
 }
 
-/// Embeddings of a word's box in LayoutLM: left and right, top and bottom, height and width.
+/// Names of the embedding tables for the bounding box of a word in LayoutLM: left and right, top and bottom, height and width.
 const BOX_SIDES: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 
 pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
@@ -178,7 +178,7 @@ pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { plain_text: Some(PlainTextConstant::Rows(BOX_SIDES.map(zero).into())), ..names }))
 }
 
-/// Maximum depth of a tree of markup; the published models have 50 levels.
+/// Maximum depth of a markup tree; published models have 50 levels.
 const MAX_DEPTH: usize = 1 << 10;
 
 pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {

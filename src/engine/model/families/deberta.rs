@@ -1,5 +1,5 @@
-//! DeBERTa (He et al. 2021) and its versions 2 and 3 (He et al. 2023): BERT with attention scores that also have terms between
-//! the content of one token and the distance of two.
+//! DeBERTa (He et al. 2021) and its versions 2 and 3 (He et al. 2023): BERT whose attention scores also have terms between the
+//! content of one token and the distance between both.
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -11,11 +11,12 @@ use crate::model::config::{
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// DeBERTa versions 2 and 3. The masked-LM head is the one that models trained in transformers have. Microsoft's checkpoints have
-/// another, which was trained behind two more passes through the last layer.
+/// DeBERTa versions 2 and 3. The supported masked-LM head is the one of models trained in transformers. Microsoft's checkpoints
+/// have another head, which was trained behind two more passes through the last layer.
 pub(super) const DEBERTA_V2: Family =
     Family { model_type: "deberta-v2", class_prefix: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
 
+/// Tensor names of a layer of version 1.
 const FIRST_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::HeadByHeadBiased {
         part: "attention.self.in_proj",
@@ -24,6 +25,7 @@ const FIRST_LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
+/// Tensor names of a layer of versions 2 and 3.
 const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Separate([
         "attention.self.query_proj",
@@ -52,7 +54,7 @@ config_struct! {
     }
 }
 
-/// Terms of the scores (`c2p`, `p2c`) in `pos_att_type`: a list, or a text with bars between them.
+/// Score terms (`c2p`, `p2c`) in `pos_att_type`: a list, or a text separated by bars.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Kinds {
@@ -121,11 +123,12 @@ pub(super) fn read_version_1(text: &str) -> Result<(Config, Names)> {
     options.with_terms(config, names, disentangled)
 }
 
-/// Whether scores have a term of queries and distances (`c2p`), and one of keys and distances (`p2c`), as `[c2p, p2c]`.
+/// Whether scores have a term of queries and distances (`c2p`) and a term of keys and distances (`p2c`), as `[c2p, p2c]`.
 fn terms(kinds: &[String]) -> [bool; 2] {
     ["c2p", "p2c"].map(|kind| kinds.iter().any(|known| known == kind))
 }
 
+/// Returns the value if it is above 0, otherwise `None`.
 fn positive(value: i64) -> Option<usize> {
     usize::try_from(value).ok().filter(|&value| value > 0)
 }
@@ -141,8 +144,8 @@ impl DebertaConfig {
     }
 
     /// Makes the parts of config and tensor names that all versions share. The score scale is `1 / sqrt(head size * terms)`, so
-    /// that the sum of `terms` terms has the variance of one. Fails if embeddings are narrower than hidden states, or a size fits
-    /// no encoder.
+    /// that the sum of `terms` terms has the variance of a single term. Fails if embeddings are narrower than hidden states, or
+    /// a size fits no encoder.
     fn layout(
         &self,
         config: Config,
@@ -170,7 +173,8 @@ impl DebertaConfig {
         positive(self.max_relative_positions).unwrap_or(config.max_position_embeddings)
     }
 
-    /// Adds the tensor names of the distance terms, if the config has them. Fails if their tables would be too large.
+    /// Adds the tensor names of the score terms for distances, if the config has them. Fails if their tables would be too
+    /// large.
     fn with_terms(&self, config: Config, names: Names, disentangled: DisentangledNames) -> Result<(Config, Names)> {
         if !self.relative_attention {
             return Ok((config, names));
@@ -184,8 +188,9 @@ impl DebertaConfig {
     }
 }
 
-/// Maximum of [`Places::span`]: each layer keeps two vectors per place of a distance in either direction. Models have 256 or 512.
+/// Maximum of [`DistanceRows::span`]: each layer keeps two vectors per row of distances in either direction. Models have 256 or
+/// 512.
 const MOST_PLACES: usize = 1 << 12;
 
-/// Maximum number of positions, since the place of each distance is kept. Models have 512.
+/// Maximum number of positions, since the table row of each distance is kept. Models have 512.
 const MOST_POSITIONS: usize = 1 << 16;

@@ -1,6 +1,6 @@
 //! Gemma 2 and 3 (Gemma Team 2024, 2025), which are decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3
-//! with attention in both directions. They have Llama's body, with windows in some layers. Their blocks also normalise what they
-//! write, and their attention heads share keys and values.
+//! with bidirectional attention. They have Llama's layers, some of which have windowed attention. The output of each block is
+//! also normalised, and attention heads share keys and values.
 
 use anyhow::{Result, anyhow, bail, ensure};
 
@@ -12,8 +12,8 @@ use crate::model::config::{
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
-/// Text models of Gemma 3, EmbeddingGemma among them. EmbeddingGemma alone attends in both directions; it was trained to embed
-/// texts, and has no head that predicts tokens.
+/// Text models of Gemma 3, including EmbeddingGemma. Only EmbeddingGemma has bidirectional attention; it embeds texts and has
+/// no head that predicts tokens.
 pub(super) const GEMMA_3_TEXT: Family =
     Family { model_type: "gemma3_text", class_prefix: "Gemma3Text", read: gemma3, ..llama::LLAMA };
 
@@ -40,7 +40,7 @@ config_struct! {
         sliding_window_pattern: Option<usize> = None,
         layer_types: Option<Vec<String>> = None,
         attn_logit_softcapping: Option<f64> = None,
-        /// Bound of the logits; null or missing in Gemma 3.
+        /// Bound of the logits; null or missing in Gemma 3, which has none.
         final_logit_softcapping: Option<f32> = None,
         attention_bias: bool = false,
     }
@@ -77,8 +77,8 @@ fn gemma3(text: &str) -> Result<(Config, Names)> {
     with_layers(text, &options, full_every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
-/// Makes the config and tensor names of a Gemma. Where the file lists no layer types, one layer in `full_every` has no window. `theta`
-/// has, for layers without and with a window, the key and default of the base of the rotary frequencies.
+/// Makes the config and tensor names of a Gemma. If the file lists no layer types, every `full_every`-th layer has no window.
+/// `theta` has the key and default of the base of the rotary frequencies, for layers `[without, with]` a window.
 fn with_layers(
     text: &str,
     options: &GemmaConfig,

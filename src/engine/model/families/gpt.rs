@@ -1,5 +1,5 @@
-//! Decoders with the pre-norm body of GPT-2 (Radford et al. 2019): GPT-2, GPT-Neo (Black et al. 2021), GPT-NeoX (Black et al.
-//! 2022; also Pythia), OPT, and the text encoder of CLIP. GPT-Neo has unscaled scores, and layers with windows. GPT-NeoX has
+//! Decoders with the pre-norm layers of GPT-2 (Radford et al. 2019): GPT-2, GPT-Neo (Black et al. 2021), GPT-NeoX (Black et al.
+//! 2022; also Pythia), OPT, and the text encoder of CLIP. GPT-Neo has unscaled scores, and windows in some layers. GPT-NeoX has
 //! rotary positions, and its attention and feed-forward blocks read the same input.
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -54,10 +54,10 @@ const GPT_NEOX_LAYER: LayerNames = LayerNames {
     ..GPT_2_LAYER
 };
 
-/// Embeddings of `[words, positions]` in GPT-2 and GPT-Neo.
+/// Tensor names of the embeddings of `[words, positions]` in GPT-2 and GPT-Neo.
 const EMBEDDINGS: [&str; 2] = ["wte", "wpe"];
 
-/// Default of the ratio of feed-forward width to hidden size.
+/// Default ratio of feed-forward width to hidden size.
 const WIDER: usize = 4;
 
 const GPT_2_KEYS: &[ConfigKey] = keys! {
@@ -129,7 +129,7 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { biases, ..names }))
 }
 
-/// Reads the config of a pre-norm body with causal attention. Sizes are not checked.
+/// Reads the config of a pre-norm decoder with causal attention. Sizes are not checked.
 fn read_body(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
     Ok(Config { blocks: BlockPlan::Pre, visibility, ..Config::read(text, &[keys])? })
@@ -200,7 +200,8 @@ const CLIP_LAYER: LayerNames = LayerNames {
     ..OPT_LAYER
 };
 
-/// Keys of transformers' `CLIPTextConfig`, with its defaults: the `text_config` of a CLIP model may leave any of them out.
+/// Keys of transformers' `CLIPTextConfig`, with its defaults. The `text_config` of a CLIP model may leave out any of these
+/// keys.
 const CLIP_KEYS: &[ConfigKey] = keys! {
     vocab_size = 49408, hidden_size = 512, intermediate_size = 2048, num_hidden_layers = 12, num_attention_heads = 8,
     max_position_embeddings = 77, hidden_act = "quick_gelu", layer_norm_eps = 1e-5, tie_word_embeddings: _ = true

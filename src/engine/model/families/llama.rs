@@ -45,7 +45,7 @@ const NEO_BERT_LAYER: LayerNames = LayerNames {
     ..LAYER
 };
 
-/// Config key and default of the base of the rotary frequencies.
+/// `(config key, default)` of the base of the rotary frequencies.
 const THETA: (&str, f64) = ("rope_theta", 10_000.0);
 
 const KEYS: &[ConfigKey] = keys! {
@@ -64,30 +64,33 @@ config_struct! {
 config_struct! {
     /// Keys about layers with a window and layers without positions, with transformers' defaults.
     struct LayerConfig {
-        /// Number of keys that a query sees in a layer with a window, its own position included.
+        /// Number of keys that a query sees in a layer with a window, including its own.
         sliding_window: Option<usize> = Some(4096),
         /// Whether any layer has a window (Qwen, SmolLM3).
         use_sliding_window: bool = false,
-        /// First layer with a window (Qwen).
+        /// Number of the first layer with a window (Qwen).
         max_window_layers: usize = 28,
         layer_types: Option<Vec<String>> = None,
         /// Per layer, whether queries and keys rotate: 0 or 1 (SmolLM3).
         no_rope_layers: Option<Vec<u8>> = None,
-        /// Without `no_rope_layers`, one layer in this number does not rotate queries and keys (SmolLM3).
+        /// Without `no_rope_layers`, one layer of this many does not rotate queries and keys (SmolLM3).
         no_rope_layer_interval: usize = 4,
     }
 }
 
-/// Defaults of a family for keys that its `config.json` lacks, and its biases.
+/// Defaults of a family for keys that its `config.json` lacks, and the biases and tensor names of its layers.
 struct Defaults {
     /// Config keys whose defaults differ from Llama's.
     keys: &'static [ConfigKey],
+    /// Default base of the rotary frequencies.
     theta: f64,
-    /// Whether queries, keys and values have biases, and the output projection has none.
+    /// Whether queries, keys and values have biases; the output projection then has none.
     biased: bool,
+    /// Tensor names of a layer.
     layer: &'static LayerNames,
 }
 
+/// Llama's defaults; other families override some of them.
 const AS_LLAMA: Defaults = Defaults { keys: &[], theta: THETA.1, biased: false, layer: &LAYER };
 
 pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {
@@ -130,6 +133,7 @@ pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     Ok((with_windows(config, &LayerConfig { max_window_layers: 0, ..options })?, names))
 }
 
+/// Reads the config of a decoder with Llama's layers and the given defaults.
 fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names)> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
     let config = Config { visibility, ..read_body(text, &[defaults.keys, KEYS])? };
@@ -140,7 +144,7 @@ fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names)> {
     Ok((with_rotation(config, text, (THETA.0, defaults.theta), 1.0)?, names))
 }
 
-/// Reads the config of a model with Llama's body by lists of keys. Sizes are not checked.
+/// Reads the config of a model with Llama's layers by lists of keys; an earlier list has precedence. Sizes are not checked.
 pub(super) fn read_body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
     Ok(Config {
         blocks: BlockPlan::Pre,
@@ -163,7 +167,8 @@ fn causal_window(window: usize) -> Result<Visibility> {
     Ok(Visibility::causal_window(window))
 }
 
-/// Adds windows to the layers that `layer_types` names, or else from `max_window_layers` on, if the config uses windows.
+/// Adds windows to the layers that `layer_types` names, or else to the layers from `max_window_layers` on, if the config uses
+/// windows.
 fn with_windows(config: Config, options: &LayerConfig) -> Result<Config> {
     let Some(window) = options.sliding_window.filter(|_| options.use_sliding_window) else { return Ok(config) };
     let is_full = |layer: usize| layer < options.max_window_layers;
@@ -203,12 +208,12 @@ pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { biases: Biases::NONE, initialisation: fresh, ..names }))
 }
 
-/// Names of the layer types in `layer_types` and `rope_parameters`. With the first, a token sees all tokens (in a decoder, all
-/// before it); with the second, the tokens around it (in a decoder, just before it).
+/// Names of the layer types in `layer_types` and `rope_parameters`. In a `full_attention` layer, a token sees all tokens (in a
+/// decoder, all tokens before it). In a `sliding_attention` layer, it sees a window around it (in a decoder, before it).
 const TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
 
-/// Type of each layer, as an index into [`TYPES`]: from the config's `layer_types` (`given`), or else by `is_full`, which says
-/// whether a layer sees every token. Fails if there are not as many types as layers, or one is unknown.
+/// Type of each layer, as an index into [`TYPES`]: from the config's `layer_types` (`given`), or else from `is_full`, whether a
+/// layer sees every token. Fails if the number of types is not the number of layers, or a type is unknown.
 pub(super) fn layer_types(
     given: Option<&[String]>,
     layers: usize,
@@ -224,21 +229,21 @@ pub(super) fn layer_types(
     names.iter().map(known).collect()
 }
 
-/// Keys that the queries of each layer see; `types` has indices into `of_types`.
+/// Visible keys of each layer's queries: the entry of `of_types` that the layer's number in `types` selects.
 fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
     LayerClasses::new(&types.iter().map(|layer_type| of_types[*layer_type]).collect::<Vec<_>>())
 }
 
-/// Adds one rotation of queries and keys to all layers. `theta` has the key and default of the base of the rotary frequencies;
-/// `share` is the default share of an attention head's dimensions that rotate.
+/// Adds the same rotation of queries and keys to all layers. `theta` has the key and default of the base of the rotary
+/// frequencies. `share` is the default share of an attention head's dimensions that rotate.
 pub(super) fn with_rotation(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
     let rotary = parse_rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;
     config.rotary = vec![Some(rotary); config.num_hidden_layers];
     Ok(config)
 }
 
-/// Adds to each layer, by its type, its rotation and the keys that its queries see. `theta` has, for each type, the key and
-/// default of the base of the rotary frequencies.
+/// Adds to each layer the rotation and visible keys of its type. `theta` has the key and default of the base of the rotary
+/// frequencies, for each type.
 pub(super) fn with_layer_types(
     mut config: Config,
     text: &str,

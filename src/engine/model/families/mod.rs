@@ -1,6 +1,6 @@
-//! Architecture families of encoders and decoders that can be loaded, one file per body, and one table that lists them. Each is
-//! BERT's encoder with other tensor names and some parts changed. So a family is data: how its `config.json` translates into
-//! [`Config`], and the names of its tensors.
+//! Architecture families of encoders and decoders that can be loaded: one file per body of layers, and one table that lists all
+//! families. Each family is BERT's encoder with other tensor names and some parts changed. So a family is data: a function from
+//! its `config.json` to [`Config`], and the names of its tensors.
 
 pub(super) mod bert;
 mod deberta;
@@ -34,13 +34,14 @@ pub use names::{
 /// All architecture families that can be loaded.
 pub const FAMILIES: &[Family] = table::FAMILIES;
 
-/// Endings of encoder classes in transformers after the name of the family: `BertModel`, `BertForMaskedLM`,
+/// Endings of the names of encoder classes in transformers, after the name of the family: `BertModel`, `BertForMaskedLM`,
 /// `BertGenerationEncoder`, `DPRContextEncoder`.
 const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "QuestionEncoder"];
 
 /// Architecture family of encoders or decoders.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
+    /// Value of `model_type` in the family's `config.json`.
     pub model_type: &'static str,
     /// Beginning of the family's class names in transformers, before `Model`, `For...` or `Encoder`.
     pub class_prefix: &'static str,
@@ -48,18 +49,19 @@ pub struct Family {
     pub prefix: &'static str,
     /// Prefixes that may precede `prefix` in checkpoints where the encoder is part of a larger model.
     pub wrapper_prefixes: &'static [&'static str],
-    /// Encoder tensors that plain text does not need: dot-separated parts of their names.
+    /// Encoder tensors that plain text does not need, such as embeddings of images: dot-separated parts of their names.
     pub ignored_tensors: &'static [&'static str],
-    /// Tensor names of the head that predicts tokens, in each spelling that checkpoints have; empty: there is no such head.
+    /// Tensor names of the head that predicts tokens, one entry for each naming scheme of checkpoints; empty: the family has no
+    /// such head.
     pub token_heads: &'static [TokenHeadNames],
     /// Tensor names of the discriminator's head, if the family has discriminators.
     pub discriminator: Option<DiscriminatorNames>,
-    /// Parses the text of a `config.json` of the family into config and tensor names. Sizes are checked.
+    /// Parses the text of the family's `config.json` into config and tensor names. Sizes are checked.
     read: fn(&str) -> Result<(Config, Names)>,
 }
 
 impl Family {
-    /// Makes a family that differs from this one in its three names.
+    /// Makes a family that differs from this one in `model_type`, class prefix and tensor prefix alone.
     const fn renamed(self, model_type: &'static str, class: &'static str, prefix: &'static str) -> Self {
         Self { model_type, class_prefix: class, prefix, ..self }
     }
@@ -71,7 +73,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// Contents of a `config.json`: the family, the sizes and the tensors' names.
+/// Contents of a `config.json`: family, sizes and tensor names.
 #[derive(Clone, Debug)]
 pub struct Architecture {
     pub family: Family,
@@ -116,7 +118,8 @@ impl Architecture {
     }
 }
 
-/// Fails if a flag of a `config.json`, `(key, value, supported value)`, has another value than the supported one.
+/// Fails if a Boolean key of a `config.json` has another value than the supported one. Each of `flags` is
+/// `(key, value, supported value)`.
 fn ensure_flags<const N: usize>(family: &str, flags: [(&str, bool, bool); N]) -> Result<()> {
     for (key, value, supported) in flags {
         ensure!(value == supported, anyhow!("{key} is {value}, which is not supported for {family}").with_value(value));
@@ -124,7 +127,7 @@ fn ensure_flags<const N: usize>(family: &str, flags: [(&str, bool, bool); N]) ->
     Ok(())
 }
 
-/// Architectures that cannot be analysed, by their `model_type`, and why.
+/// Architectures that cannot be analysed: (values of `model_type`, reason).
 const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["fnet"], "it mixes tokens by a Fourier transform and has no attention heads"),
     (&["funnel"], "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
@@ -141,7 +144,7 @@ const UNSUPPORTED: &[(&[&str], &str)] = &[
 
 const SUPPORTED_DECODERS: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3 are supported";
 
-/// Fails if a `config.json` is of a refused architecture, of quantised weights, or of a model of text and something else.
+/// Fails if a `config.json` describes an unsupported architecture, quantised weights, or a model of text and another medium.
 fn ensure_supported(json: &Value) -> Result<()> {
     if let Some(model_type) = json.get("model_type").and_then(Value::as_str)
         && let Some((_, why)) = UNSUPPORTED.iter().find(|(refused, _)| refused.contains(&model_type))

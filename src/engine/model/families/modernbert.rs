@@ -1,5 +1,5 @@
 //! ModernBERT (Warner et al. 2024), and models with its `model_type`: Ettin's encoders, gte-modernbert, mmBERT,
-//! granite-embedding. Layers are pre-norm, with gated linear units and rotary positions, and without biases.
+//! granite-embedding. Layers are pre-norm and have gated linear units, rotary positions and no biases.
 
 use anyhow::{Result, anyhow, ensure};
 
@@ -18,6 +18,7 @@ pub(super) const MODERN_BERT: Family = Family {
     ..bert::BERT.renamed("modernbert", "ModernBert", "model.")
 };
 
+/// Tensor names of ModernBERT's masked-LM head.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { dense: "head.dense", norm: "head.norm", biases: [false, false] }),
     decoder: "decoder.weight",
@@ -35,14 +36,16 @@ const LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
+/// Tensor names of a layer of Ettin's decoders.
 const DECODER_LAYER: LayerNames =
     LayerNames { query_key_value: QueryKeyValue::Separate(["attn.q_proj", "attn.k_proj", "attn.v_proj"]), ..LAYER };
 
-/// Config keys of ModernBERT. `ModernBertModel` reads `norm_eps`; BERT's name, under which files may hold another value, counts
-/// only without it.
+/// Config keys of ModernBERT. `ModernBertModel` reads `norm_eps`; BERT's key `layer_norm_eps` counts only if `norm_eps` is
+/// missing.
 const KEYS: &[ConfigKey] =
     keys! { hidden_act: hidden_activation = "gelu", layer_norm_eps: norm_eps | layer_norm_eps = 1e-5 };
 
+/// Reads the config of a ModernBERT encoder or, if `causal`, decoder.
 pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let config = Config::read(text, &[KEYS])?;
     let norm_bias = config_value!(text, norm_bias: bool = false)?;

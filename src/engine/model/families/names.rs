@@ -12,10 +12,11 @@ pub struct Names {
     pub embeddings: EmbeddingNames,
     /// Layer normalisation over the sum of the embeddings, if there is one.
     pub embedding_norm: Option<&'static str>,
-    /// Embeddings that plain text gets besides word, position and segment, if any.
+    /// Embeddings that plain text gets in addition to word, position and segment embeddings, if any.
     pub plain_text: Option<PlainTextConstant>,
-    /// Linear layer from the embeddings to the hidden states, if there is one.
+    /// Linear layer from the embeddings to hidden states of another width, if there is one.
     pub projection: Option<&'static str>,
+    /// Tensor names of the parts of a layer, after the layer's prefix.
     pub layer_parts: &'static LayerNames,
     /// Name prefix of each layer, first to last. Layers with equal prefixes share their parameters.
     pub layers: Vec<String>,
@@ -25,20 +26,24 @@ pub struct Names {
     /// Whether normalisations multiply by `1 + weight` instead of `weight`.
     pub norms_add_one: bool,
     pub initialisation: WeightInitialisation,
-    /// Whether the input of the first layer's attention block is normalised, in pre-norm families.
+    /// Whether the input of the first layer's attention block is normalised; for pre-norm families.
     pub first_norm: bool,
+    /// Groups of the grouped convolutions that replace linear layers; `None` in families without them.
     pub convolutions: Option<ConvolutionGroups>,
+    /// Score term of each attention head for distances; `None` without one.
     pub position_bias: Option<PositionBiasNames>,
+    /// Score terms between content and distance (DeBERTa); `None` without them.
     pub disentangled: Option<DisentangledNames>,
-    /// Names of the tensor of rotary frequencies. The first that a checkpoint has is read; without any, frequencies are computed.
+    /// Names of the tensor of rotary frequencies. The first name that a checkpoint has is read; if it has none, frequencies are
+    /// computed.
     pub frequencies: &'static [&'static str],
     /// Normalisation after the last layer, if there is one, in pre-norm families.
     pub final_norm: Option<&'static str>,
-    /// Alternative names, which other checkpoints of the family have.
+    /// Other names that some checkpoints of the family use instead.
     pub alternative: Option<Box<Names>>,
 }
 
-/// Tensor names of the embeddings; empty where there are none.
+/// Tensor names of the embeddings; an empty name means that the model has no such embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddingNames {
     pub words: &'static str,
@@ -46,14 +51,14 @@ pub struct EmbeddingNames {
     pub segments: &'static str,
 }
 
-/// Whether each part of a layer, named as in [`LayerNames`], has biases.
+/// Whether each part of a layer has biases; parts are named as in [`LayerNames`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Biases {
     pub query_key_value: bool,
     pub attention_output: bool,
     pub intermediate: bool,
     pub output: bool,
-    /// Whether all normalisations have biases, also outside the layers.
+    /// Whether all normalisations have biases, within and outside the layers.
     pub norms: bool,
 }
 
@@ -64,21 +69,23 @@ impl Biases {
     pub const NONE: Self =
         Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
 
-    /// Sets the biases of linear layers per block (`attention`, `feed_forward`), as a config has them; normalisations have none.
+    /// Sets the biases of linear layers: those of the attention block by `attention`, those of the feed-forward block by
+    /// `feed_forward`. Normalisations have none.
     pub(super) fn from_blocks(attention: bool, feed_forward: bool) -> Self {
         let (query_key_value, attention_output) = (attention, attention);
         Self { query_key_value, attention_output, intermediate: feed_forward, output: feed_forward, norms: false }
     }
 }
 
-/// Weights of an architecture family before training: matrices (embeddings among them) and normalisations.
+/// Initial weights of an architecture family: distribution of matrices (embeddings among them), and value of norm weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightInitialisation {
     /// Distribution of the weights of matrices, around 0.
     pub distribution: Distribution,
-    /// Scale of matrices whose name contains the given part; other matrices have the scale `initializer_range`.
+    /// `(part of a matrix's name, scale)`: the scale of matrices whose name contains the part. Other matrices have the scale
+    /// `initializer_range`.
     pub scales: Vec<(&'static str, f64)>,
-    /// Weight of normalisations; where the model adds 1 to it, it is 0 instead.
+    /// Initial weight of normalisations; 0 in models that add 1 to the weight.
     pub norms: f64,
 }
 
@@ -88,22 +95,23 @@ impl Default for WeightInitialisation {
     }
 }
 
-/// Distribution of a matrix's weights before training, for a given scale.
+/// Distribution from which a matrix's initial weights are drawn, for a given scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Normal; the scale is the standard deviation.
+    /// Normal distribution; the scale is its standard deviation.
     Normal,
-    /// Normal, truncated at this number of standard deviations from 0; the scale is the standard deviation.
+    /// Normal distribution, truncated at this number of standard deviations from 0; the scale is its standard deviation.
     TruncatedNormal(f64),
-    /// Uniform from the negative of the scale to the scale.
+    /// Uniform distribution from the negative of the scale to the scale.
     Uniform,
 }
 
-/// Term that each attention head adds to its scores by the distance of query and key.
+/// Names for the term that each attention head adds to its scores by the distance of query and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PositionBiasNames {
-    /// Embedding of buckets of distances (Raffel et al. 2020, section 2.1).
+    /// A learnt bias for each bucket of distances (Raffel et al. 2020, section 2.1).
     Buckets {
+        /// Tensor name of the table.
         table: &'static str,
         /// Whether each layer has its own table, under the name `table` within the layer.
         in_each_layer: bool,
@@ -111,26 +119,27 @@ pub enum PositionBiasNames {
         rows: usize,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, from which on all distances are in the last bucket.
+        /// Distance, in tokens, from which on all longer distances of a direction share the last bucket.
         longest_distance: usize,
     },
-    /// Multiple of the distance, by a slope of each attention head (ALiBi, Press et al. 2022), in both directions.
+    /// ALiBi (Press et al. 2022) in both directions: each attention head subtracts the distance times its own slope.
     Slopes,
 }
 
 /// Tensor names of the score terms between the content of one token and the distance of two (DeBERTa, He et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DisentangledNames {
-    /// Embedding of distances, with a row for each of [`DistanceRows`].
+    /// Embedding of distances, with one row for each row number of `distance_rows`.
     pub table: &'static str,
     /// Normalisation over each row of `table`, if there is one.
     pub norm: Option<&'static str>,
-    /// The layer's projection of `table` that queries are multiplied by; `None`: there is no such term.
+    /// The layer's projection of `table` to vectors that queries are multiplied by; `None`: scores have no such term.
     pub keys: Option<&'static str>,
     /// Whether the projection `keys` has a bias; the projection `queries` always has one.
     pub keys_biased: bool,
-    /// The layer's projection of `table` that keys are multiplied by; `None`: there is no such term.
+    /// The layer's projection of `table` to vectors that keys are multiplied by; `None`: scores have no such term.
     pub queries: Option<&'static str>,
+    /// Mapping from distances to rows of `table`.
     pub distance_rows: DistanceRows,
 }
 
@@ -141,13 +150,15 @@ pub enum QueryKeyValue {
     Separate([&'static str; 3]),
     /// One linear layer, whose outputs are all queries, then all keys, then all values.
     Stacked(&'static str),
-    /// One linear layer, whose outputs are query, key and value of the first attention head, then of the next. The dimensions of
-    /// queries and keys that rotate together are neighbours.
+    /// One linear layer, whose outputs are query, key and value of the first attention head, then those of the next head.
+    /// Dimensions of queries and keys that rotate as a pair are adjacent.
     HeadByHead(&'static str),
-    /// As `HeadByHead`, but dimensions that rotate together are in the two halves of the rotating dimensions.
+    /// As `HeadByHead`, but the dimensions of a rotating pair lie in the first and second half of the rotating dimensions.
     HeadByHeadInHalves(&'static str),
-    /// One linear layer with outputs as in `HeadByHead`, without rotation and bias; queries and values have separate biases.
+    /// One linear layer with outputs as in `HeadByHead`, without rotation and without a bias of its own; queries and values
+    /// have separate biases.
     HeadByHeadBiased {
+        /// Tensor name of the linear layer.
         part: &'static str,
         /// Names of the biases, `[queries, values]`.
         biases: [&'static str; 2],
@@ -159,11 +170,12 @@ pub enum QueryKeyValue {
 pub enum Intermediate {
     /// One linear layer; the activation is applied to all its outputs.
     Plain(&'static str),
-    /// Two linear layers of a gated linear unit: the activation is applied to the first, whose result multiplies the second.
+    /// Two linear layers of a gated linear unit. The activation is applied to the outputs of the first, which then multiply
+    /// those of the second.
     Gated([&'static str; 2]),
-    /// Both linear layers of a gated linear unit in one tensor; the first half gets the activation.
+    /// Both linear layers of a gated linear unit in one tensor; the activation is applied to the first half of its outputs.
     GateFirst(&'static str),
-    /// Both linear layers of a gated linear unit in one tensor; the second half gets the activation.
+    /// Both linear layers of a gated linear unit in one tensor; the activation is applied to the second half of its outputs.
     GateSecond(&'static str),
 }
 
@@ -173,9 +185,10 @@ pub struct LayerNames {
     pub query_key_value: QueryKeyValue,
     /// Normalisations of each attention head's `[queries, keys]`, if there are any.
     pub query_key_norms: Option<[&'static str; 2]>,
-    /// Normalisations of what the `[attention, feed-forward]` blocks add to the residual stream, if there are any.
+    /// Normalisations of the `[attention, feed-forward]` blocks' outputs before they are added to the residual stream, if there
+    /// are any.
     pub write_norms: Option<[&'static str; 2]>,
-    /// Embedding of distances, in families whose positions can be relative.
+    /// Embedding of distances, in families that can have relative positions.
     pub distances: Option<&'static str>,
     /// Output projection of the attention block.
     pub attention_output: &'static str,
@@ -188,41 +201,43 @@ pub struct LayerNames {
     pub output_norm: &'static str,
 }
 
-/// Tensor names of a head that predicts tokens, without the prefix of the encoder. It is a linear layer from the hidden states to
-/// the width of the embeddings, an activation, a normalisation, and the product with an embedding of each token, plus a bias.
-/// Some families have the product alone.
+/// Tensor names of a head that predicts tokens, without the prefix of the encoder. The head is a linear layer from the hidden
+/// states to the width of the embeddings, an activation, a normalisation, and the product with each token's embedding, plus a
+/// bias. Some families have only the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenHeadNames {
     /// Linear layer and normalisation before the product with the tokens' embeddings, if the head has them.
     pub transform: Option<TransformNames>,
-    /// Embeddings of the predicted tokens, `[vocab, embedding width]`: the input embeddings, if they are tied.
+    /// Embeddings that the head multiplies, `[vocab, embedding width]`. The input embeddings take their place if both are tied.
     pub decoder: &'static str,
-    /// Bias of each token, `[separate vector, bias of the last linear layer]`; `None`: there is none. In transformers, tied heads
-    /// use the former, other heads the latter. Checkpoints hold either or both.
+    /// Names of the bias over tokens, `[separate vector, bias of the last linear layer]`; `None`: the head has no such bias. In
+    /// transformers, prediction heads with tied embeddings use the separate vector, others the bias of the linear layer.
+    /// Checkpoints hold either or both.
     pub bias: Option<[&'static str; 2]>,
-    /// Activation of the head; `None`: the activation of the encoder's feed-forward blocks.
+    /// Activation of the prediction head; `None`: the activation of the encoder's feed-forward blocks.
     pub activation: Option<Activation>,
 }
 
 /// Tensor names of the layers before the product with the tokens' embeddings, in a head that predicts tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransformNames {
+    /// Linear layer from the hidden states to the width of the embeddings.
     pub dense: &'static str,
-    /// Normalisation after the activation that follows `dense`.
+    /// Normalisation after the linear layer `dense` and the activation.
     pub norm: &'static str,
-    /// Whether `[dense, norm]` have a bias.
+    /// Whether `[dense, norm]` have biases.
     pub biases: [bool; 2],
 }
 
 impl TransformNames {
-    /// Makes the names of a linear layer and a normalisation that both have biases.
+    /// Makes the names of a transform whose linear layer and normalisation both have biases.
     pub(super) const fn biased(dense: &'static str, norm: &'static str) -> Self {
         Self { dense, norm, biases: [true, true] }
     }
 }
 
 impl TokenHeadNames {
-    /// Makes the names of a head whose transform has biases, and whose activation is the encoder's.
+    /// Makes the names of a prediction head whose transform has biases, with the activation of the encoder.
     pub(super) const fn biased(
         [dense, norm]: [&'static str; 2],
         decoder: &'static str,
@@ -231,59 +246,67 @@ impl TokenHeadNames {
         Self { transform: Some(TransformNames::biased(dense, norm)), decoder, bias: Some(bias), activation: None }
     }
 
-    /// Head that is only the product with each token's embedding, under the name that most families give it.
+    /// Names of a prediction head that only multiplies by each token's embedding, in most families' spelling.
     pub(super) const PRODUCT: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
 
-    /// Tensor by which a checkpoint with this head is recognised: the transform's linear layer, or else the tokens' embeddings.
+    /// Tensor that marks a checkpoint with this prediction head: the transform's linear layer, or else the tokens' embeddings.
     pub fn marker_tensor(&self) -> &'static str {
         self.transform.map_or(self.decoder, |transform| transform.dense)
     }
 }
 
-/// Tensor names of a discriminator's head, without the prefix of the encoder: a linear layer, an activation, and a linear layer
-/// to one logit, which predicts whether the token was replaced.
+/// Tensor names of a discriminator's head, without the prefix of the encoder. The head is a linear layer, an activation, and a
+/// linear layer to one logit: whether the token was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscriminatorNames {
     /// First linear layer; a checkpoint that has it is a discriminator.
     pub dense: &'static str,
+    /// Linear layer to the logit.
     pub output: &'static str,
 }
 
-/// Number of groups of each convolution that replaces a linear layer in SqueezeBERT. A convolution reads one token at a time, so
-/// it is a linear layer whose outputs see the inputs of their own group alone.
+/// Number of groups of each grouped convolution that replaces a linear layer in SqueezeBERT. Each convolution reads one token
+/// at a time. It is a linear layer whose outputs depend only on the inputs of their own group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvolutionGroups {
+    /// Groups of the convolutions to `[queries, keys, values]`.
     pub query_key_value: [usize; 3],
+    /// Groups of the output projection.
     pub attention_output: usize,
+    /// Groups of the linear layer before the activation.
     pub intermediate: usize,
+    /// Groups of the linear layer after the activation.
     pub output: usize,
 }
 
-/// Constant that a family adds to each embedding of plain text: the embedding of a feature at its default in transformers.
+/// Constant that a family adds to each embedding of plain text: the embedding of a feature, such as a layout box, at its
+/// default in transformers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainTextConstant {
     /// Sum of the listed table rows; a row listed twice is added twice.
     Rows(Vec<TableRow>),
-    /// MarkupLM's embedding of a token outside any tree of markup.
+    /// MarkupLM's embedding of a token that lies in no markup tree.
     Markup(Markup),
 }
 
-/// Row of an embedding table, by the table's tensor name and the row's number.
+/// One row of an embedding table, by the table's tensor name and the row's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRow {
+    /// Tensor name of the table, without `.weight`.
     pub table: String,
     /// Number of rows of the table.
     pub rows: usize,
+    /// Number of the row, counted from 0.
     pub row: usize,
 }
 
-/// MarkupLM's embedding of a path of tags and subscripts (Li et al. 2022, 3.1). At each depth it adds the rows of a tag and a
-/// subscript; the sums of all depths go side by side through a linear layer, ReLU and a linear layer.
+/// MarkupLM's embedding of a path of tags and subscripts (Li et al. 2022, 3.1). Each depth has the sum of a tag row and a
+/// subscript row. The sums of all depths are concatenated, and pass a linear layer, ReLU and a linear layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Markup {
     /// Rows `[empty tag, empty subscript]` of each depth.
     pub empty_path: Vec<[TableRow; 2]>,
-    /// Width of each table row in `none`.
+    /// Width of each row of `empty_path`.
     pub width: usize,
     /// Linear layer before the ReLU.
     pub inner: &'static str,
@@ -294,20 +317,20 @@ pub struct Markup {
 }
 
 impl Names {
-    /// Makes names for layers that share no parameters, with the prefixes `{stem}.0` to the last layer's.
+    /// Makes names for layers without shared parameters, with the prefixes `{stem}.0`, `{stem}.1` and so on.
     pub(super) fn numbered(parts: &'static LayerNames, stem: &str, config: &Config) -> Self {
         Self::of(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
     }
 
-    /// Checks the config, and makes its names by [`Names::numbered`]. Fails if a size fits no encoder.
+    /// Checks the config, and makes its tensor names by [`Names::numbered`]. Fails if a size fits no encoder.
     pub(super) fn checked(config: Config, parts: &'static LayerNames, stem: &str) -> Result<(Config, Self)> {
         let config = config.checked()?;
         let names = Self::numbered(parts, stem, &config);
         Ok((config, names))
     }
 
-    /// As [`Names::checked`] for a pre-norm body, whose embeddings have no segments and no norm. `embeddings` has the names of
-    /// `[words, positions]`, empty where there are none.
+    /// As [`Names::checked`] for a pre-norm model, whose embeddings have no segments and no normalisation. `embeddings` has the
+    /// tensor names of `[words, positions]`; an empty name means none.
     pub(super) fn pre_norm(
         config: Config,
         (parts, stem): (&'static LayerNames, &str),
@@ -346,28 +369,29 @@ impl Names {
         }
     }
 
-    /// Iterates over these names and the alternatives in `other`.
+    /// Iterates over these names and their chain of alternatives.
     fn spellings(&self) -> impl Iterator<Item = &Self> {
         iter::successors(Some(self), |names| names.alternative.as_deref())
     }
 
-    /// Name of the attention output projection of the first layer, in each spelling of the family.
+    /// Weight name of the first layer's attention output projection, in each naming scheme of the family.
     pub fn marker_tensors(&self) -> Vec<String> {
         self.spellings().filter_map(Self::sign).collect()
     }
 
+    /// Weight name of the first layer's attention output projection; `None` without layers.
     fn sign(&self) -> Option<String> {
         self.layers.first().map(|stem| format!("{stem}.{}.weight", self.layer_parts.attention_output))
     }
 
-    /// Number of the layer that a tensor belongs to, also beyond the last; `None` if it belongs to no layer.
+    /// Number of the layer in a tensor's name, which may exceed the model's last; `None` if the tensor belongs to no layer.
     pub fn layer_number(&self, tensor: &str) -> Option<usize> {
         let mut stems = self.spellings().filter_map(|names| names.layers.first()?.strip_suffix('0'));
         stems.find_map(|stem| tensor.strip_prefix(stem)?.split('.').next()?.parse().ok())
     }
 
-    /// Selects the names that a checkpoint uses: the first spelling whose output projection of the first layer it `has`, or else
-    /// the family's usual names.
+    /// Selects the naming scheme of a checkpoint: the first scheme whose output projection of the first layer it `has`. If it
+    /// has none, the family's usual names.
     pub fn matching_spelling(&self, has: impl Fn(&str) -> bool) -> &Self {
         self.spellings().find(|names| names.sign().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }

@@ -1,5 +1,5 @@
-//! BERTs with rotary positions: nomic-bert (Nussbaum et al. 2024), GTE (Zhang et al. 2024) and jina-embeddings-v3 (Sturua et al.
-//! 2024). The first two have gated linear units.
+//! Post-norm BERTs with rotary positions: nomic-bert (Nussbaum et al. 2024), GTE (Zhang et al. 2024) and jina-embeddings-v3
+//! (Sturua et al. 2024). The first two have gated linear units.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
@@ -14,10 +14,11 @@ use crate::model::config::{
 };
 use crate::system::printable::shortened;
 
-/// GTE under the `model_type` of the code that comes with its checkpoints.
+/// GTE under the `model_type` "new" of its own code, which comes with its checkpoints.
 pub(super) const NEW: Family =
     Family { token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD], read: read_new, ..bert::BERT.renamed("new", "New", "new.") };
 
+/// Masked-LM head of nomic-bert, as transformers itself saves it.
 pub(super) const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames { transform: Some(NOMIC_TRANSFORM), ..bert::HEAD };
 
 const NOMIC_TRANSFORM: TransformNames =
@@ -35,8 +36,8 @@ const GTE_HEAD: TokenHeadNames =
 
 const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames { transform: roberta::HEAD.transform, ..GTE_HEAD };
 
-/// Names of a layer's parts in transformers' memory for nomic-bert, GTE and jina-embeddings-v3. Files have their own code's
-/// names.
+/// Tensor names of a layer of nomic-bert, GTE and jina-embeddings-v3 in transformers' own classes. Most checkpoints have the
+/// names of each model's own code.
 const TRANSFORMERS_LAYER: LayerNames =
     LayerNames { attention_norm: "post_attention_layernorm", output_norm: "post_mlp_layernorm", ..llama::LAYER };
 
@@ -71,12 +72,12 @@ const JINA_LAYER: LayerNames = LayerNames {
 const TRANSFORMERS_JINA_LAYER: LayerNames =
     LayerNames { intermediate: Intermediate::Plain("mlp.fc1"), output: "mlp.fc2", ..TRANSFORMERS_LAYER };
 
-/// Reads the config of a BERT without position embeddings, to which the caller adds rotary positions. Sizes are not checked.
+/// Reads the config of a BERT without position embeddings; the caller adds rotary positions. Sizes are not checked.
 fn with_rotary(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     Ok(Config { position_embedding_type: PositionEmbedding::None, ..Config::read(text, &[keys])? })
 }
 
-/// Config keys of nomic-bert: transformers' names, and its own code's names. Newer files have both.
+/// Config keys of nomic-bert, under transformers' names and the names of its own code. Newer files have both.
 const NOMIC_KEYS: &[ConfigKey] = keys! {
     hidden_size: hidden_size | n_embd, num_hidden_layers: num_hidden_layers | n_layer,
     num_attention_heads: num_attention_heads | n_head, intermediate_size: intermediate_size | n_inner,
@@ -84,7 +85,7 @@ const NOMIC_KEYS: &[ConfigKey] = keys! {
     hidden_act = "silu", layer_norm_eps: layer_norm_eps | layer_norm_epsilon = 1e-12, type_vocab_size = 2
 };
 
-/// Options of nomic-bert's own code, each with its only supported value.
+/// Options of nomic-bert's own code, each with the only supported value.
 const NOMIC_SWITCHES: [(&str, &str); 10] = [
     ("prenorm", "false"),
     ("qkv_proj_bias", "false"),
@@ -124,7 +125,7 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
 }
 
 config_struct! {
-    /// Keys of GTE's own code that have unsupported values, or change the rotary frequencies.
+    /// Keys of GTE's own code: options with unsupported values, and keys that change the rotary frequencies.
     struct GteConfig {
         logn_attention_scale: bool = false,
         logn_attention_clip1: bool = false,
@@ -135,7 +136,7 @@ config_struct! {
     }
 }
 
-/// Reads the config of a GTE that comes with its own code. Fails if an option has an unsupported value.
+/// Reads the config of a GTE for its own code. Fails if an option has an unsupported value.
 fn read_new(text: &str) -> Result<(Config, Names)> {
     let options: GteConfig = parse_fields(text)?;
     let flags = [
@@ -180,8 +181,8 @@ pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { biases, alternative: Some(Box::new(native)), ..names }))
 }
 
-/// Factor of GTE's own scaling of frequencies, `{"type": "ntk", "factor": f}`, which does not depend on the length of the text;
-/// `None` for another type. Fails if the factor is no number above 0.
+/// Factor of GTE's own scaling of rotary frequencies, `{"type": "ntk", "factor": f}`, which does not depend on text length.
+/// `None` for another type. Fails if the factor is not a number above 0.
 fn ntk_factor(options: &GteConfig) -> Result<Option<f64>> {
     let scaling = &options.rope_scaling;
     let name = scaling.get("rope_type").or_else(|| scaling.get("type")).and_then(Value::as_str);

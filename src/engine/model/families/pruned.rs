@@ -1,7 +1,7 @@
-//! `pruned_heads` of `config.json`: the attention heads that a checkpoint was saved without.
+//! `pruned_heads` of `config.json`: attention heads without weights in the checkpoint.
 //!
-//! `prune_heads` of transformers 4 cuts the rows of an attention head out of the projections to queries, keys and values, and its
-//! columns out of the output projection. Other heads keep their numbers, and embeddings of distances are not cut.
+//! `prune_heads` of transformers 4 cuts the rows of an attention head out of the projections to queries, keys and values, and
+//! its columns out of the output projection. Other heads keep their numbers, and embeddings of distances are not cut.
 
 use std::collections::BTreeSet;
 
@@ -41,14 +41,14 @@ const PRUNABLE: [&str; 22] = [
     "gpt2",
 ];
 
-/// Whether transformers can run models of a family with pruned attention heads.
+/// Whether transformers can run pruned models of a family.
 pub(in crate::model) fn is_prunable(family: &Family) -> bool {
     PRUNABLE.contains(&family.model_type)
 }
 
-/// Parses `pruned_heads` into the absent attention heads, ascending. Its keys count only layers with distinct weights, in the
-/// order of `stems`, the name prefixes of all layers; layers that share weights lack equal heads. Fails if it names a layer or a
-/// head that the model does not have, leaves a layer without heads, or if the family cannot be pruned.
+/// Parses `pruned_heads` into the absent attention heads, ascending. `stems` has the name prefixes of all layers; layers with
+/// equal prefixes share weights and lack the same heads. Keys of `pruned_heads` number only layers with distinct weights. Fails
+/// if a layer or head does not exist, a layer has no heads left, or the family cannot be pruned.
 pub(super) fn parse_pruned_heads(
     json: &Value,
     family: &Family,
@@ -97,6 +97,7 @@ pub(super) fn parse_pruned_heads(
     Ok(absent.into_iter().collect())
 }
 
+/// Returns the error that `pruned_heads` has another form than transformers'.
 fn wrong_format(value: &Value) -> anyhow::Error {
     let shown = shortened(&value.to_string());
     anyhow!("pruned_heads holds {shown}: expected layers with lists of heads, such as {{\"0\": [2, 5]}}")

@@ -29,7 +29,7 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     activation: Some(Activation::Gelu),
 };
 
-/// Reads the config of a family whose positions are counted from the padding index. Sizes are not checked.
+/// Reads the config of a family that counts positions from the padding index. Sizes are not checked.
 fn parse(text: &str) -> Result<Config> {
     let padding = config_value!(text, pad_token_id: u32 = 1)?;
     Ok(Config { padding: Some(padding), ..Config::parse(text)? })
@@ -55,7 +55,7 @@ const MPNET_LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-/// Number of buckets of distances in `MPNetEncoder`, whatever the config says.
+/// Number of distance buckets in `MPNetEncoder`, which ignores the config's number.
 const DISTANCE_BUCKETS: usize = 32;
 
 pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
@@ -83,11 +83,13 @@ pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { position_bias: Some(bias), ..names }))
 }
 
-/// Number of tokens around each token that it attends to, half of them before it: one number for all layers, or one per layer.
+/// Window sizes of Longformer: number of tokens around each token that it attends to, half of them before it.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Windows {
+    /// One number for all layers.
     OfAll(usize),
+    /// One number per layer.
     OfEach(Vec<usize>),
 }
 

@@ -1,5 +1,6 @@
-//! Encoders of sequence-to-sequence models: T5 (Raffel et al. 2020), mT5 (Xue et al. 2021), umT5 (Chung et al. 2023), BART (Lewis
-//! et al. 2020) and mBART (Liu et al. 2020). They were trained through their decoders, so they have no head that predicts tokens.
+//! Encoders of sequence-to-sequence models: T5 (Raffel et al. 2020), mT5 (Xue et al. 2021), umT5 (Chung et al. 2023), BART
+//! (Lewis et al. 2020) and mBART (Liu et al. 2020). Their training predicted tokens with the decoder, so the encoders have no
+//! head that predicts tokens.
 
 use anyhow::{Result, ensure};
 
@@ -12,7 +13,7 @@ use crate::model::config::{
     keys, lookup, wrong_value,
 };
 
-/// T5: pre-norm by the root of the mean square, with a score term for buckets of distances, unscaled scores, and no biases.
+/// T5: pre-norm with RMS norm, a score term for buckets of distances, unscaled scores, and no biases.
 pub(super) const T5: Family = Family {
     // Copies of the shared embeddings.
     ignored_tensors: &["embed_tokens"],
@@ -48,8 +49,8 @@ const T5_KEYS: &[ConfigKey] = keys! {
     hidden_act: _ = "gelu", initializer_range: _ = 0.02, tie_word_embeddings: _ = true
 };
 
-/// Weights of T5 before training. The standard deviation of each matrix keeps the variance of its outputs about equal to the
-/// variance of its inputs (transformers' `T5PreTrainedModel`).
+/// Initial weights of T5. The standard deviation of each matrix keeps the variance of its outputs about equal to the variance
+/// of its inputs (transformers' `T5PreTrainedModel`).
 fn fresh_weights(config: &Config, factor: f64) -> WeightInitialisation {
     let scale_for_inputs = |size: usize| factor / (size as f64).sqrt();
     let model_scale = scale_for_inputs(config.hidden_size);
@@ -111,13 +112,13 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
     Ok((config, Names { initialisation: fresh, biases: Biases::NONE, position_bias, ..names }))
 }
 
-/// Maximum of `relative_attention_max_distance`: a table of all distances up to it is kept. Models have 128.
+/// Maximum of `relative_attention_max_distance`, in tokens: a table with all distances up to it is kept. Models have 128.
 const MAX_DISTANCE: usize = 1 << 12;
 
 pub(super) const BART: Family =
     Family { read: |text| bart(text, BlockPlan::Post, None), ..T5.renamed("bart", "Bart", "model.") };
 
-/// Keys of transformers' `BartConfig` that are about the encoder.
+/// Keys of transformers' `BartConfig` about the encoder.
 const BART_KEYS: &[ConfigKey] = keys! {
     hidden_size: d_model, num_hidden_layers: encoder_layers, num_attention_heads: encoder_attention_heads,
     intermediate_size: encoder_ffn_dim, hidden_act: activation_function = "gelu", initializer_range: init_std = 0.02,

@@ -1,4 +1,5 @@
-//! Smaller BERTs: DistilBERT, SqueezeBERT, and ELECTRA, RemBERT and ALBERT, whose narrow embeddings a linear layer widens.
+//! Smaller BERTs: DistilBERT, SqueezeBERT, ELECTRA, RemBERT and ALBERT. In the last three, a linear layer widens narrow
+//! embeddings.
 
 use anyhow::{Result, ensure};
 
@@ -34,7 +35,7 @@ const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-/// Epsilon of the layer normalisations within SqueezeBERT's layers, whatever the config says.
+/// Epsilon of the layer normalisations within SqueezeBERT's layers, which ignore the config's value.
 const EPSILON: f64 = 1e-12;
 
 pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {

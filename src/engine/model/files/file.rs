@@ -12,20 +12,23 @@ use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input::{self, LFS_POINTER};
 
-/// A file of a model, opened once. Reading and hashing see one file even if another is renamed to its path.
+/// A file of a model, opened once. Reading and hashing use the opened file, even if another file later takes its path.
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     path: PathBuf,
     content: Content,
+    /// Digest of the file, once it has been computed.
     sha256: Arc<OnceLock<String>>,
 }
 
+/// The content of a file: an opened file on disk, or bytes in the binary of this program.
 #[derive(Clone, Debug)]
 enum Content {
     OnDisk { file: Arc<File>, opened: Metadata },
     InTheBinary(&'static [u8]),
 }
 
+/// Number of bytes that are read at a time for hashing.
 const CHUNK: usize = 1 << 20;
 
 impl ModelFile {
@@ -35,6 +38,7 @@ impl ModelFile {
         Self::opened(path).cannot("read", path.display())
     }
 
+    /// Opens a regular file. Fails as [`ModelFile::open`].
     fn opened(path: &Path) -> Result<Self> {
         let file = input::open_regular(path)?;
         let opened = file.metadata()?;
@@ -78,7 +82,7 @@ impl ModelFile {
         }
     }
 
-    /// Reads the entire file. Fails if the file is longer than `most` bytes, or cannot be read.
+    /// Reads the entire file. Fails if it has more than `most` bytes, or cannot be read.
     pub fn bytes(&self, most: u64) -> Result<Vec<u8>> {
         let read = || {
             if self.size() > most {
@@ -139,6 +143,7 @@ pub(in crate::model) fn sha256(files: &[ModelFile]) -> Result<String> {
     if let [file] = files { file.sha256() } else { sha256_of_many(files) }
 }
 
+/// Hashes the files one after the other, as if they were concatenated.
 fn sha256_of_many(files: &[ModelFile]) -> Result<String> {
     let mut hash = Sha256::new();
     files.iter().try_for_each(|file| file.for_each_chunk(|chunk| hash.update(chunk)))?;

@@ -19,8 +19,8 @@ use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles}
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
 
-/// Fetches the files that a model needs. `config.json` is fetched and checked before any other file. Small files come before
-/// large ones, so that errors in them show early.
+/// Fetches the files that a model needs. `config.json` is fetched and checked first. Small files precede large ones, so that
+/// errors in small files show early.
 pub(in crate::model) fn gather_files(
     id: String,
     revision: Option<String>,
@@ -56,17 +56,17 @@ pub(in crate::model) fn files_in_subfolder(folder: &Path, subfolder: String) -> 
     readable_files(&folder.join(&subfolder)).map(move |name| format!("{subfolder}/{name}"))
 }
 
-/// Lists the subfolders of `folder` whose names mark the first module of a sentence encoder (`0_...`).
+/// Lists the subfolders of `folder` whose names mark the first module of a sentence encoder: names that begin with `0_`.
 pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {
     let entries =
         folder.read_dir().into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     entries.filter(|name| name.starts_with(FIRST_MODULE) && folder.join(name).is_dir()).collect()
 }
 
-/// Finds the subfolder of a sentence encoder's first module. Returns (its name, its files), or `None` if there is none or a model
-/// lies beside it. sentence-transformers before version 2 kept the first module, the transformer, in `0_Transformer/` (before 0.3
-/// in `0_BERT/` and the like). The `config.json` beside such a folder names only the version of sentence-transformers.
-/// Fails if the outer `config.json` cannot be read.
+/// Finds the subfolder of a sentence encoder's first module. Returns (its name, its files), or `None` if there is no such
+/// subfolder, or a model lies in the outer folder. sentence-transformers before version 2 kept the first module, the
+/// transformer, in `0_Transformer/` (before 0.3 in `0_BERT/` and the like). The `config.json` beside such a folder names only
+/// the version of sentence-transformers. Fails if the outer `config.json` cannot be read.
 fn first_module_folder<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
     let names = &files.names;
     let is_config = |name: &&String| {
@@ -125,7 +125,7 @@ fn gather_folder(
     Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling: Ok(Pooling::Text) })
 }
 
-/// Fetches the adapter beside the weights, which transformers loads with the model; `None` if there is none.
+/// Fetches the LoRA adapter in the folder of the weights, which transformers loads with the model; `None` if there is none.
 fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names.contains(*name));
     let Some(weights) = weights.filter(|_| files.names.contains(ADAPTER_CONFIG)) else { return Ok(None) };
@@ -133,7 +133,8 @@ fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, ALWAYS_ACCEPTED)? }))
 }
 
-/// Fetches the weight files `parts`, at most `most` bytes together. Fails if one is missing; `reason` says why it is expected.
+/// Fetches the weight files `parts`, at most `most` bytes in total. Fails if a part is missing; `reason` says why it is
+/// expected.
 fn fetch_parts(
     parts: &[String],
     reason: &str,
@@ -164,8 +165,8 @@ struct Index {
     weight_map: HashMap<String, String>,
 }
 
-/// Returns the names of the files that an index of weights lists, in ascending order.
-/// Fails if the index cannot be read, lists no file, or lists one outside its folder or of another format.
+/// Returns the file names in a weight index, ascending. Fails if the index cannot be read, lists no file, or lists a file of
+/// another format or outside its folder.
 fn shard_names(index: &ModelFile) -> Result<Vec<String>> {
     let text = index.text(MAX_INDEX_BYTES)?;
     let path = index.path();
@@ -173,6 +174,7 @@ fn shard_names(index: &ModelFile) -> Result<Vec<String>> {
     names_in_index(&text, if is_safetensors { "safetensors" } else { "bin" }).cannot("use", path.display())
 }
 
+/// Parses the text of a weight index into the names of its files, which must have `extension`.
 fn names_in_index(text: &str, extension: &str) -> Result<Vec<String>> {
     let Index { weight_map } = serde_json::from_str(text).context("not an index of weights")?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
@@ -191,11 +193,11 @@ fn names_in_index(text: &str, extension: &str) -> Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Largest accepted ratio of the size of weight files to the size of the encoder in float32. The largest real files hold float64
-/// (2x), a masked-LM head with a separate vocabulary (2x the embeddings) and optimiser state (3x).
+/// Largest accepted ratio of the size of all weight files to the size of the encoder in float32. The largest published files
+/// hold float64 (2x), a masked-LM head with a separate vocabulary (2x the embeddings) and optimiser state (3x).
 const MAX_RATIO: u64 = 16;
 
-/// Size in bytes up to which weight files are always accepted: the files of tiny models may hold more than the encoder.
+/// Size in bytes up to which weight files are always accepted: files of tiny models may hold far more than the encoder.
 const ALWAYS_ACCEPTED: u64 = 1 << 30;
 
 /// Returns the largest accepted size of the weight files of an architecture, in bytes.
@@ -208,7 +210,8 @@ fn encoder_bytes(architecture: &Architecture) -> u64 {
     architecture.config.parameter_count(architecture.config.num_hidden_layers).saturating_mul(4)
 }
 
-/// Fails if weight files are far larger than the encoder that `config.json` describes. Called before they are hashed and read.
+/// Fails if weight files are far larger than the encoder that `config.json` describes. Called before these files are hashed and
+/// read.
 fn ensure_plausible(weights: &[ModelFile], architecture: &Architecture) -> Result<()> {
     let found = weights.iter().map(ModelFile::size).fold(0, u64::saturating_add);
     let (encoder, most) = (encoder_bytes(architecture), max_weight_bytes(architecture));

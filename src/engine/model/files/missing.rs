@@ -9,7 +9,8 @@ use std::path::Path;
 use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
 use crate::system::errors::Facts;
 
-/// The error that a needed file of a model is missing, as distinct from errors with a file that exists. It holds the message.
+/// The error that a needed file of a model is missing. A type of its own distinguishes it from errors in existing files. It
+/// holds the message.
 #[derive(Debug)]
 pub(in crate::model) struct MissingFile(pub(super) String);
 
@@ -21,7 +22,7 @@ impl fmt::Display for MissingFile {
 
 impl Error for MissingFile {}
 
-/// The folder or the Hub revision in which a model's files are looked for, for error messages.
+/// The folder or Hub revision that should hold a model's files, for error messages.
 pub(in crate::model) enum ModelLocation<'a> {
     Folder(Cow<'a, Path>),
     #[cfg(feature = "hub")]
@@ -32,6 +33,7 @@ pub(in crate::model) enum ModelLocation<'a> {
 }
 
 impl ModelLocation<'_> {
+    /// Returns the location of the subfolder `folder`; for a Hub model, the whole revision.
     pub(super) fn subfolder(&self, folder: &str) -> ModelLocation<'_> {
         match self {
             Self::Folder(path) => ModelLocation::Folder(path.join(folder).into()),
@@ -58,8 +60,8 @@ impl ModelLocation<'_> {
         }
     }
 
-    /// Returns the error that the file `name` is not among the files `there`. It names a usable file, and how to make `name` from
-    /// it.
+    /// Returns the error that the file `name` is not among the files `there`. It names a usable file among them, and how to
+    /// make `name` from that file.
     pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.describe_missing(name);
         let instead = if name == TOKENIZER {
@@ -88,7 +90,7 @@ impl ModelLocation<'_> {
         }
     }
 
-    /// Finds a weight file in an unreadable format for which `matters` returns true, and how to make it readable.
+    /// Finds a weight file in an unreadable format that `matters` accepts, and how to make it readable.
     fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Alternative> {
         let others = names.iter().filter_map(|name| Some((WeightsFormat::of(name)?, name)));
         let (form, name) = others.filter(|(form, _)| matters(*form)).min_by_key(|(form, _)| *form)?;
@@ -96,7 +98,7 @@ impl ModelLocation<'_> {
         Some((format!("{name} is there, {what}"), after, way_out))
     }
 
-    /// Returns Python code that loads the model with transformers and saves it in a format that is read here.
+    /// Returns Python code that loads the model with transformers and saves it in a format that this program reads.
     fn recipe(&self, load: &str) -> String {
         match self {
             Self::Folder(path) => {
@@ -121,14 +123,14 @@ impl ModelLocation<'_> {
     }
 }
 
-/// Joins file names for a message; cuts off a long list.
+/// Joins file names for a message; a long list is truncated.
 fn join_names(names: &BTreeSet<String>) -> String {
     const SHOWN: usize = 12;
     let more = (names.len() > SHOWN).then(|| format!("{} more", names.len() - SHOWN));
     names.iter().take(SHOWN).cloned().chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// Finds one file of a BPE tokenizer that lacks the other, with the hint to add that.
+/// Finds one of the two files of a BPE tokenizer if the other is missing, with the hint to add the missing one.
 fn half_tokenizer(names: &BTreeSet<String>) -> Option<Alternative> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
     let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
@@ -136,21 +138,25 @@ fn half_tokenizer(names: &BTreeSet<String>) -> Option<Alternative> {
     Some((found, ": ", format!("it needs {lacking} too")))
 }
 
-/// (clause about a file that exists in place of a missing one, separator before the hint, hint how to use it).
+/// A usable file in place of a missing one: (clause about it, separator before the hint, hint how to use it).
 type Alternative = (String, &'static str, String);
 
-/// Formats and file names of weights that are not read here. Variants with the clearest remedy come first.
+/// Formats and file names of weights that this program does not read. Variants with the clearest remedy come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WeightsFormat {
+    /// An adapter (PEFT) in place of a model.
     Adapter,
+    /// Readable weights with a variant in their name, such as `model.fp16.safetensors`.
     Variant,
     Fairseq,
     TensorFlow,
     Flax,
+    /// An exported graph.
     Onnx,
 }
 
 impl WeightsFormat {
+    /// Recognises the format of a file by its name; `None` for any other file.
     fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let ends = |end: &str| Path::new(name).extension().is_some_and(|extension| extension == end);

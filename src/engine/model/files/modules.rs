@@ -1,4 +1,4 @@
-//! Reads how a sentence encoder, as sentence-transformers saves its modules, pools the last hidden states of a text.
+//! Reads how a sentence encoder pools the last hidden states of a text, from the modules that sentence-transformers saves.
 
 use std::path::{Component, Path};
 
@@ -10,6 +10,7 @@ use super::names::{CONFIG, MAX_CONFIG_BYTES, MODULES};
 use super::store::{FileStore, Pooling};
 use crate::system::errors::Facts;
 
+/// A module of a sentence encoder, as `modules.json` lists it: its folder and its Python class.
 #[derive(Deserialize)]
 struct Module {
     path: String,
@@ -53,7 +54,8 @@ pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
     Ok(pooling)
 }
 
-/// Parses the `config.json` of a pooling module: its only mode that is on, or the mean. Fails at several modes or an unknown one.
+/// Parses the `config.json` of a pooling module. Returns its only active mode, or the mean without one. Fails if several modes
+/// are active, or one is unknown.
 fn parse_mode(text: &str) -> Result<Pooling> {
     let keys: Map<String, Value> = serde_json::from_str(text).context("not an object of JSON")?;
     let is_on = |(key, value): &(&String, &Value)| key.starts_with("pooling_mode_") && **value == Value::Bool(true);

@@ -8,7 +8,7 @@ pub(in crate::model) const TOKENIZER: &str = "tokenizer.json";
 pub(in crate::model) const WORDPIECE_VOCABULARY: &str = "vocab.txt";
 pub(in crate::model) const BPE_VOCABULARY: &str = "vocab.json";
 pub(in crate::model) const BPE_MERGES: &str = "merges.txt";
-/// File of BPE merges within words, in fastBPE's format, beside a `vocab.txt`.
+/// File of BPE merges within words, in fastBPE's format; it accompanies a `vocab.txt`.
 pub(in crate::model) const BPE_CODES: &str = "bpe.codes";
 /// The file names of sentencepiece models in transformers.
 pub(in crate::model) const SENTENCEPIECE: [&str; 5] =
@@ -30,7 +30,7 @@ pub(in crate::model) const ADAPTER_WEIGHTS: [&str; 2] = ["adapter_model.safetens
 pub(in crate::model) const WEIGHTS: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 
-/// Sets of files that make a tokenizer, in order of preference: the first complete set is taken.
+/// Sets of files that make a tokenizer, in order of preference: the first complete set is used.
 const TOKENIZERS: [&[&str]; 9] = [
     &[TOKENIZER],
     &[WORDPIECE_VOCABULARY, BPE_CODES],
@@ -43,6 +43,7 @@ const TOKENIZERS: [&[&str]; 9] = [
     &[SENTENCEPIECE[4]],
 ];
 
+/// Optional files with settings and additional tokens of a tokenizer.
 const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
 
 /// Longest accepted `config.json`, in bytes: 16 MiB. Published ones have a few kilobytes; with thousands of classes, a megabyte.
@@ -66,7 +67,7 @@ pub(in crate::model) fn is_pickle(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "bin")
 }
 
-/// Selects the tokenizer files among `names`, the vocabulary first; `None` if they hold no complete tokenizer.
+/// Selects the tokenizer files among `names`, the vocabulary first; `None` if no set of tokenizer files is complete.
 pub(in crate::model) fn tokenizer_files(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
     let is_present = |name: &&&'static str| names.contains(**name);
     let set = TOKENIZERS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
@@ -81,7 +82,7 @@ pub(in crate::model) fn tokenizer_forms() -> String {
 }
 
 /// Returns the names of all parts of weights that are split without an index, such as `model-00001-of-00002.safetensors`. The
-/// first part found tells how many there are. `None` if there is no part.
+/// name of the first part found states their number. `None` if there is no part.
 pub(in crate::model) fn numbered_parts(names: &BTreeSet<String>) -> Option<Vec<String>> {
     let forms = [("model-", ".safetensors"), ("pytorch_model-", ".bin")];
     forms.into_iter().find_map(|(stem, extension)| {

@@ -28,7 +28,7 @@ pub struct ModelFiles {
     /// Weight files, in the order of their names.
     pub weights: Vec<ModelFile>,
     pub adapter: Option<AdapterFiles>,
-    /// How the model pools the last hidden states of a text, or the message why that is unknown.
+    /// How the model pools the last hidden states of a text, or the reason why its pooling is unknown.
     pub pooling: Result<Pooling, String>,
 }
 
@@ -85,6 +85,7 @@ pub enum Pooling {
 }
 
 impl Pooling {
+    /// Names the pooling, in words.
     pub fn description(self) -> &'static str {
         match self {
             Self::Text => "the mean over tokens of text, since the model does not say how to pool",
@@ -96,17 +97,21 @@ impl Pooling {
     }
 }
 
-/// Access to the files of one model, local or remote. Each is fetched when needed, as one can name others (an index its shards).
+/// Access to the files of one model, local or remote. Each file is fetched only when needed, because a file can name further
+/// files (an index names its shards).
 pub(in crate::model) struct FileStore<'a> {
-    /// Paths of all files, relative to the model's folder, which none leaves.
+    /// Paths of all files, relative to the model's folder; none leads outside the folder.
     pub names: BTreeSet<String>,
+    /// Fetches and opens a file by its name.
     pub fetch: Box<Fetch<'a>>,
 }
 
-/// A function (file name, most bytes) that fetches a file and opens it. It refuses a larger remote file before the download.
+/// A function (file name, maximum number of bytes) that fetches and opens a file. It refuses a larger remote file before the
+/// download.
 type Fetch<'a> = dyn Fn(&str, u64) -> Result<ModelFile> + 'a;
 
 impl FileStore<'_> {
+    /// Fetches and opens the file `name` of at most `most` bytes.
     pub fn fetch(&self, name: &str, most: u64) -> Result<ModelFile> {
         (self.fetch)(name, most)
     }
@@ -117,11 +122,12 @@ impl FileStore<'_> {
 pub struct TokenizerFiles(Vec<(&'static str, ModelFile)>);
 
 impl TokenizerFiles {
+    /// Fetches the `wanted` tokenizer files.
     pub(super) fn fetch(wanted: &[&'static str], files: &FileStore<'_>) -> Result<Self> {
         wanted.iter().map(|name| Ok((*name, files.fetch(name, MAX_TOKENIZER_BYTES)?))).collect::<Result<_>>().map(Self)
     }
 
-    /// Opens the tokenizer files in a folder. Fails if they make no complete tokenizer, or a file cannot be opened.
+    /// Opens the tokenizer files in a folder. Fails if no set of tokenizer files is complete, or a file cannot be opened.
     pub fn find(folder: &Path) -> Result<Self> {
         let names = fs::read_dir(folder)
             .cannot("read", folder.display())?

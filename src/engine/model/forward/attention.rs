@@ -1,4 +1,5 @@
-//! The attention of one head over one sentence, borrowed from the encoder as plain slices, so that observers see no tensors.
+//! The attention of one head over one sentence, borrowed from the encoder as plain slices, so that observers need no tensor
+//! library.
 
 use super::rows::Rows;
 
@@ -8,12 +9,14 @@ use super::rows::Rows;
 pub struct AttentionView<'a> {
     pub layer: usize,
     pub head: usize,
+    /// Attention weights, one row per query.
     weights: Rows<'a>,
+    /// Entropy of each row in nats; `None` if it was not computed.
     entropies: Option<&'a [f32]>,
 }
 
 impl<'a> AttentionView<'a> {
-    /// Views `weights`, `[tokens, tokens]` row-major. Panics if it has another length, or there are no tokens.
+    /// Views `weights`, `[tokens, tokens]` row-major. Panics if `weights` has another length, or there are no tokens.
     pub fn new(layer: usize, head: usize, tokens: usize, weights: &'a [f32]) -> Self {
         assert!(tokens > 0, "a sentence has at least one token");
         assert_eq!(weights.len(), tokens * tokens, "attention is [tokens, tokens]");
@@ -29,11 +32,12 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::strided(weights, tokens, tokens, stride), entropies: Some(entropies) }
     }
 
-    /// Makes a view without rows, for a head whose attention no observer needs.
+    /// Makes an empty view for a head whose attention no observer needs.
     pub fn without_rows(layer: usize, head: usize) -> Self {
         Self { layer, head, weights: Rows::new(&[], 1), entropies: None }
     }
 
+    /// Returns the number of tokens in the sentence.
     pub fn tokens(&self) -> usize {
         self.weights.count()
     }

@@ -4,18 +4,20 @@ use std::ops::Range;
 
 use super::rows::Rows;
 
-/// The class of a token. A gate has one replacement of a head's context for each class. Mean contexts differ most between these
-/// classes: special tokens hardly depend on the sentence, and a mask hides its word.
+/// The class of a token. A gate has one replacement of a head's context for each class, because mean contexts differ most
+/// between these classes. Special tokens hardly depend on the sentence, and a mask hides its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenClass {
     /// The first special token of the sequence: `[CLS]`, `<s>`.
     FirstSpecial,
     /// Any other special token except the mask: `[SEP]`, `</s>`.
     OtherSpecial,
+    /// A mask token.
     Mask,
+    /// Any other token.
     Text,
-    /// The first token of a decoder's sequence, special or not: often an attention sink, with contexts far from the contexts of
-    /// other tokens (Xiao et al. 2024; Gu et al. 2025).
+    /// The first token of a decoder's sequence, special or not. It is often an attention sink, whose contexts are far from
+    /// those of other tokens (Xiao et al. 2024; Gu et al. 2025).
     First,
 }
 
@@ -24,14 +26,17 @@ impl TokenClass {
     pub const COUNT: usize = Self::ALL.len();
 }
 
-/// Positions at which two sequences exchange the contexts of attention heads.
+/// Positions at which two sequences of equal length exchange the contexts of attention heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
+    /// All positions.
     Everywhere,
+    /// One position, counted from 0.
     At(usize),
 }
 
 impl Exchange {
+    /// Returns the positions in a sequence of `n` tokens.
     pub(super) fn positions(self, n: usize) -> Range<usize> {
         match self {
             Self::Everywhere => 0..n,
@@ -40,6 +45,7 @@ impl Exchange {
     }
 }
 
+/// One sequence of a batch: its tokens, and what the pass computes at them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatchInput<'a> {
     /// Number of the sentence that this input encodes, for messages.
@@ -48,18 +54,18 @@ pub struct BatchInput<'a> {
     pub ids: &'a [u32],
     /// Segment (token type) ids, `[n]`.
     pub segments: &'a [u32],
-    /// The class of each token, `[n]`; may be empty if no gate has a replacement.
+    /// The class of each token, `[n]`; may be empty if no gate has a replacement of contexts.
     pub classes: &'a [TokenClass],
-    /// Positions at which logits are wanted, each below `n`.
+    /// Positions at which the pass computes logits, each below `n`.
     pub predicted_positions: &'a [usize],
-    /// Token ids for whose logits the direct effects of attention heads are computed.
+    /// Ids of the tokens whose logits receive the [direct effects](super::visitor::Visitor::direct_effects) of attention heads.
     pub compared_tokens: &'a [u32],
-    /// Positions at which the sequence [exchanges](super::gates::Gates::exchange_head) heads' contexts with the next one in the batch,
-    /// of equal length; `None` for no exchange.
+    /// Positions at which this sequence [exchanges](super::gates::Gates::exchange_head) contexts of attention heads with the
+    /// next sequence in the batch, of equal length. `None` for no exchange.
     pub exchange: Option<Exchange>,
 }
 
-/// Whole sequences side by side: matrix products run over the tokens of all sequences, attention stays within each sequence.
+/// Whole sequences in one pass: matrix products run over the tokens of all sequences, attention stays within each sequence.
 #[derive(Clone, Debug, Default)]
 pub struct Batch<'a> {
     pub inputs: Vec<BatchInput<'a>>,
@@ -76,17 +82,19 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// Sets the positions at which logits are wanted, for each sequence. Panics if the number of sequences differs.
+    /// Sets the positions at which the pass computes logits, for each sequence. Panics if the number of sequences differs.
     pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
         assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");
         self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted_positions = positions);
         self
     }
 
+    /// Returns the number of tokens in all sequences.
     pub fn tokens(&self) -> usize {
         self.lengths().sum()
     }
 
+    /// Yields the number of tokens of each sequence.
     pub(super) fn lengths(&self) -> impl Iterator<Item = usize> + Clone {
         self.inputs.iter().map(|input| input.ids.len())
     }
@@ -102,8 +110,8 @@ impl<'a> Batch<'a> {
         self.spans().map(sequence_rows).enumerate()
     }
 
-    /// Yields for each sequence with an exchange `[its rows, rows of the next sequence]`: the tokens whose head contexts are
-    /// swapped.
+    /// Yields `[rows of the sequence, rows of the next sequence]` for each sequence with an exchange: the tokens whose head
+    /// contexts are swapped pairwise.
     pub fn exchanged_rows(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
         self.inputs.iter().zip(self.spans()).filter_map(|(input, span)| {
             let positions = input.exchange?.positions(span.len());
@@ -116,7 +124,7 @@ impl<'a> Batch<'a> {
         spans(self.inputs.iter().map(|input| input.compared_tokens.len()))
     }
 
-    /// Yields (index of the sequence, position in the sequence, row in the batch) for each position whose logits are wanted.
+    /// Yields (index of the sequence, position in the sequence, row in the batch) for each position with logits.
     pub fn predicted_places(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let sequences = self.inputs.iter().zip(self.spans()).enumerate();
         sequences.flat_map(|(sequence, (input, span))| {

@@ -9,29 +9,32 @@ use anyhow::{Result, bail, ensure};
 use super::batch::{Batch, TokenClass};
 use crate::model::config::Config;
 
-/// The vectors that replace a head's context, `[head_dim]` for each token class, in the order of [`TokenClass::ALL`].
+/// The vectors that replace an attention head's context: one of `[head_dim]` for each token class, in the order of
+/// [`TokenClass::ALL`].
 pub type ReplacementVectors = [Vec<f32>; TokenClass::COUNT];
 
-/// An intervention on a head's context `z` before the output projection, which becomes `r + keep (z - r)`. `r` is the
-/// replacement.
+/// An intervention on an attention head's context `z`, before the output projection. The context becomes `r + keep (z - r)`,
+/// with `r` the replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    /// Share of the head's context that is kept: 0 removes the head, 1 changes no bit.
+    /// Share of the head's context that is kept. 0 removes the head; 1 leaves the context unchanged, bit for bit.
     pub keep: f32,
-    /// Replacement `r` of the head's context, for each token class; `None` for zeros.
+    /// Replacement `r` of the head's context, one vector for each token class; `None` for zeros.
     pub replacement: Option<Arc<ReplacementVectors>>,
 }
 
 impl Gate {
+    /// Makes a gate that multiplies the head's context by `factor`.
     pub fn scale(factor: f32) -> Self {
         Self { keep: factor, replacement: None }
     }
 
+    /// Makes a gate that replaces the head's context.
     pub fn replace(by: ReplacementVectors) -> Self {
         Self { keep: 0.0, replacement: Some(Arc::new(by)) }
     }
 
-    /// Whether nothing of the head passes, so that its context need not be computed.
+    /// Whether `keep` is 0, so that the head's context need not be computed.
     pub(super) fn is_closed(&self) -> bool {
         self.keep == 0.0
     }
@@ -41,7 +44,8 @@ impl Gate {
         self.replacement.as_ref().map(|vectors| vectors[classes[token] as usize].as_slice())
     }
 
-    /// Applies the gate to one head's context over one sequence: rows of `head_dim` values that begin `stride` values apart.
+    /// Applies the gate to an attention head's context over one sequence. `context` has rows of `head_dim` values that begin
+    /// `stride` values apart.
     pub(super) fn apply(&self, context: &mut [f32], head_dim: usize, stride: usize, classes: &[TokenClass]) {
         if self.keep == 1.0 {
             return;
@@ -61,18 +65,19 @@ impl Gate {
 /// Patched rows of one head's attention over one sequence, keyed by query; each row is `[n]` and sums to 1.
 pub type AttentionRows = BTreeMap<usize, Vec<f32>>;
 
-/// Largest accepted deviation of a patched row's sum from 1. A softmax in float32 over hundreds of tokens stays well below.
+/// Largest accepted deviation of a patched row's sum from 1. A float32 softmax over hundreds of tokens deviates far less.
 const ROW_TOLERANCE: f64 = 1e-4;
 
-/// The interventions in a forward pass, by layer and attention head; the default changes nothing. Gates act on a head's context,
-/// patched rows on its attention. Exchanges follow the gates, and act on both sequences of a
+/// The interventions in a forward pass, by layer and attention head; the default has none. Gates change a head's context, and
+/// patched rows change its attention. Exchanges follow the gates, and change both sequences of a
 /// [pair](super::batch::BatchInput::exchange).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
+    /// The gate of each gated head, keyed by (layer, head).
     gated: BTreeMap<(usize, usize), Gate>,
     /// Patched rows of attention, keyed by (layer, head, sequence).
     rows: BTreeMap<(usize, usize, usize), AttentionRows>,
-    /// Attention heads whose contexts are exchanged between sequences, as (layer, head).
+    /// (layer, head) of each attention head whose contexts are exchanged between sequences.
     exchanged: BTreeSet<(usize, usize)>,
 }
 
@@ -82,12 +87,13 @@ impl Gates {
         self.gated.insert((layer, head), gate);
     }
 
-    /// Replaces rows of a head's attention over one sequence. A row that was patched before is overwritten.
+    /// Replaces rows of an attention head's attention over one sequence. Overwrites rows that were patched before.
     pub fn patch_rows(&mut self, layer: usize, head: usize, sequence: usize, rows: AttentionRows) {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
 
-    /// Exchanges the contexts of a head between each sequence with an [exchange](super::batch::BatchInput::exchange) and the next one.
+    /// Marks an attention head, whose contexts each sequence with an [exchange](super::batch::BatchInput::exchange) swaps with
+    /// the next sequence.
     pub fn exchange_head(&mut self, layer: usize, head: usize) {
         self.exchanged.insert((layer, head));
     }
@@ -107,7 +113,7 @@ impl Gates {
         }
     }
 
-    /// Applies the gates of a layer to the contexts of its heads: `[tokens, width]`, `head_dim` values for each head.
+    /// Applies the gates of a layer to the contexts of its heads, `[tokens, width]`, with `head_dim` values for each head.
     pub(super) fn apply(&self, layer: usize, batch: &Batch<'_>, contexts: &mut [f32], [head_dim, width]: [usize; 2]) {
         for (input, span) in batch.inputs.iter().zip(batch.spans()) {
             for (head, gate) in self.gates_in(layer) {
@@ -117,6 +123,7 @@ impl Gates {
         }
     }
 
+    /// Yields the heads of a layer whose contexts are exchanged.
     pub fn exchanged_in(&self, layer: usize) -> impl Iterator<Item = usize> {
         self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
     }
@@ -126,7 +133,7 @@ impl Gates {
         self.gated.get(&(layer, head))
     }
 
-    /// Copies these interventions; in the copy, every gate with `keep` 1 has the given `keep`.
+    /// Returns a copy of these interventions in which `keep` replaces the `keep` of every fully open gate (`keep` 1).
     pub fn with_opening(&self, keep: f32) -> Self {
         let mut opened = self.clone();
         opened.gated.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
@@ -138,19 +145,19 @@ impl Gates {
         self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
-    /// Whether attention rows of any sequence are patched, so that the interventions refer to sequences by index.
+    /// Whether any attention rows are patched. Patched rows refer to sequences by their index in the batch.
     pub fn has_patched_rows(&self) -> bool {
         !self.rows.is_empty()
     }
 
-    /// Yields (query, patched row) for one (layer, head, sequence).
+    /// Yields (query, patched row) of the head and sequence at `place`, (layer, head, sequence).
     pub fn patched_rows(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
         let rows = self.rows.get(&place).into_iter().flatten();
         rows.map(|(&query, row)| (query, row.as_slice()))
     }
 
-    /// Writes patched rows into a head's attention, `[n, stride]`, and their entropies in nats into `entropies`. `place` is
-    /// (layer, head, sequence). Returns whether the head has patched rows.
+    /// Writes patched rows into a head's attention, `[n, stride]`, and the entropies of these rows in nats into `entropies`.
+    /// `place` is (layer, head, sequence). Returns whether the head has patched rows.
     pub(super) fn patch_weights(
         &self,
         place: (usize, usize, usize),
@@ -165,6 +172,7 @@ impl Gates {
         self.rows.contains_key(&place)
     }
 
+    /// Checks the interventions. Fails if they do not fit the model and the batch.
     pub(super) fn check(&self, config: &Config, batch: &Batch<'_>) -> Result<()> {
         let (layers, heads, head_dim) = (config.num_hidden_layers, config.num_attention_heads, config.head_dim());
         let ensure_head = |layer: usize, head: usize| -> Result<()> {

@@ -1,4 +1,5 @@
-//! Derivatives of a loss by the gate of every attention head: at given gates, and along the path on which all gates open.
+//! Derivatives of a loss by the gate of every attention head, at given gates, or averaged along the path on which all gates
+//! open together.
 
 use std::num::NonZeroU16;
 
@@ -13,31 +14,33 @@ use super::scratch::{AttentionScratch, Scratch};
 use super::visitor::{BlockOutput, Needs, Visitor};
 use crate::model::config::cost::Cost;
 
-/// The loss of one sequence, and its derivative with respect to the `keep` of each attention head's gate.
+/// The loss of one sequence, and its derivative by the `keep` of each attention head's gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateGradient {
+    /// Loss of the sequence.
     pub loss: f64,
     /// `[layers * heads]`: `d loss / d keep` of each head, layer by layer.
     pub gates: Vec<f64>,
 }
 
-/// Derivatives of the loss of one sequence along the straight path on which all gates open together: integrated gradients over
-/// gates (Sundararajan et al. 2017, arXiv:1703.01365, section 3).
+/// Integrated gradients of the loss of one sequence over gates (Sundararajan et al. 2017, arXiv:1703.01365, section 3). They
+/// follow the straight path on which all gates open together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathGradient {
+    /// Number of steps of the path.
     pub steps: NonZeroU16,
-    /// The loss at the start of the path, with every gate closed.
+    /// The loss at the start of the path, where every gate is closed.
     pub closed_loss: f64,
     /// `[layers * heads]`: the mean of `d loss / d keep` over the points of the path, layer by layer.
     pub gates: Vec<f64>,
 }
 
-/// A function of (sequence, position, logits) that returns the contribution of one predicted position to the score of its
-/// sequence. It overwrites the logits with the derivatives of the contribution by them.
+/// A function of (sequence, position, logits) that returns the part of a sequence's score from one predicted position. It
+/// overwrites the logits with the derivatives of that part by the logits.
 pub type Score<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
 
-/// Returns the surprisal `-ln p` of a class in nats. Overwrites the logits with its derivatives: the probabilities, less 1 at the
-/// class.
+/// Returns the surprisal `-ln p` of a class in nats. Overwrites the logits with its derivatives: the probabilities, minus 1 at
+/// the class.
 pub fn surprisal(logits: &mut [f32], class: u32) -> f64 {
     let logit = f64::from(logits[class as usize]);
     let log_sum = softmax_with_log_sum(logits);
@@ -45,10 +48,11 @@ pub fn surprisal(logits: &mut [f32], class: u32) -> f64 {
     log_sum - logit
 }
 
+/// An encoder that computes derivatives by the gates of its attention heads.
 pub trait Differentiable: Sync {
-    /// Computes the score of each sequence of a batch, and its derivatives by the `keep` of all heads. The derivatives are taken
-    /// at the values of `keep` and the replacements in `gates`. A head without a gate has `keep` 1 and replacement zero.
-    /// Fails as a forward pass with logits, if a batch with patched rows or exchanges is too large, or a derivative is not
+    /// Computes the score of each sequence of a batch, and its derivatives by the `keep` of all attention heads. Derivatives
+    /// are taken at the `keep` and the replacements in `gates`. A head without a gate has `keep` 1 and replacement zero. Fails
+    /// as a forward pass with logits. Also fails if a batch with patched rows or exchanges is too large, or a derivative is not
     /// finite.
     fn gradients(
         &self,
@@ -58,10 +62,12 @@ pub trait Differentiable: Sync {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>>;
 
+    /// The cost of derivatives over sequences of these lengths, in tokens.
     fn gradient_cost(&self, lengths: &[usize]) -> Cost;
 
-    /// Computes the gradients of a batch along the path on which all gates with `keep` 1 in `whole` open together. They are
-    /// averaged over the midpoints of `steps` equal steps of `keep` from 0 to 1. Fails as [`Differentiable::gradients`].
+    /// Computes the gradients of a batch along the path on which all fully open gates of `whole` (`keep` 1) open together.
+    /// Gradients are averaged over the midpoints of `steps` equal steps of `keep` from 0 to 1. Fails as
+    /// [`Differentiable::gradients`].
     fn path_gradients(
         &self,
         batch: &Batch<'_>,
@@ -72,26 +78,30 @@ pub trait Differentiable: Sync {
     ) -> Result<Vec<PathGradient>>;
 }
 
+/// Buffers for the derivatives of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct GradientScratch {
-    /// Largest number of bytes that a forward pass keeps for derivatives at a time; `None` for the default.
+    /// Maximum number of bytes that a forward pass keeps for derivatives at a time; `None` for the default.
     pub most_kept_bytes: Option<u64>,
+    /// Buffers of the forward pass.
     pub(super) forward: Scratch,
     pub(super) tape: Tape,
     /// `[tokens, hidden]`: the hidden states between the attention and feed-forward blocks of a layer.
     pub(super) attended: Vec<f32>,
-    /// `[tokens, hidden]`: derivatives of the score by the input of a block.
+    /// `[tokens, hidden]`: derivatives of the score by the inputs of a block.
     pub(super) inputs: Vec<f32>,
     /// `[positions, hidden]`: the hidden states that enter the last layer, at the predicted positions.
     pub(super) entering: Vec<f32>,
     /// `[tokens, 3 * heads * head_dim]`: queries, keys and values after norms and rotation.
     pub(super) prepared: Vec<f32>,
+    /// Buffers for one attention head over one sequence.
     pub(super) head: HeadScratch,
 }
 
 /// Buffers for the derivatives of one head over one sequence.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScratch {
+    /// Buffers for the attention of the head, which is recomputed.
     pub(super) weights: AttentionScratch,
     /// `[n, stride]`: the capped scores before the softmax, in models with a score cap.
     pub(super) bounded: Vec<f32>,

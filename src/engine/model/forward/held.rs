@@ -1,13 +1,14 @@
-//! The outputs of all attention and feed-forward blocks of a forward pass, kept for later passes that hold them fixed. Such a
-//! pass recomputes only the residual stream with its norms, and the attention that it shows.
+//! The outputs of all attention and feed-forward blocks of a forward pass, kept for later passes that hold them fixed. A pass
+//! with held outputs recomputes only the residual stream with its norms, and the attention that it shows.
 
 use anyhow::{Result, ensure};
 
 use super::visitor::{BlockOutput, Needs, Visitor};
 use crate::model::config::Config;
 
-/// Outputs of one layer over a batch, before they are added to the residual stream. Only the encoder that computed them can hold
-/// them fixed later. After the heads of the last layer, there are rows for the predicted positions alone, or none.
+/// Outputs of the blocks of one layer over a batch, before they are added to the residual stream. Only the encoder that
+/// computed them can hold them fixed later. After the attention heads of the last layer, there are rows only for the predicted
+/// positions, or no rows.
 #[derive(Clone, Debug, Default)]
 pub struct LayerOutputs {
     /// `[tokens, 3 * heads * head_dim]`: queries, keys and values; empty unless they are kept for derivatives.
@@ -16,18 +17,20 @@ pub struct LayerOutputs {
     pub contexts: Vec<f32>,
     /// `[tokens, hidden]`: the output of the attention block.
     pub attention: Vec<f32>,
-    /// `[tokens, intermediate]`: the input of the activation, twice as wide where gated; empty unless it is kept for derivatives.
+    /// `[tokens, intermediate]`: the input of the activation, twice as wide in gated blocks; empty unless it is kept for
+    /// derivatives.
     pub wide: Vec<f32>,
-    /// `[tokens, hidden]`: the output of the feed-forward block; empty in the last layer if the run ended before it.
+    /// `[tokens, hidden]`: the output of the feed-forward block; empty in the last layer if the pass ended before that block.
     pub feed_forward: Vec<f32>,
 }
 
-/// The outputs of all layers over a batch, `[layers]`. As a visitor, it keeps the outputs that a later run can hold fixed.
+/// The block outputs of all layers over a batch, `[layers]`. As a visitor, it keeps the outputs that a later pass can hold
+/// fixed.
 #[derive(Clone, Debug, Default)]
 pub struct HeldOutputs(Vec<LayerOutputs>);
 
 impl HeldOutputs {
-    /// Keeps the output `part` of a layer; overwrites an earlier output of that part.
+    /// Keeps the output `part` of a layer; overwrites an earlier output of the same part.
     pub(super) fn keep(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
         if self.0.len() <= layer {
             self.0.resize_with(layer + 1, LayerOutputs::default);
@@ -44,12 +47,12 @@ impl HeldOutputs {
         output.extend_from_slice(values);
     }
 
-    /// Returns the kept outputs of a layer. Panics if nothing was kept of it.
+    /// Returns the kept outputs of a layer. Panics if the layer has none.
     pub fn get(&self, layer: usize) -> &LayerOutputs {
         &self.0[layer]
     }
 
-    /// Checks the kept outputs over `tokens` tokens. Fails if one is missing in a layer from `first` to the last but one.
+    /// Checks the kept outputs over `tokens` tokens. Fails if an output is missing in a layer from `first` to the last but one.
     pub(super) fn check(&self, config: &Config, first: usize, tokens: usize) -> Result<()> {
         let (heads, hidden) = (tokens * config.heads_width(), tokens * config.hidden_size);
         for layer in first..config.num_hidden_layers.saturating_sub(1) {

@@ -1,5 +1,6 @@
-//! The forward pass: it shows a visitor each head's attention over each sequence of a batch, and the other activations that
-//! the visitor needs. [`packed`] is the encoder; a readable second encoder (`tests/support/tensor/`) checks it in tests.
+//! The forward pass of an encoder. It shows a visitor each head's attention over each sequence of a batch, and the other
+//! activations that the visitor needs. [`packed`] is the encoder; tests compare it with a second, readable encoder
+//! (`tests/support/tensor/`).
 
 pub mod attention;
 pub mod batch;
@@ -30,29 +31,33 @@ use held::HeldOutputs;
 pub use scratch::{AttentionScratch, Scratch};
 use visitor::{BlockOutput, Needs, Visitor};
 
-/// The point from which a forward pass runs.
+/// The state from which a forward pass starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Start<'a> {
+    /// Token ids: the pass starts with their embeddings.
     #[default]
     Embeddings,
-    /// The hidden states that entered a layer in an earlier pass over the same batch.
+    /// Hidden states that entered a layer in an earlier pass over the same batch.
     Layer {
         /// First layer that runs. If it equals the number of layers, only the prediction head runs.
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered the layer, one sequence after the other.
         states: &'a [f32],
     },
-    /// As `Layer`, but all block outputs are held as in the earlier pass, except in this layer's gated heads. The change of these
-    /// heads reaches later layers only through the residual stream. Later layers show only their attention.
+    /// As `Layer`, but all block outputs are held as in the earlier pass, except those of gated heads in this layer. The change
+    /// of the gated heads reaches later layers only through the residual stream. Later layers show only their attention.
     Held {
+        /// First layer that runs.
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered the layer.
         states: &'a [f32],
+        /// Block outputs of all layers in the earlier pass.
         writes: &'a HeldOutputs,
     },
 }
 
 impl Start<'_> {
+    /// Returns the first layer that runs.
     pub fn layer(&self) -> usize {
         match self {
             Self::Embeddings => 0,
@@ -70,9 +75,9 @@ pub trait Encoder: Send + Sync {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// Runs a batch from a chosen start and with interventions. A start from hidden states of an earlier pass over the batch
-    /// repeats all later layers of that pass, bit for bit.
-    /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
+    /// Runs a batch from the state `start`, with interventions. If `start` holds hidden states of an earlier pass over the
+    /// batch, all later layers are repeated, bit for bit. Fails as [`Encoder::forward`], and if `start` or `gates` do not fit
+    /// the model and the batch.
     fn forward_from(
         &self,
         start: Start<'_>,
@@ -82,44 +87,50 @@ pub trait Encoder: Send + Sync {
         visitor: &mut dyn Visitor,
     ) -> Result<()>;
 
-    /// The cost of a pass over sequences of these lengths side by side; zero if it is unknown.
+    /// The cost of a forward pass over sequences of these lengths, in tokens, in one batch; zero if the cost is unknown.
     fn cost(&self, _lengths: &[usize]) -> Cost {
         Cost::default()
     }
 
+    /// Returns the stored word embeddings; `None` if the encoder does not show them.
     fn word_embeddings(&self) -> Option<WordEmbeddings> {
         None
     }
 
-    /// Linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias; `None` if the encoder has none.
+    /// Linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias; `None` if the encoder has no
+    /// such layer.
     fn embedding_projection(&self) -> Option<Matrix<'_>> {
         None
     }
 
-    /// Returns the attention heads of a layer, for use on rows other than its input; `None` if the encoder does not support that.
+    /// Returns the attention heads of a layer, for use on other inputs than the layer's own; `None` if the encoder does not
+    /// support that.
     fn layer_attention(&self, _layer: usize, _positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
         None
     }
 
-    /// Whether the parts of the residual stream have direct effects on logits, as [`Visitor::direct_effects`] defines them.
+    /// Whether each part of the residual stream has a direct effect on the logits, as [`Visitor::direct_effects`] defines it.
     fn has_direct_effects(&self) -> bool {
         false
     }
 
+    /// Returns the encoder's derivatives; `None` if it computes none.
     fn differentiable(&self) -> Option<&dyn Differentiable> {
         None
     }
 
+    /// Returns the weights of a layer's attention heads; `None` if the encoder does not show them.
     fn head_weights(&self, _layer: usize) -> Option<HeadWeights<'_>> {
         None
     }
 }
 
-/// Weights of all attention heads of a layer, without biases: head `h` has the columns, or rows, from `h * head_dim` on.
+/// Weights of all attention heads of a layer, without biases. Head `h` has the columns (in the output projection, the rows)
+/// from `h * head_dim` on.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {
-    /// Query and key weights, `[hidden, heads * head_dim]` each; `None` if queries and keys are normalised or rotated, so that
-    /// no fixed matrix gives the score of two tokens.
+    /// Query and key weights, `[hidden, heads * head_dim]` each. `None` if queries and keys are normalised or rotated: then no
+    /// fixed matrix gives the score of two tokens.
     pub query_key: Option<[Matrix<'a>; 2]>,
     /// Value weights, `[hidden, heads * head_dim]`.
     pub value: Matrix<'a>,
@@ -127,9 +138,10 @@ pub struct HeadWeights<'a> {
     pub output: Matrix<'a>,
 }
 
-/// Whether attention scores depend on the positions of query and key, apart from inputs and masks.
+/// Whether attention scores depend on the distance of query and key, apart from inputs and masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
+    /// Scores with rotation and distance terms, as in a normal pass.
     Used,
     /// Scores without rotation and distance terms, as if all tokens had one position.
     Ignored,
@@ -140,12 +152,14 @@ pub enum Positions {
 pub struct QueriesKeys {
     /// `[tokens, 2 * heads * head_dim]`: queries, then keys, of each token.
     pub rows: Vec<f32>,
+    /// Cosines and sines of the rotation of each position, in models with rotary positions.
     angles: Vec<f32>,
 }
 
-/// Attention heads of a layer, applied to any input rows with the layer's projections, mask, scale and norms.
+/// Attention heads of a layer, applied to any inputs with the layer's projections, mask, scale and norms.
 pub trait LayerAttention {
-    /// Computes queries and keys from `inputs`, `[tokens, hidden]`, sequences of `lengths`, in place of the layer's own input.
+    /// Computes queries and keys from `inputs`, `[tokens, hidden]`, which replace the layer's own input. `lengths` has the
+    /// number of tokens of each sequence.
     fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
         self.project_unbiased(inputs, &mut into.rows);
         self.normalise_and_rotate(lengths, into);
@@ -155,11 +169,11 @@ pub trait LayerAttention {
     /// linear. Panics if `inputs` has rows of another width.
     fn project_unbiased(&self, inputs: &[f32], into: &mut Vec<f32>);
 
-    /// Adds biases to the projections of each token, then normalises and rotates them, in layers that do either.
+    /// Adds biases to the projected queries and keys of each token, then normalises and rotates them, in layers that do either.
     fn normalise_and_rotate(&self, lengths: &[usize], of: &mut QueriesKeys);
 
     /// Computes the attention of a head over the sequence whose tokens are `span`. `queries_keys` is
-    /// `[source of queries, source of keys]`, which may come from different inputs.
+    /// `[source of queries, source of keys]`; the two may come from different inputs.
     fn attention<'b>(
         &self,
         head: usize,
@@ -169,7 +183,7 @@ pub trait LayerAttention {
     ) -> AttentionView<'b>;
 }
 
-/// Word embeddings as stored: without position and segment embeddings, before norm and projection.
+/// Word embeddings as stored: without position and segment embeddings, norm and projection.
 #[derive(Clone, Debug)]
 pub struct WordEmbeddings {
     /// One row for each token id, `[vocab, width]`.
@@ -208,13 +222,14 @@ pub struct ForwardPass<'a> {
 }
 
 impl ForwardPass<'_> {
-    /// Shows the visitor the hidden states that enter a layer, or leave the last one, `[tokens, hidden]`, sequence by sequence.
+    /// Shows the visitor hidden states, `[tokens, hidden]`, sequence by sequence. They enter layer `layer`, or leave the last
+    /// layer if `layer` is the number of layers.
     pub fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         let rows = self.batch.rows(states, hidden);
         rows.for_each(|(sequence, rows)| self.visitor.hidden_states(sequence, layer, rows));
     }
 
-    /// Shows the visitor a part of a layer's output, if needed.
+    /// Shows the visitor one block output of a layer, if needed.
     pub fn show_block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
         if self.needs.writes {
             self.visitor.block_output(layer, part, values);
@@ -229,6 +244,7 @@ impl ForwardPass<'_> {
         }
     }
 
+    /// Tells the visitor that all sequences of the batch have ended.
     pub fn end(&mut self) {
         (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end_sequence(sequence));
     }

@@ -7,29 +7,36 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::config::PositionEmbedding;
 use crate::model::parameters::{Disentangled, Layer, Parameters, PositionBias};
 
-/// The score term of one layer that depends on the distance between two tokens, key less query. Tables run from the most
-/// negative distance to the largest, so that the entries of one query's row are adjacent.
+/// The score term of one layer that depends on the distance between two tokens. Distances are key position minus query
+/// position. Tables run from the most negative distance to the largest, so that the entries for one query are adjacent.
 pub(super) enum DistanceTerm {
-    /// A bias for each distance, `[heads, 2 * reach + 1]`. Larger distances, in either direction, have the bias of `reach`.
+    /// A bias for each distance, `[heads, 2 * reach + 1]`. Distances beyond `reach`, in either direction, have the bias of
+    /// `reach`.
     Buckets { table: Arc<Vec<f32>>, reach: usize },
-    /// ALiBi: subtracts the absolute distance times the slope of the attention head; slopes are `[heads]`.
+    /// ALiBi: subtracts the absolute distance times the slope of the attention head; `slopes` is `[heads]`.
     Slopes { slopes: Vec<f32> },
-    /// DeBERTa: the query's product with a distance vector of `keys`, and the key's product with one of `queries`. Both tables
-    /// are `[heads, head_dim, rows]`. `places` has the row of each distance, query less key, from the most negative distance on.
+    /// DeBERTa: the query's product with a distance vector from `keys`, plus the key's product with one from `queries`. Both
+    /// tables are `[heads, head_dim, rows]`. `places` has the table row of each distance, here query position minus key
+    /// position, from the most negative one on.
     Disentangled {
+        /// Distance vectors that queries are multiplied by; `None` without this term.
         keys: Option<Vec<f32>>,
+        /// Distance vectors that keys are multiplied by; `None` without this term.
         queries: Option<Vec<f32>>,
+        /// Table row of each distance.
         places: Arc<[usize]>,
+        /// Number of table rows.
         rows: usize,
         head_dim: usize,
     },
-    /// The query's product with an embedding of the distance, `[head_dim, 2 * reach - 1]`, plus the key's product if `keys`.
+    /// The query's product with an embedding of the distance; if `keys`, also the key's product. `table` is
+    /// `[head_dim, 2 * reach - 1]`.
     Embedding { table: Vec<f32>, reach: usize, head_dim: usize, keys: bool },
 }
 
 impl DistanceTerm {
-    /// Moves the distance-dependent weights out of the stored layers of `parameters`, one entry per layer; `None` for a layer
-    /// without.
+    /// Moves the weights for distances out of the stored layers of `parameters`. Returns one term per layer; `None` for a layer
+    /// without such weights.
     pub fn take_all(parameters: &mut Parameters) -> Vec<Option<Self>> {
         let Parameters { config, layers, .. } = parameters;
         let (heads, head_dim, reach) = (config.num_attention_heads, config.head_dim(), config.max_position_embeddings);
@@ -79,7 +86,8 @@ impl DistanceTerm {
         layers.iter_mut().map(distance_term).collect()
     }
 
-    /// Adds the distance term to the scores of one head over a sentence, from scaled queries and keys, `[n, head_dim]` each.
+    /// Adds the distance term to the scores of one head over a sentence. `query` has the scaled queries and `key` the keys,
+    /// `[n, head_dim]` each.
     pub fn add_to_scores(&self, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
         let Scores { values, n, stride, scale } = scores;
         let rows = values.chunks_exact_mut(stride).enumerate();
@@ -146,7 +154,8 @@ impl DistanceTerm {
         }
     }
 
-    /// Backward pass of [`DistanceTerm::add_to_scores`]: adds to the derivatives by queries and keys. `scores` holds the derivatives by scores.
+    /// Backward pass of [`DistanceTerm::add_to_scores`]: adds to the derivatives by queries and keys. On entry, `scores` holds
+    /// the derivatives by scores.
     pub fn backward(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
         let &Scores { ref values, n, stride, scale } = scores;
         let mut accumulate =
@@ -186,8 +195,8 @@ impl DistanceTerm {
     }
 }
 
-/// Returns (table rows of a sentence's distances `i - j`, at index `i + n - 1 - j`; first row; number of rows from first to
-/// last).
+/// Returns the table rows for a sentence of `n` tokens: (row of each distance `i - j` at index `i + n - 1 - j`, first row,
+/// number of rows from first to last).
 fn sentence_places(places: &[usize], n: usize) -> (&[usize], usize, usize) {
     let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
     (places, places[0], places[2 * n - 2] - places[0] + 1)
@@ -204,7 +213,9 @@ fn head_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, 
 pub(super) struct Scores<'a> {
     /// Scores of each query, `[n, stride]`.
     pub values: &'a mut [f32],
+    /// Number of tokens in the sentence.
     pub n: usize,
+    /// Number of values from one row of scores to the next.
     pub stride: usize,
     /// Factor by which query–key products are multiplied.
     pub scale: f32,

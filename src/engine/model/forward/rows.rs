@@ -1,6 +1,6 @@
-//! Rows of a matrix, borrowed from where they were computed.
+//! A borrowed view of matrix rows.
 
-/// Rows of equal width that begin equally far apart; the values between them are not part of the view.
+/// Rows of equal width that begin at equal intervals in a slice. The values between rows are not part of the view.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     values: &'a [f32],
@@ -16,7 +16,7 @@ impl<'a> Rows<'a> {
         Self { values, count: values.len() / width, width, stride: width }
     }
 
-    /// Views `count` rows that begin `stride` values apart. Panics if rows overlap, or `values` ends before the last row does.
+    /// Views `count` rows that begin `stride` values apart. Panics if rows overlap, or `values` ends before the last row.
     pub fn strided(values: &'a [f32], count: usize, width: usize, stride: usize) -> Self {
         let reach = count.checked_sub(1).map_or(0, |last| last * stride + width);
         assert!(0 < width && width <= stride, "rows of {width} values, {stride} apart");

@@ -1,4 +1,4 @@
-//! Buffers of one worker thread of the forward pass.
+//! Buffers of one worker thread in the forward pass.
 
 /// Buffers of one worker, which grow to its largest batch and are then reused.
 #[derive(Clone, Debug, Default)]
@@ -15,18 +15,22 @@ pub struct Scratch {
     pub(super) update: Vec<f32>,
     /// `[tokens, intermediate]`: states of the feed-forward block, twice as wide where it is gated.
     pub(super) wide: Vec<f32>,
-    /// `[positions, classes]`: logits of some of the predicted positions.
+    /// `[positions, classes]`: logits of the predicted positions that are computed together.
     pub(super) logits: Vec<f32>,
+    /// Buffers for direct effects.
     pub(super) direct: DirectScratch,
+    /// Buffers for one attention head.
     pub(super) weights: AttentionScratch,
-    /// `[n, head_dim]`: a head's values, without their bias, times the Gram matrix of the output projection; `[n]`: their norms.
+    /// Two buffers. `[n, head_dim]`: a head's values, without their bias, times the Gram matrix of its output projection.
+    /// `[n]`: the norms of the values after that projection.
     pub(super) values: [Vec<f32>; 2],
     /// `[n, head_dim]`: a head's contexts without the value bias.
     pub(super) unbiased_context: Vec<f32>,
     /// `[n, head_dim]`: `unbiased_context` times the Gram matrix of the output projection.
     pub(super) products: Vec<f32>,
-    /// `[tokens]`: the norms of the residual stream below the layer.
+    /// `[tokens]`: the norms of the residual stream before the layer.
     pub(super) input_norms: Vec<f32>,
+    /// Buffers for mixing ratios.
     pub(super) mixing: MixingScratch,
 }
 
@@ -35,11 +39,12 @@ pub struct Scratch {
 pub(super) struct DirectScratch {
     /// `[compared, hidden]`: the vectors of the compared tokens of all sequences.
     pub vectors: Vec<f32>,
-    /// `[compared]`: the contribution of the biases after the last layer to the logits.
+    /// `[compared]`: the contribution of the biases after the last layer to the logit of each compared token.
     pub constants: Vec<f32>,
-    /// `[compared, hidden]`: the compared tokens' vectors, pulled back through the norm of a block's output if it has one.
+    /// `[compared, hidden]`: the vectors of the compared tokens, pulled back through the norm of a block's output. Without such
+    /// a norm, the vectors themselves.
     pub block_vectors: Vec<f32>,
-    /// `[tokens]`: the scales by which the norm of a block's output divides; empty without such a norm.
+    /// `[tokens]`: the scales by which the norm of a block's output divides each token's row; empty without such a norm.
     pub scales: Vec<f32>,
     /// `[heads * head_dim, compared]`: `block_vectors` pulled back through the output projection of a layer's heads.
     pub head_vectors: Vec<f32>,
@@ -47,21 +52,22 @@ pub(super) struct DirectScratch {
     pub effects: Vec<f32>,
 }
 
+/// Buffers for the mixing ratios of one layer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MixingScratch {
     /// `heads * head_dim`: values per token in `contexts`.
     pub width: usize,
-    /// `[tokens, heads * head_dim]` each: the heads' contexts from the token itself, from other tokens, and the heads' values;
-    /// with the value bias, after the heads' gates.
+    /// `[tokens, heads * head_dim]` each: the heads' contexts from the token itself, their contexts from other tokens, and the
+    /// heads' values. All contain the value bias, and are multiplied by the heads' gates.
     pub contexts: [Vec<f32>; 3],
     /// `[tokens, hidden]` each: `contexts` after the output projection.
     pub written: [Vec<f32>; 3],
     /// `[tokens, hidden]`: the full output of all heads, in layers that normalise it.
     pub head_output: Vec<f32>,
-    /// `[hidden]` each, for one token: the output under uniform attention from the token itself and from others, and the
-    /// constant part of the output.
+    /// `[hidden]` each, for one token: the output under uniform attention from the token itself, the output from other tokens,
+    /// and the constant part of the output.
     pub rows: [Vec<f32>; 3],
-    /// `[hidden]`: the sum of the heads' values, after the output projection, over the tokens that a token sees.
+    /// `[hidden]`: the sum of the heads' values, after the output projection, over the tokens that are visible to a token.
     pub visible_sum: Vec<f64>,
     /// `[tokens]`: the mixing ratio of each token.
     pub ratios: Vec<f32>,
@@ -76,9 +82,9 @@ pub struct AttentionScratch {
     pub(super) query: Vec<f32>,
     /// `[n, head_dim]`: the head's keys, in models with distance terms.
     pub(super) key: Vec<f32>,
-    /// `[n, 2n - 1]`: products with distance embeddings, in models that have them.
+    /// `[n, 2n - 1]`: products with distance embeddings, in models with such embeddings.
     pub(super) distances: Vec<f32>,
-    /// `[n, stride]`: the head's attention; `stride` is `n` rounded up to whole vectors.
+    /// `[n, stride]`: the head's attention; `stride` is `n` rounded up to whole SIMD vectors.
     pub(super) attention: Vec<f32>,
     /// `[n]`: the entropy of each attention row.
     pub(super) entropies: Vec<f32>,

@@ -1,4 +1,4 @@
-//! The visitor of a forward pass: its needs, and the activations that it sees.
+//! The visitor of a forward pass: the activations that it needs, and the calls by which it sees them.
 
 use std::ops::BitOr;
 
@@ -49,24 +49,25 @@ needs! {
 }
 
 impl Needs {
+    /// Attention weights alone.
     pub const ATTENTION: Self = Self { attention: true, ..Self::NONE };
 
-    /// Whether [`Visitor::head`] is called.
+    /// Whether [`Visitor::head`] is called for these needs.
     pub fn includes_heads(self) -> bool {
         self.attention || self.values || self.value_norms || self.outputs || self.contexts
     }
 
-    /// Whether more than attention is needed of the heads, so that the last layer computes values.
+    /// Whether the needs include more of the heads than their attention. If so, the last layer computes values.
     pub(super) fn includes_more_than_attention(self) -> bool {
         self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.includes_last_states()
     }
 
-    /// Whether the last layer is computed beyond its heads, at the predicted positions at least.
+    /// Whether the last layer is computed beyond its attention heads, at the predicted positions or everywhere.
     pub(super) fn includes_last_states(self) -> bool {
         self.includes_every_last_state() || self.logits || self.predicted_states
     }
 
-    /// Whether the last layer is computed beyond its heads at all positions.
+    /// Whether the last layer is computed beyond its attention heads at all positions.
     pub(super) fn includes_every_last_state(self) -> bool {
         self.hidden_states || self.direct
     }
@@ -77,25 +78,28 @@ impl Needs {
         available | others == available
     }
 
-    /// Whether the hidden states that enter this layer, or leave the last one, are shown.
+    /// Whether the visitor needs the hidden states that enter layer `layer`, or leave the last layer if `layer` is `layers`.
     pub fn includes_states_of(self, layer: usize, layers: usize) -> bool {
         self.hidden_states || (self.layer_inputs && layer < layers)
     }
 }
 
-/// One attention head over one sequence of `n` tokens in this pass, with patched rows and gates applied. The attention is always
-/// present, because everything else is computed from it; other parts are present if needed.
+/// One attention head over one sequence of `n` tokens, with patched rows and gates applied. The attention is always present,
+/// because all other parts are computed from it. Other parts are present only if needed.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadView<'a> {
     pub layer: usize,
     pub head: usize,
     /// Attention of the head, `[n, n]`, with patched rows.
     pub attention: AttentionView<'a>,
+    /// Values of the head; `None` unless needed.
     pub values: Option<HeadValues<'a>>,
+    /// Norms of the head's values; `None` unless needed.
     pub value_norms: Option<ValueNorms<'a>>,
-    /// `[n, head_dim]`: the head's input of the output projection, `z_i = sum_j A[i,j] v_j` with the value bias, after the head's
-    /// gate and before any exchange.
+    /// `[n, head_dim]`: the head's input to the output projection, `z_i = sum_j A[i,j] v_j` with the value bias. The head's
+    /// gate has been applied, and no exchange.
     pub context: Option<Rows<'a>>,
+    /// Output of the head; `None` unless needed.
     pub output: Option<HeadOutput<'a>>,
 }
 
@@ -106,6 +110,7 @@ impl<'a> From<AttentionView<'a>> for HeadView<'a> {
     }
 }
 
+/// The values of one head, with their bias apart.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadValues<'a> {
     /// `[n, head_dim]`: the values without their bias.
@@ -114,10 +119,10 @@ pub struct HeadValues<'a> {
     pub bias: &'a [f32],
 }
 
-/// The norms of one head's values after the output projection (Kobayashi et al. 2020).
+/// The norms of one head's values after the output projection, `|v_j W_O|` (Kobayashi et al. 2020).
 #[derive(Clone, Copy, Debug)]
 pub struct ValueNorms<'a> {
-    /// `[n]`: the norm of `v_j W_O` for each value `v_j`, the value bias included, the projection's own bias left out.
+    /// `[n]`: the norm of `v_j W_O` for each value `v_j`, with the value bias and without the bias of the output projection.
     pub norms: &'a [f32],
     /// `[n, head_dim]`: `v W_O W_Oᵀ` of each value `v` without its bias, with `W_O` the head's part of the output projection.
     pub products: Rows<'a>,
@@ -128,8 +133,9 @@ pub struct ValueNorms<'a> {
     pub gram: &'a [f32],
 }
 
-/// The output of one attention head to the residual stream, `o_i = z_i W_O`, before its gate, expressed in vectors of width
-/// `head_dim`. The value bias is left out (`°`): attention weights sum to 1, so it adds a constant to every row.
+/// The output of one attention head to the residual stream, `o_i = z_i W_O`, before the head's gate, expressed in vectors of
+/// width `head_dim`. The value bias is left out (marked `°`): attention weights sum to 1, so it only adds a constant to every
+/// row.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadOutput<'a> {
     /// `[n, head_dim]`: contexts `z°_i = sum_j A[i,j] v°_j`, from values `v°_j` without their bias.
@@ -139,15 +145,16 @@ pub struct HeadOutput<'a> {
     pub products: Rows<'a>,
     /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, with `W_O` the head's part of the output projection.
     pub gram: &'a [f32],
-    /// `[n]`: the norms of the residual stream below the layer, `|x_i|`.
+    /// `[n]`: the norms of the residual stream before the layer, `|x_i|`.
     pub input_norms: &'a [f32],
 }
 
 /// Mixing ratios of a layer over one sequence (Kobayashi et al. 2021, section 3): how much of each token's vector comes from
-/// other tokens. The vector has passed attention, the residual connection, and the norm of the output or of the sum, if any.
+/// other tokens. The vector is taken after attention, the residual connection, and the norm of the output or sum, if the layer
+/// has one.
 ///
-/// A ratio is `|mixed| / (|mixed| + |preserved|)`, and 0 if nothing is mixed in. Neither part contains constants: biases, and
-/// replacements of removed heads.
+/// A ratio is `|mixed| / (|mixed| + |preserved|)`, and 0 if nothing is mixed in. Constants, which are biases and replacements
+/// of removed heads, are in neither part.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixing<'a> {
     /// `[n]`: the mixing ratio of each token.
@@ -156,14 +163,14 @@ pub struct Mixing<'a> {
     pub uniform_ratios: &'a [f32],
 }
 
-/// A part of the residual stream after the last layer; the stream is the sum of all parts.
+/// A part of the residual stream after the last layer. The residual stream is the sum of all parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResidualPart {
-    /// The embeddings, or the hidden states that a pass starts from.
+    /// The embeddings, or the hidden states from which the pass started.
     Embeddings,
-    /// The output of an attention head, without the bias of the output projection.
+    /// The output of one attention head, without the bias of the output projection.
     Head { layer: usize, head: usize },
-    /// The biases of a block's output and of the output's norm. Shown once for each block.
+    /// The bias of a block's output, and the bias of the norm over that output. Shown once for each block.
     Biases { layer: usize },
     /// The output of a feed-forward block, without its bias.
     FeedForward { layer: usize },
@@ -178,22 +185,26 @@ pub struct FinalNorm<'a> {
     pub constants: &'a [f32],
 }
 
+/// A part of a layer's computation that a visitor can receive for all sequences at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockOutput {
-    /// Queries, keys and values as projected, without their biases; the packed encoder alone shows them.
+    /// Queries, keys and values as projected, without their biases; only the packed encoder shows them.
     Projected,
     /// The contexts of all heads, after their gates.
     Contexts,
+    /// The output of the attention block.
     Attention,
-    /// The input of the activation, without its bias; the packed encoder alone shows it.
+    /// The input of the feed-forward activation, without its bias; only the packed encoder shows it.
     ActivationInput,
+    /// The output of the feed-forward block.
     FeedForward,
 }
 
-/// An observer of a forward pass. Every method except `end` is called only if its activations are needed.
+/// An observer of a forward pass. A method that receives activations is called only if the visitor needs them.
 ///
 /// Calls come layer by layer, within a layer sequence by sequence, within a sequence head by head.
 pub trait Visitor {
+    /// Returns the activations that the visitor needs.
     fn needs(&self) -> Needs;
 
     /// Receives one attention head over one sequence; called if any part of a head is needed.
@@ -203,14 +214,15 @@ pub trait Visitor {
     /// `hidden_states`. The last states leave the last layer and the norm after it, as in transformers' `last_hidden_state`.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
-    /// Receives the last hidden states at the predicted positions, `[positions, hidden]`, if any; only the packed encoder calls
-    /// it.
+    /// Receives the last hidden states at the predicted positions, `[positions, hidden]`, if there are any. Only the packed
+    /// encoder calls this method.
     fn predicted_states(&mut self, _states: Rows<'_>) {}
 
-    /// Receives the inputs of a layer's query and key projections over one sequence, `[n, hidden]`; called before its heads.
+    /// Receives the inputs of a layer's query and key projections over one sequence, `[n, hidden]`. Called before the layer's
+    /// heads.
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
 
-    /// Receives the mixing ratios of a layer over one sequence; called after the layer's heads.
+    /// Receives the mixing ratios of a layer over one sequence. Called after the layer's heads.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
     /// Receives the direct effects of a part of the residual stream over one sequence, `[n, compared]`: `x_i · v_t`. `x_i` is the
@@ -221,17 +233,17 @@ pub trait Visitor {
     /// compared tokens before any cap (Elhage et al. 2021, "direct path").
     fn direct_effects(&mut self, _sequence: usize, _part: ResidualPart, _effects: Rows<'_>) {}
 
-    /// Receives the final norm over one sequence; called after all layers if direct effects are needed.
+    /// Receives the final norm over one sequence. Called after all layers, if direct effects are needed.
     fn final_norm(&mut self, _sequence: usize, _norm: FinalNorm<'_>) {}
 
     /// Receives the logits at one of the sequence's predicted positions, `[classes]`.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// Receives an output of a layer over all sequences, `[tokens, width]`. After the heads of the last layer, it has only the
-    /// positions at which last states are needed: all, the predicted ones, or none (no call).
+    /// Receives one output of a layer over all sequences, `[tokens, width]`. After the heads of the last layer, it has rows
+    /// only for the positions whose last states are needed. These are all positions, the predicted ones, or none (no call).
     fn block_output(&mut self, _layer: usize, _part: BlockOutput, _values: &[f32]) {}
 
-    /// Ends a sequence; called after everything that was needed of it.
+    /// Marks the end of a sequence. Called after all of its activations.
     fn end_sequence(&mut self, _sequence: usize) {}
 }
 

@@ -15,7 +15,9 @@ use crate::system::printable::one_line;
 /// Number of layers of a model, and of attention heads per layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadGrid {
+    /// Number of layers.
     pub layers: usize,
+    /// Number of attention heads per layer.
     pub heads: usize,
 }
 
@@ -26,6 +28,7 @@ impl fmt::Display for HeadGrid {
 }
 
 impl HeadGrid {
+    /// Returns the number of attention heads in all layers.
     pub fn count(self) -> usize {
         self.layers * self.heads
     }
@@ -40,6 +43,7 @@ impl HeadGrid {
         (index / self.heads, index % self.heads)
     }
 
+    /// Returns the head at an index of the list of all heads, layer by layer.
     pub fn place(self, index: usize) -> HeadPlace {
         let (layer, head) = self.layer_and_head(index);
         HeadPlace { layer, head }
@@ -50,23 +54,23 @@ impl HeadGrid {
         (0..self.count()).map(move |index| self.place(index))
     }
 
-    /// Whether `heads` are all heads of the model, each once, layer by layer.
+    /// Whether `heads` lists each head of the model once, layer by layer.
     pub fn equals_all_heads(self, heads: impl IntoIterator<Item = HeadPlace>) -> bool {
         heads.into_iter().eq(self.places())
     }
 
-    /// Returns the first of `heads` that lies outside the grid; `None` if all lie inside.
+    /// Returns the first of `heads` that the model lacks; `None` if it has all.
     pub fn first_outside(self, heads: impl IntoIterator<Item = HeadPlace>) -> Option<HeadPlace> {
         heads.into_iter().find(|place| place.layer >= self.layers || place.head >= self.heads)
     }
 
-    /// Describes the defect of a report whose `key` does not list all heads in order; `None` if it does.
+    /// Describes a defect of a report: its key `key` does not list all heads in order. `None` if it does.
     pub fn missing_head_defect(self, key: &str, heads: impl IntoIterator<Item = HeadPlace>) -> Option<String> {
         (!self.equals_all_heads(heads))
             .then(|| format!("`{key}` does not have each head of the model once, layer by layer"))
     }
 
-    /// Describes the defect of a report whose `key` lists a head that the model lacks; `None` if it lists none.
+    /// Describes a defect of a report: its key `key` lists a head that the model lacks. `None` if it lists none.
     pub fn stray_head_defect(self, key: &str, heads: impl IntoIterator<Item = HeadPlace>) -> Option<String> {
         self.first_outside(heads).map(|stray| format!("`{key}` has {stray}, which the model has not"))
     }

@@ -1,4 +1,4 @@
-//! Serialises attention heads as their names alone (`L7H9`), as on the command line.
+//! Serialises attention heads as their names (`L7H9`), without layer and head numbers, as on the command line.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serializer};

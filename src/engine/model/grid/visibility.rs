@@ -1,4 +1,4 @@
-//! The keys that a query can see; layers of one model may differ in them.
+//! The visible keys of a query; layers of one model may differ in them.
 
 use std::ops::Range;
 
@@ -85,8 +85,8 @@ impl Visibility {
         }
     }
 
-    /// Splits the queries of a sequence into tiles, with the keys that any query of a tile sees. One tile if every query sees
-    /// every key.
+    /// Splits the queries of a sequence into tiles, each with the keys that any of its queries sees. There is one tile if every
+    /// query sees every key.
     pub fn tiles(self, tokens: usize) -> impl Iterator<Item = Tile> {
         let rows = if self.is_full(tokens) { tokens.max(1) } else { TILE };
         (0..tokens).step_by(rows).map(move |start| {
@@ -97,7 +97,7 @@ impl Visibility {
         })
     }
 
-    /// Returns the intersection of two visibilities: a key is visible if it is in both.
+    /// Returns the intersection of two visibilities: a key is visible if both show it.
     pub fn intersection(self, other: Self) -> Self {
         let nearer = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
         Self { before: nearer(self.before, other.before), after: nearer(self.after, other.after) }
@@ -107,20 +107,23 @@ impl Visibility {
 /// A tile of attention: consecutive queries, and the range of keys that any of them sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
+    /// Range of query positions.
     pub queries: Range<usize>,
+    /// Range of key positions that any of the queries sees.
     pub keys: Range<usize>,
 }
 
-/// Queries per tile: enough for a fast product, yet few enough that most see most keys of the tile, in windows of a hundred keys.
+/// Queries per tile: enough for fast matrix products, yet so few that most queries see most keys of their tile, in windows of a
+/// hundred keys.
 const TILE: usize = 64;
 
-/// The layers of a model in classes by the keys that their queries see. Layers of a class have one chance level.
+/// Classes of a model's layers by the visible keys of their queries. Layers of one class have one chance level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<LayerClass>", into = "Vec<LayerClass>")]
 pub struct LayerClasses {
     /// The visibility of each class, in order of first use.
     kinds: Vec<Visibility>,
-    /// The index in `kinds` of each layer's class; empty if all layers are of one class.
+    /// Index in `kinds` for each layer; empty if all layers are in one class.
     of_layers: Vec<usize>,
 }
 
@@ -137,6 +140,7 @@ pub struct LayerClass {
 }
 
 impl LayerClass {
+    /// Returns the visible keys of the queries in this class.
     pub fn visibility(&self) -> Visibility {
         Visibility { before: self.before, after: self.after }
     }
@@ -150,7 +154,7 @@ impl Default for LayerClasses {
 }
 
 impl LayerClasses {
-    /// Groups layers by their visibilities, one entry for each layer. Without entries, every layer sees every key.
+    /// Groups layers into classes; `layers` has the visibility of each layer. If it is empty, every layer sees every key.
     pub fn new(layers: &[Visibility]) -> Self {
         let mut kinds: Vec<Visibility> = Vec::new();
         let class = |layer: &Visibility| {
@@ -169,21 +173,24 @@ impl LayerClasses {
         Self { kinds, of_layers }
     }
 
+    /// Returns the visibility of each class, in order of first use.
     pub fn visibilities(&self) -> &[Visibility] {
         &self.kinds
     }
 
-    /// The index of a layer's class in [`LayerClasses::visibilities`].
+    /// Returns the index of a layer's class in [`LayerClasses::visibilities`].
     #[inline]
     pub fn class_of(&self, layer: usize) -> usize {
         self.of_layers.get(layer).copied().unwrap_or(0)
     }
 
+    /// Returns the visible keys of a query in layer `layer`.
     #[inline]
     pub fn in_layer(&self, layer: usize) -> Visibility {
         self.kinds[self.class_of(layer)]
     }
 
+    /// Returns the keys that a query sees in every layer.
     pub fn in_all_layers(&self) -> Visibility {
         self.kinds.iter().fold(Visibility::ALL, |all, kind| all.intersection(*kind))
     }
@@ -193,18 +200,20 @@ impl LayerClasses {
         self.kinds.iter().all(|kind| kind.is_causal())
     }
 
+    /// Whether every query of every layer sees every key.
     pub fn are_full(&self) -> bool {
         self.kinds == [Visibility::ALL]
     }
 
-    /// Whether the classes fit a model with this number of layers.
+    /// Whether the classes fit a model with `layers` layers.
     pub fn fits(&self, layers: usize) -> bool {
         self.of_layers.is_empty() || self.of_layers.len() == layers
     }
 }
 
 impl From<LayerClasses> for Vec<LayerClass> {
-    /// Converts the classes to a list, which is empty if every layer sees every key. A class of all layers lists no layers.
+    /// Converts the classes to a list, which is empty if every layer sees every key. If all layers are in one class, the class
+    /// lists no layers.
     fn from(classes: LayerClasses) -> Self {
         if classes.are_full() {
             return Self::new();

@@ -1,8 +1,9 @@
-//! A response of the Hub, of any status, and the target of a redirect.
+//! An HTTP response of the Hub, of any status, and the target of a redirect.
 
 use std::io::Read;
 use std::time::Duration;
 
+/// An HTTP response, whose body has not been read yet.
 pub(super) struct Answer {
     pub(super) status: u16,
     /// Header names in lower case, with their values.
@@ -11,12 +12,13 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Returns the value of a header, by its name in lower case; `None` if it is missing.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
-    /// The wait before a retry that the response requests: `Retry-After` in seconds, or the `t` of a `RateLimit` header, the
-    /// seconds until its quota resets (draft-ietf-httpapi-ratelimit-headers).
+    /// Returns how long the server asks to wait before a retry: `Retry-After` in seconds, or the `t` of a `RateLimit` header.
+    /// `t` is the number of seconds until the quota resets (draft-ietf-httpapi-ratelimit-headers). `None` without either.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         let after = self.header("retry-after").and_then(|value| value.trim().parse().ok());
         let reset = || {
@@ -39,7 +41,7 @@ pub(super) fn origin(url: &str) -> &str {
     &url[..end]
 }
 
-/// Resolves a `Location` header relative to `url` (RFC 3986, section 5, in the forms that servers use).
+/// Resolves a `Location` header relative to `url` (RFC 3986, section 5, for the forms that servers send).
 pub(super) fn resolve_location(url: &str, location: &str) -> String {
     let origin = origin(url);
     let is_scheme = |(scheme, _): (&str, &str)| scheme.chars().all(|char| char.is_ascii_alphanumeric());

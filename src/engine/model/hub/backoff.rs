@@ -1,4 +1,4 @@
-//! Failures of requests to the Hub, and their retries: how many, and the pauses between them.
+//! Failed requests to the Hub, and their retries: how many, and the pauses between them.
 
 use std::thread;
 use std::time::Duration;
@@ -8,46 +8,52 @@ use anyhow::Error;
 use crate::system::errors::Facts;
 use crate::system::progress::DownloadProgress;
 
+/// Why a request to the Hub failed, and whether a retry may succeed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// A temporary failure: no response, or one that asks for a retry. The cache may be used instead.
     Unavailable {
         error: Error,
-        /// Wait before a retry that the Hub requests, if any.
+        /// Wait before a retry that the Hub asks for, if any.
         wait: Option<Duration>,
     },
     /// A permanent failure, which a retry would not change.
     Refused(Error),
 }
 
-/// `?` makes an error a permanent failure, such as an error with a file of the cache. Temporary ones go through [`unavailable`].
+/// `?` turns an error into a permanent failure, such as an error with a file of the cache. Temporary failures come from
+/// [`temporary_failure`].
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
 }
 
-/// A temporary failure without a requested wait.
+/// Makes a temporary failure for which the Hub asks no wait.
 pub(super) fn temporary_failure(error: Error) -> Failure {
     Failure::Unavailable { error, wait: None }
 }
 
-/// Bounded exponential backoff: pauses of 1, 2, 4 and then always 8 times the first one, for a limited number of tries.
+/// Bounded exponential backoff: a limited number of tries, with pauses of 1, 2, 4 and then always 8 times the first pause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Backoff {
+    /// Maximum number of tries.
     pub(super) tries: u32,
+    /// Pause before the second try.
     pub(super) first_pause: Duration,
 }
 
 /// Longest pause between tries, in multiples of the first pause.
 const MAX_PAUSE_FACTOR: u32 = 8;
-/// Longest wait before a retry that the Hub may request. For a longer one, the run fails and asks the user to come back.
+/// Longest wait before a retry that the Hub may ask for. If it asks for a longer one, the run fails and tells the user to come
+/// back.
 const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 impl Backoff {
-    /// Five tries over 15 seconds. `http_backoff` of `huggingface_hub` 2.4 has the same pauses.
+    /// Five tries within 15 seconds, with the pauses of `http_backoff` in `huggingface_hub` 2.4.
     pub(super) const DEFAULT: Self = Self { tries: 5, first_pause: Duration::from_secs(1) };
 
+    /// One try, without retries.
     pub(super) const NONE: Self = Self { tries: 1, first_pause: Duration::ZERO };
 
     pub(super) fn begin(self) -> Attempts {
@@ -55,15 +61,16 @@ impl Backoff {
     }
 }
 
+/// State of the retries of one request.
 pub(super) struct Attempts {
     backoff: Backoff,
-    /// Consecutive failures; the caller resets the count when data arrives.
+    /// Number of failures in a row; the caller resets it when data arrives.
     pub(super) failures: u32,
 }
 
 impl Attempts {
-    /// Waits after a temporary failure, so that the caller can try again.
-    /// Fails with the failure itself if it is permanent or no tries are left; the message then has the number of tries.
+    /// Waits after a temporary failure, so that the caller can try again. Returns the failure as an error if it is permanent,
+    /// no tries are left, or the Hub asks for too long a wait. If no tries are left, the message has the number of tries.
     pub(super) fn wait_after(&mut self, failure: Failure, progress: &dyn DownloadProgress) -> Result<(), Failure> {
         let Failure::Unavailable { error, wait } = failure else { return Err(failure) };
         self.failures += 1;
@@ -87,8 +94,8 @@ impl Attempts {
         Ok(())
     }
 
-    /// Returns the pause before the next try, at least as long as the server asks. `None` if no tries are left or it asks too
-    /// much.
+    /// Returns the pause before the next try, at least as long as the server asks. `None` if no tries are left, or the server
+    /// asks for too long a pause.
     fn pause(&self, requested: Option<Duration>) -> Option<Duration> {
         let requested = requested.unwrap_or_default();
         let factor = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(MAX_PAUSE_FACTOR);

@@ -1,4 +1,4 @@
-//! The Hub's protocol: what a revision holds, where a file's bytes are, and what a refusal means.
+//! The Hub's protocol: the files of a revision, the location of a file's bytes, and the meaning of a refusal.
 
 use std::io::Read;
 use std::time::Duration;
@@ -21,23 +21,25 @@ const MAX_REDIRECTS: usize = 5;
 /// Time limit for the body of the Hub's description of a model.
 const DESCRIPTION_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// A client for one revision of one model on the Hub.
 pub(super) struct Client<'a> {
     pub(super) id: &'a str,
     revision: &'a str,
     pub(super) environment: &'a Environment,
-    /// The cache, which suggests a similar model if the requested one is not found.
+    /// The Hub cache, which suggests a similar model if the requested one is not found.
     cache: &'a Cache,
     /// hf-hub's own connection to the model, with the token and TLS set up.
     repo: ApiRepo,
 }
 
-/// The location of a file on the Hub, and the size and digest that it must have.
+/// The location of a file on the Hub, and its expected size and digest.
 pub(super) struct Remote {
     /// The file's `ETag`, which names its content; a valid file name.
     pub(super) etag: String,
     pub(super) expected: ExpectedFile,
+    /// Address of the file's bytes, after the redirects followed so far.
     url: String,
-    /// The body of the file, if the Hub sent it without a redirect.
+    /// The open body of the file, if the Hub sent it without a redirect.
     opened: Option<Box<dyn Read>>,
 }
 
@@ -58,6 +60,7 @@ impl<'a> Client<'a> {
         Ok(Self { id, revision, environment, cache, repo: api.repo(Repo::model(id.to_owned())) })
     }
 
+    /// Requests the Hub's description of the revision.
     pub(super) fn commit(&self) -> Result<Commit, Failure> {
         let endpoint = &self.environment.endpoint;
         let revision = self.revision.replace('/', "%2F");
@@ -74,10 +77,10 @@ impl<'a> Client<'a> {
         Err(self.too_many_redirects("the description"))
     }
 
-    /// Locates a file of at most `most` bytes. The Hub itself states the file's name and size, then redirects to the bytes. Small
-    /// files are on another path of the Hub, large ones on another host, which must not see the token. So redirects are followed
-    /// here, one by one. `ApiRepo::download` of hf-hub 0.5 requires a `Content-Range`, which the Hub omits for small files
-    /// (hf-hub issue 141), and trusts their size.
+    /// Locates a file of at most `most` bytes. The Hub itself states the file's name and size, then redirects to the bytes.
+    /// Small files are on another path of the Hub, large ones on another host, which must not see the token. So this method
+    /// follows redirects itself, one by one. `ApiRepo::download` of hf-hub 0.5 requires a `Content-Range`, which the Hub omits
+    /// for small files (hf-hub issue 141), and trusts their size.
     pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
@@ -125,8 +128,9 @@ impl<'a> Client<'a> {
         Err(self.too_many_redirects(file))
     }
 
-    /// Returns the size and digest that a file must have, from the model's description or else the response with the file's
-    /// location. Fails if neither has them, or the digests differ. A file that cannot be checked never enters the cache.
+    /// Returns the expected size and digest of a file. They come from the model's description, or else from the response with
+    /// the file's location. Fails if neither has them, or their digests differ: a file that cannot be checked never enters the
+    /// cache.
     fn expected(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<ExpectedFile> {
         let (endpoint, id) = (&self.environment.endpoint, self.id);
         let described = commit.expected(file);
@@ -147,7 +151,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Begins to fetch a file at byte `start`, or at 0 if the server does not support ranges. Returns (offset, body).
+    /// Opens the body of a file at byte `start`, or at 0 if the server does not support ranges. Returns (offset of the body in
+    /// the file, body).
     pub(super) fn open_body(
         &self,
         remote: &mut Remote,
@@ -175,11 +180,13 @@ impl<'a> Client<'a> {
         Err(self.too_many_redirects(file))
     }
 
+    /// Makes the temporary failure that the host of a file's bytes answered with status `status`.
     fn unavailable_host(&self, url: &str, status: u16, file: &str, answer: &Answer) -> Failure {
         let error = anyhow!("{} answered {status} for {file} of `{}`", origin(url), self.id);
         Failure::Unavailable { error, wait: answer.retry_after() }
     }
 
+    /// Makes the permanent failure that a request for `file` met too many redirects.
     fn too_many_redirects(&self, file: &str) -> Failure {
         Failure::Refused(anyhow!("{file} of `{}` led on {MAX_REDIRECTS} times without an end", self.id))
     }
@@ -189,6 +196,7 @@ impl<'a> Client<'a> {
         origin(url) == origin(&self.environment.endpoint)
     }
 
+    /// Returns the URL to which a response redirects. Fails if it is missing, is no web address, or gives up encryption.
     fn redirect_target(&self, url: &str, answer: &Answer) -> Result<String> {
         let location = answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
         let redirect_target = resolve_location(url, location);
@@ -240,6 +248,7 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// Returns the failure that a refusing response of the Hub means: temporary for a busy server, otherwise permanent.
     fn failure(&self, answer: &Answer) -> Failure {
         let Self { id, revision, .. } = self;
         let Environment { endpoint, token, .. } = self.environment;

@@ -14,14 +14,17 @@ use crate::system::errors::Facts;
 
 #[derive(Debug)]
 pub(super) struct Commit {
+    /// Id of the commit.
     pub(super) sha: String,
+    /// Names of the commit's files.
     pub(super) names: BTreeSet<String>,
     /// Size and digest of each file for which the Hub's description states them, by file name.
     expected: BTreeMap<String, ExpectedFile>,
 }
 
 impl Commit {
-    /// Parses the description of the model `id` that `endpoint` sent. Fails if the body is none, or its commit is no valid name.
+    /// Parses the description of the model `id` that the Hub at `endpoint` sent. Fails if the body is no such description, or
+    /// its commit is no valid name.
     pub(super) fn read(body: impl Read, endpoint: &str, id: &str) -> Result<Self, Failure> {
         // The description of a model with ten thousand files has about three megabytes.
         let Info { sha, siblings } = serde_json::from_reader(body.take(1 << 24))
@@ -41,22 +44,25 @@ impl Commit {
         })
     }
 
+    /// Returns the stated size and digest of a file; `None` if the description lacks either.
     pub(super) fn expected(&self, file: &str) -> Option<&ExpectedFile> {
         self.expected.get(file)
     }
 
+    /// Returns the stated digest of a file; `None` if the description has none.
     pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
         self.expected(file).map(|expected| &expected.digest)
     }
 }
 
-/// Fields that are read from the Hub's description of a model (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
+/// Keys of the Hub's description of a model that this program reads (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
 #[derive(Deserialize)]
 struct Info {
     sha: String,
     siblings: Vec<Sibling>,
 }
 
+/// A file of the model, as the Hub describes it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Sibling {
@@ -66,6 +72,7 @@ struct Sibling {
     lfs: Option<LargeFile>,
 }
 
+/// Size and digest of a file in large file storage (git-lfs).
 #[derive(Deserialize)]
 struct LargeFile {
     sha256: String,
@@ -73,8 +80,8 @@ struct LargeFile {
 }
 
 impl Sibling {
-    /// Returns the stated size and digest of a file. A large file has them in `lfs`, as its `blobId` is the hash of a pointer to
-    /// it.
+    /// Returns the stated size and digest of a file. For a large file they come from `lfs`, because its `blobId` is the hash of
+    /// a pointer file.
     fn expected(&self) -> Option<ExpectedFile> {
         let (name, bytes) = match &self.lfs {
             Some(LargeFile { sha256, size }) => (sha256, *size),

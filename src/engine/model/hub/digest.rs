@@ -1,4 +1,4 @@
-//! The size and digest that the Hub states for a file before it is downloaded.
+//! The size and digest of a file, which the Hub states before the download.
 
 use std::fmt;
 
@@ -25,13 +25,13 @@ impl Digest {
         (is_hexadecimal && [40, 64].contains(&value.len())).then_some(Self { value })
     }
 
-    /// Whether the digest is the SHA-1 of a git blob, for files that the Hub has in git (gitformat-loose(5)). Otherwise it is
-    /// SHA-256, for large files (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
+    /// Whether the digest is the SHA-1 of a git blob, for files that the Hub stores in git (gitformat-loose(5)). Otherwise it
+    /// is SHA-256, for large files (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
     fn is_git_sha1(&self) -> bool {
         self.value.len() == 40
     }
 
-    /// Starts a hasher of the digest's algorithm, for content of this many bytes.
+    /// Starts a hasher of the digest's algorithm, for content of `bytes` bytes.
     pub(super) fn hasher(&self, bytes: u64) -> Hasher {
         if self.is_git_sha1() {
             Box::new(Sha1::new_with_prefix(format!("blob {bytes}\0")))
@@ -40,12 +40,12 @@ impl Digest {
         }
     }
 
-    /// Returns the digest of everything that `hasher` has read.
+    /// Returns the digest of all bytes that `hasher` has read.
     pub(super) fn from_hasher(hasher: Hasher) -> Self {
         Self { value: hex(&hasher.finalize()) }
     }
 
-    /// Checks a file against this digest. Fails if the file has another digest, or cannot be read.
+    /// Fails if a file has another digest than this one, or cannot be read.
     pub(super) fn ensure_matches(&self, file: &ModelFile) -> Result<()> {
         let found = if self.is_git_sha1() {
             let mut hasher = self.hasher(file.size());
@@ -72,12 +72,13 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Hasher of either algorithm.
+/// Hasher of either algorithm, SHA-1 or SHA-256.
 pub(super) type Hasher = Box<dyn DynDigest>;
 
 /// The size and digest that a file must have after its download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExpectedFile {
+    /// Size of the file, in bytes.
     pub(super) bytes: u64,
     pub(super) digest: Digest,
 }

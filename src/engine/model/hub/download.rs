@@ -1,4 +1,4 @@
-//! Downloads a file into the Hub cache. It gets there with the expected size and digest, or not at all.
+//! Downloads a file into the Hub cache. The file enters the cache with the expected size and digest, or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,14 +22,16 @@ pub(super) struct Download<'a> {
     pub(super) client: &'a Client<'a>,
     pub(super) cache: &'a Cache,
     pub(super) commit: &'a Commit,
+    /// Path of the file, relative to the model's folder.
     pub(super) file: &'a str,
+    /// Maximum accepted size of the file, in bytes.
     pub(super) most: u64,
     pub(super) progress: &'a dyn DownloadProgress,
 }
 
 impl Download<'_> {
-    /// Fetches the file. If the download breaks off, its bytes are kept, and the next try, in this run or a later one, continues
-    /// after them. The file becomes a blob of the cache only if its size and digest are right.
+    /// Downloads the file. If the connection breaks, the received bytes are kept, and the next try continues after them, in
+    /// this run or a later one. The file becomes a blob of the cache only if its size and digest are right.
     pub(super) fn run(&self, backoff: Backoff) -> Result<()> {
         let mut attempts = backoff.begin();
         // The most bytes present so far; as long as this grows, connections may break off any number of times.
@@ -50,7 +52,7 @@ impl Download<'_> {
         }
     }
 
-    /// Tries the download once. Raises `most` to the number of bytes present, unless they came too slowly.
+    /// Tries the download once. Raises `most` to the number of received bytes, unless they came too slowly.
     fn attempt(&self, most: &mut u64) -> Result<(), Failure> {
         let mut remote = self.client.locate(self.commit, self.file, self.most)?;
         let lock = self.cache.lock(&remote.etag, self.progress)?;
@@ -132,11 +134,15 @@ impl Download<'_> {
     }
 }
 
-/// The rate of a download: a server that sends a byte a second is no better than one that has stopped.
+/// The download rate of the current time window. A server that sends one byte a second is treated like one that has stopped.
 struct Rate {
+    /// Length of a time window.
     window: Duration,
+    /// Beginning of the current time window.
     began: Instant,
+    /// Bytes received in the current time window.
     bytes: usize,
+    /// Whether the last complete time window was too slow.
     was_slow: bool,
 }
 
@@ -149,7 +155,7 @@ impl Rate {
         Self { window: piece_timeout * 3, began: Instant::now(), bytes: 0, was_slow: false }
     }
 
-    /// Counts received bytes. Fails if a time window has ended with fewer than [`MIN_BYTES_PER_SECOND`] bytes a second.
+    /// Counts `read` received bytes. Fails if a time window has ended with fewer than [`MIN_BYTES_PER_SECOND`] bytes a second.
     fn ensure(&mut self, read: usize) -> Result<()> {
         self.bytes += read;
         if self.began.elapsed() < self.window {
@@ -163,12 +169,15 @@ impl Rate {
     }
 }
 
+/// An incomplete download: its file, and the hash of the bytes in it.
 struct Partial<'a> {
     path: &'a Path,
     file: File,
+    /// Number of bytes in the file.
     bytes: u64,
+    /// Hash of the bytes in the file.
     hash: Hasher,
-    /// Hasher that has read no bytes, for a new beginning.
+    /// Hasher that has read no bytes, for starting again.
     empty: Hasher,
 }
 
@@ -187,17 +196,20 @@ impl<'a> Partial<'a> {
         }
     }
 
+    /// Adds received bytes to the hash and the count.
     fn count(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
     }
 
+    /// Writes received bytes to the end of the file.
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| cannot_write(self.path, error))?;
         self.count(bytes);
         Ok(())
     }
 
+    /// Empties the file, so that the download starts again.
     fn clear(&mut self) -> Result<()> {
         let cleared = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         cleared.map_err(|error| cannot_write(self.path, error))?;

@@ -1,6 +1,6 @@
-//! Models on the Hub: lists their files, and downloads the files that the cache lacks. [`environment`] has the settings,
-//! [`client`] the protocol, [`backoff`] the retries, [`digest`] the checks of files, and [`download`] brings a file into
-//! the [`cache`]. No other folder of this crate reaches the network.
+//! Models on the Hub: lists their files, and downloads the files that are missing in the cache. [`environment`] has the
+//! settings, [`client`] the protocol, [`backoff`] the retries, and [`digest`] the checks of files. [`download`] brings a file
+//! into the [`cache`]. Only this folder of the crate reaches the network.
 
 mod answer;
 mod backoff;
@@ -24,7 +24,8 @@ use download::Download;
 use environment::{Environment, Offline};
 
 /// Finds the files of a Hub model, and downloads missing ones. Settings come from environment variables; `offline` forbids
-/// requests to the Hub. A Hub that does not answer is asked again, unless `patient` is false because the name may be misspelt.
+/// requests to the Hub. If the Hub does not answer, requests are retried, unless `patient` is false because the name may be
+/// misspelt.
 pub(super) fn resolve(
     id: &str,
     revision: &str,
@@ -39,6 +40,7 @@ pub(super) fn resolve(
     resolve_in(&environment, id, revision, patient, progress)
 }
 
+/// As [`resolve`], with settings from `environment`.
 fn resolve_in(
     environment: &Environment,
     id: &str,
@@ -104,6 +106,7 @@ fn resolve_in(
     Ok(files)
 }
 
+/// Requests the commit of the client's revision, with retries.
 fn ask(client: &Client, backoff: Backoff, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
     let mut attempts = backoff.begin();
     loop {

@@ -1,5 +1,6 @@
-//! Heads that classify sequences or tokens (transformers' `...ForSequenceClassification`, `...ForTokenClassification`). Encoders
-//! classify sequences at the first token, decoders at the last one, which alone has seen all others.
+//! Heads that classify sequences or tokens (transformers' `...ForSequenceClassification`, `...ForTokenClassification`).
+//! Encoders classify a sequence at its first token. Decoders classify it at its last token, the only one that has seen all
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,8 @@ use crate::model::weights::{Checkpoint, Tensors};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// Sequence classifiers of encoders: (families that have it, layer before the class scores, its activation, last layer).
+/// Sequence classifiers of encoders: (families with this classifier, layer before the class scores, activation of that layer,
+/// last layer).
 const ENCODER_CLASSIFIERS: [(&[&str], &str, Activation, &str); 6] = [
     (&["bert", "ernie"], "pooler.dense", Activation::Tanh, "classifier"),
     (&["albert"], "pooler", Activation::Tanh, "classifier"),
@@ -23,13 +25,13 @@ const ENCODER_CLASSIFIERS: [(&[&str], &str, Activation, &str); 6] = [
     (&["deberta", "deberta-v2"], "pooler.dense", Activation::Gelu, "classifier"),
 ];
 
-/// Tensor name of the last layer of a decoder's classification head, which has no bias.
+/// Tensor name of the last layer of a decoder's classification head; this layer has no bias.
 const DECODER_OUTPUT: &str = "score";
 
 /// Tensor names of a token classifier's last layer: `[in most models, in most decoders]`.
 const TOKEN_OUTPUTS: [&str; 2] = ["classifier", DECODER_OUTPUT];
 
-/// The units that a classification head classifies.
+/// The units that a classification head classifies: sequences or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClassifiedUnit {
     Sequences,
@@ -37,6 +39,7 @@ pub enum ClassifiedUnit {
 }
 
 impl ClassifiedUnit {
+    /// Returns the prediction task of a head that classifies these units.
     pub(in crate::model) fn objective(self) -> Objective {
         match self {
             Self::Sequences => Objective::SequenceClasses,
@@ -44,8 +47,8 @@ impl ClassifiedUnit {
         }
     }
 
-    /// Fails if the `architectures` of `config.json`, `classes`, say that the head classifies tokens instead of sequences or the
-    /// reverse. Tensor names may not tell the two apart.
+    /// Fails if the head classifies tokens instead of sequences, or the reverse, by the class names in `architectures` of
+    /// `config.json`. Tensor names alone may not distinguish both.
     fn ensure_trained(self, classes: &[String]) -> Result<()> {
         let [what, other, ending] = match self {
             Self::Sequences => ["sequences", "tokens", "ForTokenClassification"],
@@ -60,37 +63,39 @@ impl ClassifiedUnit {
     }
 }
 
+/// A classification head, and the classes that it predicts.
 pub struct Classifier {
     pub head: PredictionHead,
     pub labels: Labels,
 }
 
+/// The classes of a classification head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     pub class_count: usize,
     /// Class names by number; empty unless `config.json` names every class.
     pub class_names: Vec<String>,
-    /// Whether the last token of a sequence is classified instead of the first one.
+    /// Whether the head classifies a sequence at its last token, instead of its first.
     pub is_at_last_token: bool,
 }
 
 config_struct! {
-    /// The keys of `config.json` that describe a classification head.
+    /// The keys of `config.json` about a classification head.
     struct ClassifierConfig {
         architectures: Vec<String> = Vec::new(),
         id2label: BTreeMap<usize, String> = BTreeMap::new(),
         problem_type: Option<String> = None,
-        /// Activation of DeBERTa's layer before the class scores.
+        /// Activation of the layer before DeBERTa's class scores.
         pooler_hidden_act: Option<Activation> = None,
-        /// Activation of ModernBERT's layer before the class scores of tokens.
+        /// Activation of the layer before ModernBERT's class scores of tokens.
         classifier_activation: Option<Activation> = None,
         classifier_bias: bool = false,
     }
 }
 
 impl Classifier {
-    /// Loads the classification head of a checkpoint; `config` is the text of its `config.json`.
-    /// Fails if there is no supported head, or the head does not choose one of several classes.
+    /// Loads the classification head of a checkpoint; `config` is the text of its `config.json`. Fails if there is no supported
+    /// head, or if the head is a regression or predicts several classes at once.
     pub fn load(
         checkpoint: &Checkpoint,
         architecture: &Architecture,
@@ -136,6 +141,7 @@ impl Classifier {
         Ok(Self { head, labels: Labels::new(count, id2label, is_decoder) })
     }
 
+    /// Loads a head that classifies tokens; `width` is the width of the hidden states.
     fn of_tokens(checkpoint: &Checkpoint, width: usize, config: ClassifierConfig) -> Result<Self> {
         let ClassifierConfig { id2label, classifier_activation, classifier_bias, .. } = config;
         let has = |name: &str, part: &str| checkpoint.has_tensor(&format!("{name}.{part}"));

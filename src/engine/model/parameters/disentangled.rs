@@ -8,17 +8,20 @@ use crate::model::config::{Config, DistanceRows};
 use crate::model::families::DisentangledNames;
 use crate::model::weights::Tensors;
 
-/// A layer's score terms between the content of one token and the distance to the other.
+/// A layer's score terms between the content of one token and the distance to another token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disentangled {
-    /// `[places, heads * head_dim]`: a position key for each relative position, for the product with a token's query.
+    /// `[places, heads * head_dim]`: one position key for each table row of distances, which is multiplied by a token's query.
+    /// `None`: scores have no such term.
     pub keys: Option<Vec<f32>>,
-    /// `[places, heads * head_dim]`: a position query for each relative position, for the product with a token's key.
+    /// `[places, heads * head_dim]`: one position query for each table row of distances, which is multiplied by a token's key.
+    /// `None`: scores have no such term.
     pub queries: Option<Vec<f32>>,
+    /// Mapping from distances to rows of `keys` and `queries`.
     pub places: DistanceRows,
 }
 
-/// Loads the embeddings of relative positions, `[places, hidden]`, which each layer projects to position keys and queries.
+/// Loads the embeddings of distances, `[places, hidden]`, which each layer projects to position keys and queries.
 pub(super) fn load_distance_embeddings(
     tensors: &impl Tensors,
     names: &DisentangledNames,
@@ -43,8 +46,8 @@ pub(super) fn load_distance_embeddings(
 }
 
 impl Disentangled {
-    /// Projects the embeddings of relative positions, `places`, for a layer. `projection` loads a linear layer, given its name
-    /// and whether it has a bias.
+    /// Projects the embeddings of distances, `places`, to a layer's position keys and queries. `projection` loads a linear
+    /// layer, given its name and whether it has a bias.
     pub(super) fn load(
         places: &[f32],
         names: &DisentangledNames,

@@ -7,8 +7,9 @@ use crate::model::config::Config;
 use crate::model::families::{Names, QueryKeyValue};
 use crate::model::weights::Tensors;
 
-/// Loads a layer's projections to queries, keys and values, stacked, each head by head. Shared keys and values are copied for
-/// each query head; heads that are not `present` are zeros. `name` turns a part of the layer into a tensor name.
+/// Loads a layer's projections to queries, keys and values, stacked; each has one head after the other. Shared keys and values
+/// are copied for each query head. Heads that are not in `present` are zeros. `name` turns a part of the layer into a tensor
+/// name.
 pub(super) fn load(
     tensors: &impl Tensors,
     (config, names): (&Config, &Names),

@@ -1,5 +1,5 @@
-//! An encoder's parameters. Every family is stored as BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019), each block with
-//! a norm after it or before it ("pre-norm", Xiong et al. 2020). A bias that a family lacks is 0.
+//! An encoder's parameters. Every family is stored as BERT's encoder (Vaswani et al. 2017, Devlin et al. 2019). Each block has
+//! a norm after it, or before it ("pre-norm", Xiong et al. 2020). A bias that a family lacks is 0.
 
 mod classifier;
 mod disentangled;
@@ -25,26 +25,29 @@ pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
 pub use prediction::{Objective, PredictionHead, Transform};
 
+/// Embeddings of a model, before its first layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
     /// Word embeddings, `[vocab, embedding width]`.
     pub words: Arc<Vec<f32>>,
-    /// Position embeddings, `[max_positions, embedding width]`, plus a family's constant for plain text; `None` unless absolute.
+    /// Position embeddings, `[max_positions, embedding width]`, plus a family's constant for plain text; `None` unless
+    /// positions are absolute.
     pub positions: Option<Vec<f32>>,
     /// Segment embeddings, `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
-    /// Norm of the sum of word, position and segment embeddings; `None` if the layers normalise it.
+    /// Norm of the sum of word, position and segment embeddings; `None` if the model does not normalise this sum.
     pub norm: Option<Norm>,
-    /// Projection after the norm, `[hidden, embedding width]`; `None` if embeddings are as wide as hidden states.
+    /// Linear layer after the norm, `[hidden, embedding width]`; `None` if embeddings are as wide as hidden states.
     pub projection: Option<Linear>,
 }
 
+/// Parameters of one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Query, key and value projections, stacked, `[3 * heads * head_dim, hidden]`; shared keys and values are copied for each
     /// head.
     pub query_key_value: Linear,
-    /// Norms of queries and of keys, before rotation: within each head, `[head_dim]`, or over all heads, `[heads * head_dim]`.
+    /// Norms of `[queries, keys]` before rotation: within each head, `[head_dim]`, or over all heads, `[heads * head_dim]`.
     pub query_key_norms: Option<[Norm; 2]>,
     /// Rotation of queries and keys by their positions; `None` without rotary positions.
     pub rotary: Option<Arc<RotaryAngles>>,
@@ -52,16 +55,18 @@ pub struct Layer {
     pub distances: Option<Vec<f32>>,
     /// Score terms between a distance and the content of either token (DeBERTa).
     pub disentangled: Option<Disentangled>,
+    /// Score term of each attention head for distances; `None` in families without one.
     pub position_bias: Option<Arc<PositionBias>>,
     /// Output projection of the attention heads.
     pub attention_output: Linear,
-    /// Norm of the attention output plus the residual stream; in pre-norm layers, of the heads' input. `None` without a norm.
+    /// Norm of the sum of attention output and residual stream; in pre-norm layers, of the heads' input. `None` without a norm.
     pub attention_norm: Option<Norm>,
-    /// The feed-forward layer before the activation; in a gated linear unit the gate, then the part that it multiplies.
+    /// The linear layer before the feed-forward activation. In a gated linear unit, its outputs are the gate, then the part
+    /// that the gate multiplies.
     pub intermediate: Linear,
-    /// The feed-forward layer after the activation.
+    /// The linear layer after the feed-forward activation.
     pub output: Linear,
-    /// Norm of the feed-forward output plus the residual stream; in pre-norm layers, of the input of `intermediate`.
+    /// Norm of the sum of feed-forward output and residual stream; in pre-norm layers, of the input of `intermediate`.
     pub output_norm: Norm,
     /// Norms of the outputs of `[attention block, feed-forward block]`, before they are added to the residual stream.
     pub write_norms: Option<[Norm; 2]>,
@@ -70,8 +75,9 @@ pub struct Layer {
 /// The rotation of queries and keys by their positions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RotaryAngles {
-    /// The angle in radians per position, for each pair of dimensions `i` and `i + frequencies.len()` of a head.
+    /// The angle per position, in radians, for each pair of dimensions `i` and `i + frequencies.len()` of a head.
     pub frequencies: Vec<f32>,
+    /// Factor of all cosines and sines.
     pub factor: f32,
 }
 
@@ -85,10 +91,11 @@ impl RotaryAngles {
     }
 }
 
-/// Tensor name of the embeddings that an encoder and a decoder share.
+/// Tensor name of the embeddings that an encoder and its decoder share.
 const SHARED: &str = "shared";
 
-/// Other tensor names of embeddings shared by encoder and decoder: (name, whether only models that tie input and output have it).
+/// Other tensor names of embeddings that an encoder and its decoder share: (name, whether only models with tied input and
+/// output embeddings use it).
 const SHARED_EMBEDDINGS: [(&str, bool); 3] =
     [("encoder.embed_tokens.weight", false), ("decoder.embed_tokens.weight", false), ("lm_head.weight", true)];
 
@@ -124,11 +131,13 @@ impl Embeddings {
 }
 
 impl Names {
+    /// Loads the linear layer `name`, from weights in the family's orientation.
     fn linear(&self, tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Linear> {
         let load = if self.transposed { Linear::load_transposed } else { Linear::load };
         load(tensors, name, shape, biased)
     }
 
+    /// Loads the norm `name`; adds 1 to its weights in families whose norms do so.
     fn norm(&self, tensors: &impl Tensors, name: &str, width: usize) -> Result<Norm> {
         let mut norm = Norm::load(tensors, name, width, self.biases.norms)?;
         if self.norms_add_one {
@@ -138,12 +147,13 @@ impl Names {
     }
 }
 
-/// Parameters that several layers use, loaded once.
+/// Parameters that several layers use; they are loaded once.
 struct Shared {
-    /// Rotation of queries and keys in each layer, by the layer's number.
+    /// Rotation of queries and keys, by layer number.
     rotary: Vec<Option<Arc<RotaryAngles>>>,
     position_bias: Option<Arc<PositionBias>>,
-    /// `[places, hidden]`: embeddings of relative positions, which each layer projects to position keys and queries.
+    /// `[places, hidden]`: embeddings of distances, which each layer projects to position keys and queries; `None` without
+    /// disentangled attention.
     places: Option<Vec<f32>>,
 }
 
@@ -182,7 +192,7 @@ impl Shared {
 }
 
 impl Layer {
-    /// Loads layer `number` of the model; its tensor names begin with `stem`.
+    /// Loads layer `number` of the model, whose tensor names begin with `stem`.
     fn load(
         tensors: &impl Tensors,
         (config, names): (&Config, &Names),
@@ -251,8 +261,9 @@ impl Layer {
         })
     }
 
-    /// Copies the layer with its queries and keys, `width` values each, times `factor`: query–key products scale with its square.
-    /// Query–key norms are scaled instead, where there are any; disentangled position keys and queries are scaled as well.
+    /// Copies the layer with its queries and keys, `width` values each, multiplied by `factor`, so that query–key products
+    /// scale with `factor` squared. If queries and keys are normalised, the norms' weights are scaled instead. Position queries
+    /// and keys of disentangled attention are scaled as well.
     #[must_use]
     pub fn scale_queries_and_keys(&self, factor: f32, width: usize) -> Self {
         let mut layer = self.clone();
@@ -276,11 +287,12 @@ impl Layer {
         self.rotary.is_some() || self.query_key_norms.is_some()
     }
 
-    /// Whether an attention head of width `size` writes a constant: its weights in the value or the output projection are all 0.
+    /// Whether an attention head of width `size` writes a constant: its weights in the value or the output projection are all
+    /// 0.
     ///
     /// Attention rows sum to one, so a head without value weights writes its value bias everywhere, and a head without output
-    /// weights writes nothing. Its queries and keys may be intact, so that it attends like any other. `PrunedWeights` leaves such
-    /// heads.
+    /// weights writes nothing. Its queries and keys may be intact, so that its attention looks like that of other heads.
+    /// `PrunedWeights` writes models with such heads.
     fn is_constant(&self, head: usize, size: usize) -> bool {
         let are_zero = |weights: &[f32]| weights.iter().all(|weight| *weight == 0.0);
         // Queries, keys and values are stacked, each with a copy for every head.
@@ -291,27 +303,30 @@ impl Layer {
         are_zero(values) || outputs.all(|row| are_zero(&row[head * size..][..size]))
     }
 
+    /// Returns the layer's linear layers.
     fn linear_layers(&mut self) -> [&mut Linear; 4] {
         [&mut self.query_key_value, &mut self.attention_output, &mut self.intermediate, &mut self.output]
     }
 }
 
+/// All parameters of an encoder and, if loaded, its prediction head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     pub config: Config,
     pub embeddings: Embeddings,
     /// The stored layers; parameters that several layers of the model share are stored once.
     pub layers: Vec<Layer>,
-    /// The index in `layers` of each layer of the model, bottom-up.
+    /// Index in `layers` for each layer of the model, bottom-up.
     pub order: Vec<usize>,
-    /// The norm after the last layer, if layers are pre-norm; `None` if each layer normalises its output.
+    /// The norm after the last layer in pre-norm models; `None` if each layer normalises its own output.
     pub final_norm: Option<Norm>,
     /// The prediction head; `None` unless a run needs it.
     pub prediction: Option<PredictionHead>,
 }
 
 impl Parameters {
-    /// Returns (final norm, prediction head) if the head multiplies the norm's output directly by the token vectors.
+    /// Returns (final norm, prediction head) if the head multiplies the norm's output by the token vectors, without layers
+    /// between. `None` otherwise.
     pub fn direct_head(&self) -> Option<(&Norm, &PredictionHead)> {
         let is_as_wide = |head: &&PredictionHead| head.decoder.is_some() || self.embeddings.projection.is_none();
         let head = self.prediction.as_ref().filter(|head| head.transform.is_none()).filter(is_as_wide)?;
@@ -346,14 +361,15 @@ impl Parameters {
         Ok(Self { prediction: Some(PredictionHead::load(tensors, of, objective)?), ..self })
     }
 
-    /// Yields every linear layer once, without the class vectors of the prediction head.
+    /// Yields every linear layer once, except the class vectors of the prediction head.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
         let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);
         let transform = self.prediction.as_mut().and_then(|head| head.transform.as_mut());
         layers.chain(&mut self.embeddings.projection).chain(transform.map(|transform| &mut transform.dense))
     }
 
-    /// Lists the attention heads that write a constant whatever they attend to, except heads that the checkpoint lacks.
+    /// Lists the attention heads whose output is the same constant at every position. Heads that the checkpoint lacks are left
+    /// out.
     pub fn constant_heads(&self) -> Vec<HeadPlace> {
         let size = self.config.head_dim();
         let of_layer = |(number, layer): (usize, &Layer)| {

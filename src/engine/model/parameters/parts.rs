@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use crate::model::families::{Markup, PlainTextConstant, TableRow};
 use crate::model::weights::Tensors;
 
+/// A linear layer: `W x + b`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Linear {
     /// Weight matrix, `[outputs, inputs]` row-major.
@@ -23,7 +24,7 @@ pub struct Norm {
 }
 
 impl Linear {
-    /// Loads the linear layer `name` of `shape` `[outputs, inputs]`; without `biased`, its bias is 0.
+    /// Loads the linear layer `name` of `shape` `[outputs, inputs]`. Its bias is 0 unless `biased`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Self> {
         let weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
         Ok(Self { weight, bias: bias(tensors, name, shape[0], biased)? })
@@ -37,6 +38,7 @@ impl Linear {
         Ok(Self { weight, bias: bias(tensors, name, outputs, biased)? })
     }
 
+    /// Concatenates the outputs of linear layers that have the same inputs.
     pub(super) fn stacked<const N: usize>(parts: [Self; N]) -> Self {
         let mut all = Self::default();
         for Self { weight, bias } in parts {
@@ -46,7 +48,7 @@ impl Linear {
         all
     }
 
-    /// Returns a layer with only the given `outputs` of this one, in their order.
+    /// Returns a layer with the given `outputs` of this one alone, in the given order.
     pub(super) fn select_outputs(&self, outputs: impl Iterator<Item = usize>) -> Self {
         let inputs = self.weight.len() / self.bias.len();
         let mut selected = Self::default();
@@ -57,7 +59,7 @@ impl Linear {
         selected
     }
 
-    /// Extends the outputs from the `present` attention heads (ascending) to all `heads`, with zeros for the others.
+    /// Extends the outputs from the `present` attention heads (ascending) to all `heads`; outputs of other heads are zeros.
     pub(super) fn with_outputs_for_all_heads(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
@@ -67,7 +69,8 @@ impl Linear {
         Self { weight, bias: spread(&self.bias, present, (heads, size)) }
     }
 
-    /// Extends the inputs as [`Linear::with_outputs_for_all_heads`] extends the outputs.
+    /// Extends the inputs from the `present` attention heads (ascending) to all `heads`; weights of other heads' inputs are
+    /// zeros.
     pub(super) fn with_inputs_for_all_heads(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
@@ -78,7 +81,8 @@ impl Linear {
         Self { weight, ..self }
     }
 
-    /// Loads a grouped convolution of width 1, `[outputs, inputs / groups, 1]`, as a linear layer; weights between groups are 0.
+    /// Loads a grouped convolution of width 1, `[outputs, inputs / groups, 1]`, as a linear layer. Weights between different
+    /// groups are 0.
     pub(super) fn grouped(tensors: &impl Tensors, name: &str, shape: [usize; 2], groups: usize) -> Result<Self> {
         let [outputs, inputs] = shape;
         let (rows, columns) = (outputs / groups, inputs / groups);
@@ -92,6 +96,7 @@ impl Linear {
 }
 
 impl Norm {
+    /// Loads the norm `name`, `[width]`. Its bias is 0 unless `biased`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, width: usize, biased: bool) -> Result<Self> {
         let weight = tensors.tensor(&format!("{name}.weight"), &[width])?;
         Ok(Self { weight, bias: bias(tensors, name, width, biased)? })
@@ -126,6 +131,7 @@ pub(super) fn plain_text_constant(tensors: &impl Tensors, names: &PlainTextConst
     }
 }
 
+/// Sums rows of embedding tables, `[width]`; fails if a table has another shape.
 fn sum(tensors: &impl Tensors, rows: &[TableRow], width: usize) -> Result<Vec<f32>> {
     let mut sum = vec![0.0; width];
     for TableRow { table, rows, row } in rows {

@@ -1,21 +1,22 @@
-//! The score term of each head for the distance between two tokens.
+//! The score term of each attention head for the distance between two tokens.
 
 use anyhow::Result;
 
 use crate::model::weights::Tensors;
 
+/// The score term of each attention head for distances, in families that have one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PositionBias {
-    /// A bias of each head for each bucket of distances (Raffel et al. 2020, section 2.1).
+    /// A learnt bias of each attention head for each bucket of distances (Raffel et al. 2020, section 2.1).
     Buckets {
-        /// Bias for each bucket of distances in each attention head, `[buckets, heads]`.
+        /// Bias of each attention head for each bucket of distances, `[buckets, heads]`.
         weight: Vec<f32>,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance in tokens from which on all distances of one direction are in the last bucket.
+        /// Distance, in tokens, from which on all longer distances of a direction share the last bucket.
         longest_distance: usize,
     },
-    /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the head.
+    /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the attention head.
     Slopes {
         /// Slope of each attention head, `[heads]`.
         slopes: Vec<f32>,
@@ -23,7 +24,8 @@ pub enum PositionBias {
 }
 
 impl PositionBias {
-    /// Loads a bias table of shape `[rows, heads]`, whose first rows are the buckets; `buckets` is `[their number, furthest]`.
+    /// Loads a bias table of shape `[rows, heads]`, whose first rows belong to the buckets. `buckets` is
+    /// `[number of buckets, distance at which the last one begins]`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], buckets: [usize; 2]) -> Result<Self> {
         let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
         let [buckets, furthest] = buckets;
@@ -31,8 +33,9 @@ impl PositionBias {
         Ok(Self::Buckets { weight, buckets, longest_distance: furthest })
     }
 
-    /// Computes the slopes of ALiBi: `2^(-8 h / n)` for `h` from 1 to `n`, if `n` heads are a power of two. Otherwise the slopes
-    /// of the next smaller power of two, then every second slope of the next larger one (the authors' released code).
+    /// Computes the slopes of ALiBi for `heads` attention heads. If `heads` is a power of two, head `h`, counted from 1, has
+    /// the slope `2^(-8 h / heads)`. Otherwise, the slopes for the next smaller power of two come first. Every second slope
+    /// for the next larger one follows (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn slopes(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;
@@ -41,7 +44,7 @@ impl PositionBias {
         Self::Slopes { slopes: (0..power_of_two).map(|place| power(power_of_two, place)).chain(others).collect() }
     }
 
-    /// Returns the score term of one of `heads` attention heads at a distance, key position less query position.
+    /// Returns the score term of the attention head `head` of `heads` at a distance: key position minus query position.
     pub fn score_term(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
         match self {
             Self::Buckets { weight, buckets, longest_distance: furthest } => {
@@ -52,8 +55,9 @@ impl PositionBias {
     }
 }
 
-/// Returns the bucket of a distance, key position less query position. Each direction has half of the buckets. The first half of
-/// these hold one distance each, the others ever longer ranges, and the last one all distances from `furthest` on.
+/// Returns the bucket of a distance: key position minus query position. Each direction has half of the buckets. In each
+/// direction, the first half of the buckets hold one distance each, the others ever longer ranges. The last bucket holds all
+/// distances from `furthest` on.
 fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;

@@ -1,4 +1,4 @@
-//! The prediction head of a model: from hidden states to a logit for each class of a token.
+//! The prediction head of a model: from hidden states to a logit for each class.
 
 use anyhow::{Context, Result, bail};
 use schemars::JsonSchema;
@@ -34,8 +34,8 @@ impl Objective {
         !matches!(self, Self::SequenceClasses | Self::TokenClasses)
     }
 
-    /// Finds the training task of a checkpoint's prediction head; `None` without a supported one. `has` says whether any tensor
-    /// name begins with a prefix.
+    /// Finds the training task of a checkpoint's prediction head; `None` if it has no supported head. `has` says whether any
+    /// tensor name begins with a given prefix.
     pub fn detect(Architecture { family, config, .. }: &Architecture, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
         let is_decoder = config.visibility.are_causal();
@@ -51,7 +51,7 @@ impl Objective {
         }
     }
 
-    /// Says why a checkpoint's prediction head cannot be used; `None` unless it is a known unsupported one.
+    /// Says why a checkpoint's prediction head cannot be used. `None` unless the head is known and unsupported.
     pub fn head_refusal(has: impl Fn(&str) -> bool) -> Option<&'static str> {
         // DeBERTa version 3 was trained with this head, and has the other one as well.
         if has("mask_predictions.") {
@@ -62,7 +62,7 @@ impl Objective {
         )
     }
 
-    /// Names the tokens that the loss is over, in the words of a summary.
+    /// Names the tokens over which the loss is computed, in the words of a summary.
     pub fn loss_unit(self) -> &'static str {
         match self {
             Self::MaskedTokens => "masked tokens",
@@ -74,13 +74,13 @@ impl Objective {
     }
 }
 
-/// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias` of a state `h`, bounded by `cap`; `E` is
-/// `[classes, width]`.
+/// A prediction head. For a hidden state `h`, `logits = norm(activation(dense(h))) Eᵀ + bias`, bounded by `cap`. `E` has the
+/// class vectors, `[classes, width]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
-    /// The layer before the product with the class vectors; `None` if the hidden states are multiplied directly.
+    /// The layers before the product with the class vectors; `None` if hidden states are multiplied directly.
     pub transform: Option<Transform>,
-    /// The class vectors, `[classes, width]`; `None` if they are tied to the word embeddings of the input.
+    /// The class vectors, `[classes, width]`; `None` if they are the word embeddings of the input (tied embeddings).
     pub decoder: Option<Vec<f32>>,
     /// Bias of each class, `[classes]`.
     pub bias: Vec<f32>,
@@ -88,16 +88,18 @@ pub struct PredictionHead {
     pub cap: Option<f32>,
 }
 
+/// The layers of a prediction head before the product with the class vectors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
     /// Linear layer from the hidden states to the width of the class vectors.
     pub dense: Linear,
     pub activation: Activation,
-    /// Norm after the activation; `None` for a discriminator.
+    /// Norm after the activation; `None` in the head of a discriminator.
     pub norm: Option<Norm>,
 }
 
 impl PredictionHead {
+    /// Loads the prediction head for `objective`. Fails if a tensor is missing or has another shape.
     pub(super) fn load(tensors: &impl Tensors, architecture: &Architecture, objective: Objective) -> Result<Self> {
         match objective {
             Objective::SequenceClasses | Objective::TokenClasses => {
@@ -116,6 +118,7 @@ impl PredictionHead {
         }
     }
 
+    /// Loads a head that predicts tokens.
     fn of_tokens(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
         let (vocabulary, tied) = (config.vocab_size, config.tie_word_embeddings);
         let (width, hidden) = (config.output_embedding_width(), config.hidden_size);
@@ -149,8 +152,8 @@ impl PredictionHead {
         })
     }
 
-    /// Loads the head of a discriminator. Its single logit, for a replaced token, becomes a softmax over two classes, with the
-    /// logit of an original token always 0.
+    /// Loads the head of a discriminator. Its single logit belongs to a replaced token; an original token gets the logit 0. So
+    /// the head becomes a softmax over two classes.
     fn discriminator(tensors: &impl Tensors, config: &Config, names: &DiscriminatorNames) -> Result<Self> {
         let width = config.hidden_size;
         let Linear { weight, bias } = Linear::load(tensors, names.output, [1, width], true)?;

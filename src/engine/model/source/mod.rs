@@ -1,4 +1,4 @@
-//! The source of a model: a folder, the Hub, or the binary itself.
+//! The source of a model: a folder, the Hub, or the binary of this program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::system::boxed;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
 
-/// A model as it is named on the command line.
+/// A model as the command line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelRef {
     Folder(PathBuf),
-    /// A model that is part of the binary, as [`boxed`] names it.
+    /// A model in the binary of this program, by its name in [`boxed`].
     Bundled(String),
     /// A model with an adapter (LoRA) that is merged into it.
     Adapted {
@@ -50,7 +50,7 @@ impl fmt::Display for ModelRef {
 impl ModelRef {
     /// Parses `box:name` (in the binary), a folder, `name`, `org/name`, `org/name@revision`, or the Hub address of a model. A
     /// name that exists on disk, or cannot be a Hub id, is a folder. Parsing never fails: [`resolve`](Self::resolve) reports a
-    /// folder that does not exist.
+    /// missing folder.
     pub fn parse(text: &str) -> Self {
         if text.starts_with(boxed::PREFIX) {
             return Self::Bundled(text.to_owned());
@@ -67,7 +67,7 @@ impl ModelRef {
         Self::Hub { id: id.to_owned(), revision: revision.map(str::to_owned), offline: false }
     }
 
-    /// Returns this reference, to be resolved without the network.
+    /// Returns this reference with requests to the Hub forbidden.
     pub fn offline(self) -> Self {
         match self {
             Self::Hub { id, revision, .. } => Self::Hub { id, revision, offline: true },
@@ -114,7 +114,8 @@ impl ModelRef {
         outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", suggestion)
     }
 
-    /// Whether the model is in a folder or the binary, or is meant to be. If a folder `runs` exists, `runs/last` is no Hub id.
+    /// Whether the model is in the binary or a folder, even a missing folder. If a folder `runs` exists, `runs/last` is a
+    /// folder and no Hub id.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Folder(_) | Self::Bundled(_) => true,
@@ -123,7 +124,7 @@ impl ModelRef {
         }
     }
 
-    /// Finds an existing model folder whose name is similar to this name, which is no folder.
+    /// Finds an existing model folder with a similar name, if this name is no folder; `None` without one.
     fn nearby(&self) -> Option<String> {
         let path = match self {
             Self::Folder(path) if !path.exists() => path.as_path(),
@@ -136,12 +137,14 @@ impl ModelRef {
 
 const HUB_HOSTS: [&str; 3] = ["huggingface.co/", "hf.co/", "www.huggingface.co/"];
 
-/// Pages of the Hub about one revision of a model: `/org/name/tree/REVISION`.
+/// Parts of Hub addresses that lead to one revision of a model: `/org/name/tree/REVISION`.
 const REVISION_PAGES: [&str; 5] = ["tree", "blob", "resolve", "raw", "commit"];
 
+/// First parts of Hub addresses that lead to other pages than a model's.
 const OTHER_PAGES: [&str; 6] = ["datasets", "spaces", "docs", "models", "papers", "collections"];
 
-/// Returns the model that a web address of the Hub names, as `org/name` or `org/name@revision`; `None` if it names none.
+/// Returns the model in a web address of the Hub, as `org/name` or `org/name@revision`; `None` if the address leads to no
+/// model.
 fn model_from_url(address: &str) -> Option<String> {
     let address = ["https://", "http://"].iter().find_map(|scheme| address.strip_prefix(scheme)).unwrap_or(address);
     let path = HUB_HOSTS.iter().find_map(|host| address.strip_prefix(host))?;
@@ -158,10 +161,10 @@ fn model_from_url(address: &str) -> Option<String> {
     Some(revision.map_or_else(|| id.clone(), |revision| format!("{id}@{revision}")))
 }
 
-/// Similarity (Jaro–Winkler) below which two names have little in common: `tiny-bert` and `small-gpt` have 0.41.
+/// Jaro–Winkler similarity below which two names count as unrelated: `tiny-bert` and `small-gpt` have 0.41.
 const MIN_SIMILARITY: f64 = 0.85;
 
-/// Finds the model folder whose name is most similar to a misspelt part of `path`; `None` if none is similar enough.
+/// Finds the model folder whose name is most similar to a misspelt part of `path`; `None` if no name is similar enough.
 fn similar_folder(path: &Path) -> Option<PathBuf> {
     let existing_folder = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.is_dir())?;
     let mut rest = path.strip_prefix(existing_folder).ok()?.components();
@@ -192,8 +195,8 @@ fn is_hub_id(text: &str) -> bool {
         })
 }
 
-/// Whether `text` can name a revision, such as `main`, `v1.0` or `refs/pr/5`. The name becomes part of a path in the cache,
-/// hence no `..` and no leading slash.
+/// Whether `text` can name a revision, such as `main`, `v1.0` or `refs/pr/5`. A revision becomes part of a path in the cache,
+/// so it has no `..` and no leading slash.
 fn is_revision(text: &str) -> bool {
     text.split('/').all(|part| {
         part.chars().all(|char| char.is_ascii_alphanumeric() || "_.+-".contains(char))
@@ -202,6 +205,7 @@ fn is_revision(text: &str) -> bool {
     })
 }
 
+/// Opens the files of a model in the binary of this program.
 fn bundled(name: &str) -> Result<ModelFiles> {
     // A usage error, as for a built-in corpus: the contents of the binary are as fixed as the options.
     let files = boxed::model(name).class(Class::Usage)?;
@@ -214,6 +218,7 @@ fn bundled(name: &str) -> Result<ModelFiles> {
     gather_files(name.to_owned(), None, &ModelLocation::Folder(Path::new(name).into()), &store)
 }
 
+/// Opens the files of a model in a folder.
 fn folder(path: &Path) -> Result<ModelFiles> {
     let shown = path.display();
     let metadata = match path.metadata() {

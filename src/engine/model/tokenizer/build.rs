@@ -1,6 +1,6 @@
-//! Builds a tokenizer from each set of files, with transformers' defaults. Some classes cut words that another program finds:
-//! `MeCab` and the like for Japanese (`BertJapaneseTokenizer`), a word segmenter for Vietnamese (`PhobertTokenizer`). A treebank
-//! already has the words, so only the steps within words are here.
+//! Builds a tokenizer from each set of files, with transformers' defaults. Some tokenizer classes cut words that another
+//! program finds: `MeCab` and similar ones for Japanese (`BertJapaneseTokenizer`), a word segmenter for Vietnamese
+//! (`PhobertTokenizer`). A treebank already has words, so this module has only the steps within words.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,15 +32,16 @@ use crate::model::files::ModelFile;
 use crate::model::files::names::{MAX_TOKENIZER_BYTES, TOKENIZER_CONFIG};
 use crate::system::errors::Facts;
 
-/// Returns a function that turns an error of the library about a vocabulary into one that names the file `path`.
+/// Returns a function that turns the library's error about a vocabulary into an error that names the file `path`.
 fn unusable(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
     move |error| anyhow!("{error}").cannot("use vocabulary", path.display())
 }
 
 /// Builds the tokenizer of a `tokenizer.json`. Fails if the file exceeds a bound, or the tokenizer drops BPE merges at random.
 ///
-/// For a class that cuts words as BERT's does, switches in `tokenizer_config.json` and the class's defaults override the file, as
-/// in transformers. A class with special tokens around a text adds them if the file has none, as in transformers 5.
+/// For a class that cuts words as BERT's does, switches in `tokenizer_config.json` and the class's defaults take precedence
+/// over `tokenizer.json`, as in transformers. A class with special tokens around a text adds them if the file has none, as in
+/// transformers 5.
 pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let path_text = path.display();
@@ -87,7 +88,7 @@ pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) 
     Ok(tokenizer)
 }
 
-/// Builds the normaliser of a class that cuts words as BERT's does, with transformers' defaults.
+/// Builds the normaliser of a tokenizer class that cuts words as BERT's does, with transformers' defaults.
 fn bert_normalizer(settings: &TokenizerConfig) -> Result<BertNormalizer> {
     let chinese = settings.boolean_setting("tokenize_chinese_chars")?.unwrap_or(true);
     let lowercase = settings.boolean_setting("do_lower_case")?.unwrap_or(true);
@@ -116,8 +117,8 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     with_specials(tokenizer, settings, TokenizerKind::WordPiece, path)
 }
 
-/// Builds ESM's tokenizer from a `vocab.txt`, one residue per line: each letter is a token, and white space is ignored. The
-/// defaults follow transformers' `EsmTokenizer`.
+/// Builds ESM's tokenizer from a `vocab.txt` with one residue per line. Each letter is a token, and white space is ignored. The
+/// defaults are those of transformers' `EsmTokenizer`.
 pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let unusable = unusable(path);
@@ -158,7 +159,7 @@ pub(super) fn byte_level_bpe(
     with_specials(tokenizer, settings, TokenizerKind::ByteLevel, path)
 }
 
-/// Parses the token pairs of a `merges.txt`, one per line, in order of priority. Fails if a line is no pair.
+/// Parses the token pairs of a `merges.txt`, one pair per line, in order of priority. Fails if a line is no pair.
 fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("#version"));
     let pair = |(number, line): (usize, &str)| {
@@ -170,7 +171,8 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     lines.map(pair).collect()
 }
 
-/// Builds transformers' `BertJapaneseTokenizer` within words: compatibility forms (NFKC), cut by `WordPiece` or into characters.
+/// Builds transformers' `BertJapaneseTokenizer` for given words: compatibility forms (NFKC), then pieces by `WordPiece`, or
+/// characters.
 pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let unusable = unusable(path);
@@ -214,7 +216,7 @@ pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     with_specials(tokenizer, settings, TokenizerKind::Japanese, path)
 }
 
-/// Builds transformers' `PhobertTokenizer` or `BertweetTokenizer` within words; white space separates the words of a text.
+/// Builds transformers' `PhobertTokenizer` or `BertweetTokenizer` for given words; white space separates the words of a text.
 pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = vocabulary.path();
     let ids = codes::parse_vocabulary(&vocabulary.text(MAX_TOKENIZER_BYTES)?);
@@ -240,12 +242,12 @@ pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &Token
     Ok(tokenizer)
 }
 
-/// Builds a part of a pre-tokenizer that makes each match of a pattern a word.
+/// Builds a pre-tokenizer that makes each match of a pattern a separate word.
 fn split_matches(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
     Ok(Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false)?.into())
 }
 
-/// Adds the special tokens of the tokenizer's class, within texts and around them.
+/// Adds the special tokens of the tokenizer's class: to the vocabulary, and around each text.
 fn with_specials(
     mut tokenizer: Tokenizer,
     settings: &TokenizerConfig,
@@ -258,9 +260,11 @@ fn with_specials(
     Ok(tokenizer)
 }
 
-/// Default special tokens of a tokenizer's class, each used where no file names another.
+/// Default special tokens of a tokenizer class. Each is used unless a file names another token.
 struct Defaults {
+    /// Special token before a text, such as `[CLS]`.
     first: &'static str,
+    /// Special token after a text, such as `[SEP]`.
     separator: &'static str,
     unknown: &'static str,
     padding: &'static str,
@@ -291,12 +295,12 @@ const ROBERTA: Defaults = Defaults {
     pairs_apart: true,
 };
 
-/// Special tokens of MPNet: RoBERTa's, in a vocabulary that also holds BERT's.
+/// Special tokens of MPNet: those of RoBERTa, in a vocabulary that also has those of BERT.
 const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, pairs_apart: false, ..ROBERTA };
 
 const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart: false, ..ROBERTA };
 
-/// Special tokens of DeBERTa version 1: BERT's, although it cuts words as RoBERTa does.
+/// Special tokens of DeBERTa version 1: those of BERT, although it cuts words as RoBERTa does.
 const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
 
 /// Returns the default special tokens of a tokenizer's class.
@@ -310,8 +314,8 @@ fn defaults(kind: TokenizerKind, settings: &TokenizerConfig) -> &'static Default
     }
 }
 
-/// Adds the tokens that files list beside the vocabulary, and marks special tokens, so that they stay whole where a text contains
-/// them literally.
+/// Adds the tokens that files list in addition to the vocabulary, and marks special tokens. Both then stay whole where a text
+/// contains them literally.
 fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
     ensure_short_added_tokens(settings.added_tokens.values()).cannot("use vocabulary", path.display())?;
     for (&id, token) in &settings.added_tokens {
@@ -345,7 +349,7 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
     Ok(())
 }
 
-/// Fails unless a token has the id that the files beside a vocabulary give it.
+/// Fails unless the token `content` has the id `id`, which a file gives it in addition to the vocabulary.
 pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Path) -> Result<()> {
     let actual = tokenizer.token_to_id(content);
     ensure!(
@@ -362,7 +366,8 @@ pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Pa
     Ok(())
 }
 
-/// Returns the id of the mask token: the one that `mask_token` names, or else BERT's or RoBERTa's. `None` if it is not there.
+/// Returns the id of the mask token: the token that `mask_token` names, or else BERT's or RoBERTa's. `None` if the vocabulary
+/// lacks it.
 pub(super) fn mask_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     match named_token(&settings.values, "mask_token") {
         Some((name, _)) => tokenizer.token_to_id(name),
@@ -370,7 +375,7 @@ pub(super) fn mask_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Opti
     }
 }
 
-/// Puts the first special token before each text and the separator after it. Fails if the vocabulary lacks one of them.
+/// Puts the first special token before each text, and the separator after it. Fails if the vocabulary lacks either.
 fn enclose_texts(
     tokenizer: &mut Tokenizer,
     settings: &TokenizerConfig,

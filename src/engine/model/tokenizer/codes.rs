@@ -9,16 +9,16 @@ use tokenizers::models::bpe::Vocab;
 
 use crate::system::errors::Facts;
 
-/// The end of every piece of a word except the last.
+/// Suffix of every piece of a word except the last.
 pub(super) const CONTINUATION_MARK: &str = "@@";
 
-/// The end of the last symbol of a word.
+/// Suffix of the last symbol of a word in `bpe.codes`.
 const WORD_END: &str = "</w>";
 
-/// Special tokens that have the ids before the pieces of `vocab.txt`, which does not list them (fairseq's dictionary).
+/// Special tokens whose ids precede those of the pieces in `vocab.txt`; that file does not list them (fairseq's dictionary).
 pub(super) const LEADING_SPECIAL_TOKENS: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
 
-/// The merges of `bpe.codes` with their ranks; the lowest rank is merged first.
+/// The merges of `bpe.codes` with their ranks; the pair with the lowest rank is merged first.
 #[derive(Debug, Default)]
 pub(super) struct BpeCodes(HashMap<(String, String), usize>);
 
@@ -36,7 +36,7 @@ impl BpeCodes {
         Ok(Self(ranks))
     }
 
-    /// Cuts a word into pieces; all but the last end in [`CONTINUATION_MARK`].
+    /// Cuts a word into pieces; all pieces but the last end in [`CONTINUATION_MARK`].
     pub fn split_word(&self, word: &str) -> Vec<String> {
         let mut symbols: Vec<String> = word.chars().map(String::from).collect();
         let Some(last) = symbols.last_mut() else { return symbols };
@@ -64,14 +64,14 @@ impl BpeCodes {
         symbols.into_iter().enumerate().map(piece).collect()
     }
 
-    /// Finds the adjacent pair of symbols that is merged next; `None` if no pair can be merged.
+    /// Finds the adjacent pair of symbols that is merged next: the pair with the lowest rank. `None` if no pair can be merged.
     fn next_merge(&self, symbols: &[String]) -> Option<(String, String)> {
         let pairs = symbols.windows(2).map(|pair| (pair[0].clone(), pair[1].clone()));
         pairs.filter_map(|pair| Some((*self.0.get(&pair)?, pair))).min_by_key(|(rank, _)| *rank).map(|(_, pair)| pair)
     }
 }
 
-/// Maps the special tokens, then the pieces in `vocab.txt`, to their ids. Counts are ignored, as in transformers.
+/// Maps the special tokens, then the pieces of `vocab.txt`, to their ids. Counts are ignored, as in transformers.
 pub(super) fn parse_vocabulary(text: &str) -> Vocab {
     let pieces = text.lines().map(|line| line.trim().rsplit_once(' ').map_or(line.trim(), |(piece, _)| piece));
     LEADING_SPECIAL_TOKENS.into_iter().chain(pieces).map(str::to_owned).zip(0..).collect()

@@ -1,4 +1,4 @@
-//! Settings of a tokenizer from the files beside its vocabulary.
+//! Settings of a tokenizer, from files beside its vocabulary.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,18 @@ use crate::model::files::names::{
 use crate::model::files::{ModelFile, TokenizerFiles};
 use crate::system::errors::Facts;
 
+/// Settings of a tokenizer that its vocabulary does not hold.
 pub(super) struct TokenizerConfig {
     /// Settings of `tokenizer_config.json`, extended by `special_tokens_map.json`.
     pub values: Map<String, Value>,
-    /// Tokens that files list beside the vocabulary, by id.
+    /// Tokens that files list in addition to the vocabulary, by id.
     pub added_tokens: BTreeMap<u32, AddedToken>,
-    /// Special tokens without a role that `tokenizer_config.json` lists; `None` if it has no such list.
+    /// Special tokens without a role, such as separator or mask, that `tokenizer_config.json` lists; `None` if it has no such
+    /// list.
     pub extra_special_tokens: Option<Vec<AddedToken>>,
-    /// The tokenizer's class in transformers, without the suffix `Fast`, if a file names it.
+    /// The tokenizer's class in transformers, without the suffix `Fast`; `None` if no file names it.
     pub class: Option<String>,
-    /// The model's architecture family, by its `model_type`.
+    /// Architecture family of the model: its `model_type`.
     pub model_type: String,
     /// Id of the beginning-of-text token: `bos_token_id` of the model's `config.json`.
     pub bos_token_id: Option<u32>,
@@ -32,6 +34,7 @@ pub(super) struct TokenizerConfig {
 }
 
 impl TokenizerConfig {
+    /// Reads the settings of a tokenizer from the files that it may have, and from the model's `config.json`, `config`.
     pub fn read(files: &TokenizerFiles, config: &ModelFile, model_type: &str) -> Result<Self> {
         let object = |name: &str| files.get(name).map(read_json::<Map<String, Value>>).transpose();
         let mut values = object(TOKENIZER_CONFIG)?.unwrap_or_default();
@@ -92,8 +95,8 @@ impl TokenizerConfig {
         named_token(&self.values, name).map_or_else(|| default.to_owned(), |(content, _)| content.to_owned())
     }
 
-    /// Returns the kind of the tokenizer's class, which is the family's default if no file names one. `None` for a class of no
-    /// [`Kind`], whose settings are left as in their file.
+    /// Returns the kind of the tokenizer's class. If no file names a class, it is the family's default. `None` for a class of
+    /// no [`TokenizerKind`], whose settings are left as in their file.
     pub fn kind(&self) -> Option<TokenizerKind> {
         let japanese_keys = ["word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs"];
         if self.class.as_deref().is_none_or(|class| class == "BertTokenizer")
@@ -104,7 +107,7 @@ impl TokenizerConfig {
         CLASSES.iter().find(|(class, _, families)| self.is_of_class(class, families)).map(|(_, kind, _)| *kind)
     }
 
-    /// Names the program that must split a text into words first; `None` if the tokenizer does so itself. `has_codes` tells
+    /// Names the program that must split a text into words first; `None` if the tokenizer itself splits texts. `has_codes` says
     /// whether `bpe.codes` is among the files.
     pub fn required_word_splitter(&self, has_codes: bool) -> Option<String> {
         let words = self.values.get("word_tokenizer_type").and_then(Value::as_str);
@@ -115,8 +118,8 @@ impl TokenizerConfig {
         }
     }
 
-    /// Whether the tokenizer's class is `class` or, if no file names a class, the model is of one of `families`, whose default it
-    /// is.
+    /// Whether the tokenizer's class is `class`. If no file names a class: whether the model is of one of `families`, whose
+    /// default is `class`.
     pub fn is_of_class(&self, class: &str, families: &[&str]) -> bool {
         self.class.as_ref().map_or(families.contains(&self.model_type.as_str()), |own| own == class)
     }
@@ -145,19 +148,19 @@ impl TokenizerConfig {
 /// Kinds of tokenizer classes that can be built from a vocabulary; each kind has its defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenizerKind {
-    /// Words are cut as BERT's are.
+    /// Cuts words as BERT does.
     WordPiece,
-    /// Words are cut as RoBERTa's are.
+    /// Cuts words as RoBERTa does.
     ByteLevel,
-    /// Proteins are cut into residues, as ESM's are.
+    /// Cuts proteins into residues, as ESM does.
     Residues,
-    /// Words that another program finds are cut, as Japanese BERTs' are.
+    /// Cuts words that another program finds, as Japanese BERTs do.
     Japanese,
-    /// Words are cut by `bpe.codes`, as `PhoBERT`'s and `BERTweet`'s are.
+    /// Cuts words by `bpe.codes`, as `PhoBERT` and `BERTweet` do.
     Codes,
 }
 
-/// Tokenizer classes of transformers: (name, kind, families by `model_type` that have it as default).
+/// Tokenizer classes of transformers: (name, kind, families by `model_type` whose default it is).
 const CLASSES: [(&str, TokenizerKind, &[&str]); 17] = [
     ("BertTokenizer", TokenizerKind::WordPiece, &["bert", "ernie", "megatron-bert", "visual_bert"]),
     ("DistilBertTokenizer", TokenizerKind::WordPiece, &["distilbert"]),
@@ -182,11 +185,12 @@ const CLASSES: [(&str, TokenizerKind, &[&str]); 17] = [
     ("BertweetTokenizer", TokenizerKind::Codes, &[]),
 ];
 
+/// Parses a file as JSON. Fails if it cannot be read or parsed; the error names the file.
 fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
     serde_json::from_str(&file.text(MAX_TOKENIZER_BYTES)?).cannot("use", file.path().display())
 }
 
-/// Parses a token in a list: a string, or an object with the string as `content`. `None` for anything else.
+/// Parses a token in a list: a string, or an object with the token as `content`. `None` for any other value.
 fn added_token(token: &Value) -> Option<AddedToken> {
     match token.as_str() {
         Some(content) => Some(AddedToken::from(content, true)),
@@ -194,11 +198,12 @@ fn added_token(token: &Value) -> Option<AddedToken> {
     }
 }
 
-/// The keys under which special tokens are named, in the order in which transformers adds them to a vocabulary.
+/// Keys under which files name special tokens, in the order in which transformers adds the tokens to a vocabulary.
 pub(super) const ROLES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// Returns the special token under `key`: a string, or an object with the string as `content`, which is returned as well.
+/// Returns (special token under `key`, object that holds it). The token is a string, without an object, or the `content` of an
+/// object. `None` if the key is missing.
 pub(super) fn named_token<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {
     let token = values.get(key)?;
     match token.as_str() {

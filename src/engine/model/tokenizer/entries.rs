@@ -1,4 +1,4 @@
-//! The entries of a vocabulary that are whole words or characters, and the scripts in which it has words.
+//! The entries of a vocabulary that are whole words or characters, and the scripts of its words.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,18 @@ use unicode_script::{Script, UnicodeScript};
 use super::bounds::Tokenizer;
 use super::marks::BoundaryMarks;
 
-/// The entries of a vocabulary that are whole words or characters, without special tokens, reserved entries, and pieces of words
-/// or characters.
+/// The entries of a vocabulary that are whole words or characters. Special tokens, reserved entries, and pieces of words or
+/// characters are left out.
 pub(super) struct Entries {
+    /// Whole words and characters, ascending by id; of a large vocabulary, an evenly spread sample.
     pub whole_entries: Vec<VocabularyEntry>,
     /// Scripts of all entries, including pieces.
     pub scripts: Scripts,
-    /// All entries with their ids, including pieces; empty if there are more than [`SMALL_VOCABULARY`].
+    /// All entries with their ids, including pieces of words; empty if there are more than [`SMALL_VOCABULARY`].
     pub small_vocabulary: Vec<(u32, String)>,
 }
 
+/// An entry of a vocabulary that is a whole word or character.
 pub(super) struct VocabularyEntry {
     pub id: u32,
     /// The entry as the vocabulary writes it.
@@ -25,14 +27,16 @@ pub(super) struct VocabularyEntry {
     pub text: String,
 }
 
-/// Largest number of entries that are examined, spread evenly over the vocabulary. A share of nine in ten then has a standard
-/// error of half a per cent, and reading takes some 20 ms.
+/// Maximum number of examined entries, spread evenly over the vocabulary. A share of 0.9 then has a standard error of half a
+/// percentage point, and reading takes about 20 ms.
 const MAX_SAMPLED_IDS: usize = 1 << 12;
 
-/// Largest number of entries of a small vocabulary, in which each token is a separate class: residues, or 3-mers of four letters.
+/// Maximum number of entries of a small vocabulary, where each token counts as a separate class: residues, or 3-mers of four
+/// letters.
 const SMALL_VOCABULARY: usize = 100;
 
-/// Smallest share of entries with one length at which a vocabulary counts as one of letters or k-mers, as in [`super::residues`].
+/// Minimum share of entries with one common length at which a vocabulary counts as one of letters or k-mers, as in
+/// [`super::residues`].
 const MIN_SHARE_OF_ONE_LENGTH: f64 = 0.9;
 
 impl Entries {
@@ -58,7 +62,8 @@ impl Entries {
         }
     }
 
-    /// Returns the number of characters that nine in ten entries have, if there is one: letters, or k-mers of one length.
+    /// Returns the number of characters of nearly all entries, if they share one length: 1 for letters, k for k-mers. `None` if
+    /// fewer than [`MIN_SHARE_OF_ONE_LENGTH`] do.
     pub fn common_length(&self) -> Option<usize> {
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
         for entry in &self.whole_entries {
@@ -74,8 +79,8 @@ impl Entries {
     }
 }
 
-/// Whether an entry has no text: a special token in brackets, a reserved entry (`[unused7]`, `madeupword0001` of fairseq), or a
-/// byte of sentencepiece (`<0x0A>`).
+/// Whether an entry stands for no text: a special token in brackets, a reserved entry (`[unused7]`, `madeupword0001` of
+/// fairseq), or a byte of sentencepiece (`<0x0A>`).
 fn is_reserved(entry: &str) -> bool {
     let between = |open: char, close: char| entry.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
     let is_name = |text: &str| text.contains(|c: char| c.is_alphanumeric());
@@ -85,32 +90,35 @@ fn is_reserved(entry: &str) -> bool {
         || entry.ends_with("NOTUSED")
 }
 
-/// Names of special tokens in BERT vocabularies, special whatever the tokenizer's class says.
+/// Names of special tokens in BERT vocabularies. Entries with these names in brackets count as special for every tokenizer
+/// class.
 const BERT_SPECIAL_NAMES: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS", "EOS"];
 
-/// The scripts of a vocabulary, with the numbers of its entries in each.
+/// Number of a vocabulary's entries in each script.
 #[derive(Clone, Debug, Default)]
 pub struct Scripts {
-    /// Number of entries of each script: `[all, with at least two letters]`.
+    /// Number of entries of each script: `[all entries, entries with at least two letters]`.
     entries: BTreeMap<&'static str, [usize; 2]>,
     /// The number of entries that have a letter.
     all: usize,
 }
 
-/// Fewest entries of at least two letters with which a vocabulary knows a script; in a small vocabulary, the share
-/// [`SHARE_OF_SEVERAL`] suffices. A vocabulary without words of a script may still have its alphabet: bert-base-uncased has 8
-/// such entries in Cyrillic and 4 in Greek, of 28,000.
+/// Minimum number of entries with at least two letters for a vocabulary to know a script. In a small vocabulary, the share
+/// [`SHARE_OF_SEVERAL`] suffices. A vocabulary without words of a script may still have its alphabet. Of its 28,000 entries,
+/// bert-base-uncased has 8 with two letters in Cyrillic and 4 in Greek.
 const FEWEST_OF_SEVERAL: usize = 100;
+/// Minimum share of entries with at least two letters for a small vocabulary to know a script.
 const SHARE_OF_SEVERAL: f64 = 0.01;
 
-/// Fewest entries of any length with which a vocabulary knows a script whose letters are words. In a small vocabulary, the share
-/// [`SHARE_OF_ANY`] suffices. The 1,000 most frequent characters make up some nine tenths of Chinese text (Da 2004).
-/// bert-base-uncased knows no Chinese, and has 488 entries in Han: 1.8 % of all with letters.
+/// Minimum number of entries of any length for a vocabulary to know a script whose single letters are words. In a small
+/// vocabulary, the share [`SHARE_OF_ANY`] suffices. The 1,000 most frequent characters make up about nine tenths of Chinese
+/// text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries in Han are 1.8 % of all entries with letters.
 const FEWEST_OF_ANY: usize = 1000;
+/// Minimum share of entries of any length for a small vocabulary to know a script whose single letters are words.
 const SHARE_OF_ANY: f64 = 0.02;
 
 impl Scripts {
-    /// Counts entries by script; the first letter decides the script of an entry.
+    /// Counts the texts of entries by script; the first letter of a text decides its script.
     pub(super) fn of(texts: impl Iterator<Item = String>) -> Self {
         let mut scripts = Self::default();
         for text in texts {
@@ -124,7 +132,7 @@ impl Scripts {
         scripts
     }
 
-    /// Whether the vocabulary has more than a few entries in a script.
+    /// Whether the vocabulary has enough entries in a script to read words of that script.
     pub fn knows(&self, script: &str) -> bool {
         let enough = |count: usize, fewest: usize, share: f64| {
             count > 0 && count as f64 >= (share * self.all as f64).min(fewest as f64)

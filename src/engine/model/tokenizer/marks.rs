@@ -1,4 +1,4 @@
-//! The text of a token, without the marks by which a vocabulary shows word boundaries.
+//! The text of a token, without the marks with which a vocabulary shows word boundaries.
 
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -8,12 +8,13 @@ use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use super::bounds::Tokenizer;
 use super::codes::CONTINUATION_MARK;
 
-/// How a vocabulary marks a token's position in its word.
+/// How a vocabulary marks the position of a token in its word.
 pub(super) struct BoundaryMarks {
+    /// How tokens that begin a word are marked.
     start: WordStart,
-    /// Mark after a token that ends a word, such as `</w>`; `None` without one.
+    /// Mark at the end of a token that ends a word, such as `</w>`; `None` if the vocabulary has no such mark.
     end: Option<String>,
-    /// Mark `@@` after every token of a word except the last; `None` without it.
+    /// Mark `@@` at the end of every token of a word except the last; `None` if the vocabulary has no such mark.
     joint: Option<&'static str>,
 }
 
@@ -21,14 +22,16 @@ pub(super) struct BoundaryMarks {
 enum WordStart {
     /// `##` and similar marks before a token that continues a word.
     Continuation(String),
-    /// Bytes written as letters; the letter for a space precedes a token that begins a word.
+    /// Bytes are written as letters; the letter for a space precedes a token that begins a word.
     ByteLevel,
     /// `▁` and similar marks before a token that begins a word.
     Mark(char),
+    /// No marks: every token counts as the beginning of a word.
     None,
 }
 
 impl BoundaryMarks {
+    /// Finds the marks of a tokenizer's vocabulary, from its model, normaliser and pre-tokenizer.
     pub fn read(tokenizer: &Tokenizer) -> Self {
         let (mut start, mut end) = (WordStart::None, None);
         let joint = tokenizer.get_model().codes.is_some().then_some(CONTINUATION_MARK);
@@ -59,7 +62,7 @@ impl BoundaryMarks {
         Self { start, end, joint }
     }
 
-    /// Whether a token begins a word, by the vocabulary's mark.
+    /// Whether the vocabulary's marks show that a token begins a word.
     fn begins_word(&self, token: &str) -> bool {
         match &self.start {
             WordStart::Continuation(mark) => !token.starts_with(mark.as_str()),
@@ -69,12 +72,12 @@ impl BoundaryMarks {
         }
     }
 
-    /// Returns the text of a token, without the space before it.
+    /// Returns the text of a token, without leading spaces.
     fn surface(&self, token: &str) -> String {
         self.token_text(token).trim_start_matches(' ').to_owned()
     }
 
-    /// Returns the text of a token; bytes that form no whole character become U+FFFD.
+    /// Returns the text of a token. Bytes that form no whole character become U+FFFD.
     pub fn token_text(&self, token: &str) -> String {
         let text = match &self.start {
             WordStart::Continuation(mark) => {
@@ -91,8 +94,8 @@ impl BoundaryMarks {
         bare.filter(|bare| !bare.is_empty()).unwrap_or(text)
     }
 
-    /// Returns the text of a token that a tokenizer can produce alone. `None` for a piece of a word or of a character, which
-    /// occurs only beside other pieces.
+    /// Returns the text of a token that a tokenizer can produce on its own. `None` for a piece of a word or character, which
+    /// occurs only next to other pieces.
     pub fn standalone_text(&self, token: &str) -> Option<String> {
         let is_whole = match (&self.start, &self.end) {
             _ if self.joint.is_some_and(|joint| token.ends_with(joint)) => false,
@@ -106,13 +109,13 @@ impl BoundaryMarks {
     }
 }
 
-/// Mark of sentencepiece for a space.
+/// Character that stands for a space in sentencepiece.
 const SENTENCEPIECE_SPACE: char = '▁';
 
 /// Letter that encodes the byte of a space in byte-level BPE.
 const BYTE_LEVEL_SPACE: char = 'Ġ';
 
-/// Lists the ids of the tokens that begin a word and contain a letter, ascending, without tokens in brackets.
+/// Lists the ids of the tokens that begin a word and contain a letter, ascending. Tokens in brackets are left out.
 pub(super) fn word_start_ids(tokenizer: &Tokenizer) -> Vec<u32> {
     let marks = BoundaryMarks::read(tokenizer);
     let is_word = |token: &str| {
@@ -126,7 +129,7 @@ pub(super) fn word_start_ids(tokenizer: &Tokenizer) -> Vec<u32> {
     ids
 }
 
-/// Returns for each id of the vocabulary whether the token's text is all Unicode punctuation.
+/// Returns, for each id of the vocabulary, whether the token's text consists of Unicode punctuation.
 pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
     let marks = BoundaryMarks::read(tokenizer);
     let mut table = Vec::new();
@@ -142,7 +145,7 @@ fn is_punctuation(surface: &str) -> bool {
     !surface.is_empty() && surface.chars().all(|c| c.general_category_group() == GeneralCategoryGroup::Punctuation)
 }
 
-/// Calls `visit` with every innermost part of a pre-tokenizer.
+/// Calls `visit` with every part of a pre-tokenizer that is no sequence of further parts.
 pub(super) fn for_each_part(pre_tokenizer: &mut PreTokenizerWrapper, visit: &mut impl FnMut(&mut PreTokenizerWrapper)) {
     if let PreTokenizerWrapper::Sequence(parts) = pre_tokenizer {
         parts.as_mut().iter_mut().for_each(|part| for_each_part(part, visit));

@@ -1,9 +1,9 @@
-//! A model's tokenizer, built from any set of files (`build.rs`), as transformers does.
-//! The library may panic at files of unknown origin, so [`catch_panic`] turns panics in calls of it into errors.
+//! A model's tokenizer, built from any set of files (`build.rs`), as transformers does. The library may panic at files of
+//! unknown origin, so [`catch_panic`] turns panics in calls of it into errors.
 //!
-//! `tokenizer.json` is a whole tokenizer. `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` with `merges.txt` one of
-//! byte-level BPE, `spm.model` and the like are sentencepiece models (`sentencepiece/`). For all but `tokenizer.json`, other
-//! settings come from `tokenizer_config.json` (`config.rs`) or are the defaults of the class.
+//! `tokenizer.json` is a whole tokenizer. `vocab.txt` is a vocabulary of `WordPiece`; `vocab.json` with `merges.txt` is one of
+//! byte-level BPE. `spm.model` and similar files are sentencepiece models (`sentencepiece/`). For all but `tokenizer.json`,
+//! other settings come from `tokenizer_config.json` (`config.rs`) or are the defaults of the class.
 
 mod bounds;
 mod build;
@@ -43,7 +43,7 @@ use round_trip::RoundTrip;
 pub struct TokenizerOptions {
     /// Whether each given word is looked up as one entry of the vocabulary.
     pub tokens_as_words: bool,
-    /// How sequences of residues are split; `None` leaves that to the vocabulary.
+    /// How sequences of residues are split for the tokenizer; `None`: as the vocabulary suggests.
     pub residues: Option<residues::Parting>,
 }
 
@@ -54,9 +54,9 @@ pub struct ModelTokenizer {
     path: PathBuf,
     /// The tokenizer of running text.
     text: Tokenizer,
-    /// The tokenizer of words that were split beforehand, if it differs from `text`.
+    /// The tokenizer of words that were split beforehand; `None` if `text` serves for them too.
     words: Option<Tokenizer>,
-    /// Number of rows of the token embedding; all ids must be smaller.
+    /// Number of rows of the token embedding; all token ids must be smaller.
     rows: usize,
     /// The id of `[SEP]` or `</s>`.
     pub separator: Option<u32>,
@@ -66,32 +66,36 @@ pub struct ModelTokenizer {
     pub unknown: Option<u32>,
     /// For each token id, whether the token's text is all Unicode punctuation.
     punctuation: Vec<bool>,
+    /// Whether no token spans a space.
     splits_at_spaces: bool,
-    /// Whether a text needs a space before it when it follows another text, as part of its first token.
+    /// Whether a text that follows another text needs a space before it, as part of its first token.
     pub needs_joining_space: bool,
-    /// How sequences are split for the tokenizer, if its tokens are residues of proteins or nucleic acids and not words.
+    /// How sequences are split for the tokenizer, if its tokens are residues of proteins or nucleic acids; `None` if they are
+    /// words.
     pub parting: Option<residues::Parting>,
-    /// Id of the beginning-of-text token, if a file names one.
+    /// Id of the beginning-of-text token; `None` if no file names one.
     named_beginning: Option<u32>,
-    /// Program that must split a text into words first, if one is needed.
+    /// Program that must split a text into words first; `None` if the tokenizer itself splits texts.
     needs_words_of: Option<String>,
+    /// The special token that a run puts before each text.
     beginning: BeginningToken,
-    /// How many entries of the vocabulary the tokenizer gives back when it reads them.
+    /// Number of vocabulary entries that the tokenizer reads as one token, the entry itself.
     pub round_trip: RoundTrip,
+    /// Number of vocabulary entries in each script.
     pub scripts: Scripts,
-    /// Number of characters that nearly all entries of the vocabulary have, if there is one: letters, or k-mers of one length.
+    /// Number of characters that nearly all vocabulary entries have, if they share one length: letters, or k-mers. `None`
+    /// otherwise.
     pub entry_length: Option<usize>,
     /// All entries of the vocabulary except special tokens, with their ids; empty if there are more than 100.
     pub small_vocabulary: Vec<(u32, String)>,
-    /// Whether each given word is looked up as one entry of the vocabulary.
+    /// Whether each given word is looked up as one vocabulary entry.
     pub looks_up_words: bool,
 }
 
 impl ModelTokenizer {
-    /// Loads the tokenizer of a model of the family `model_type` whose token embedding has `rows` rows. The model's
-    /// `config.json`, `config`, may name the tokenizer's class.
-    /// Fails if a file cannot be read, the class is unknown, a special token is not in the vocabulary, or a token has no row in
-    /// the embedding.
+    /// Loads the tokenizer of a model. `model_type` is the model's family, and `rows` the number of rows of its token
+    /// embedding. The model's `config.json`, `config`, may name the tokenizer's class. Fails if a file cannot be read, the
+    /// class is unknown, a special token is not in the vocabulary, or a token has no row in the embedding.
     pub fn load(files: &TokenizerFiles, config: &ModelFile, model_type: &str, rows: usize) -> Result<Self> {
         let settings = TokenizerConfig::read(files, config, model_type)?;
         let files: Vec<_> = files.iter().collect();
@@ -145,9 +149,9 @@ impl ModelTokenizer {
         time_limit::within_time_limit(bytes, place, || catch_panic(build)).cannot("use tokenizer", path.display())?
     }
 
-    /// Adapts the tokenizer to a run's options. It looks up words as entries of the vocabulary, or cuts text as its files say and
-    /// splits residues as the options say.
-    /// Fails if it has to cut text and does not give back the entries of its vocabulary.
+    /// Adapts the tokenizer to a run's options. Either it looks up words as vocabulary entries. Or it cuts text as its files
+    /// say, and splits residues as the options say. Fails if it has to cut text, and does not give back the entries of its own
+    /// vocabulary.
     pub fn with_options(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {
             return self.clone().looking_up_words().map(Cow::Owned);
@@ -161,8 +165,8 @@ impl ModelTokenizer {
         })
     }
 
-    /// Makes a tokenizer that looks up each word as one entry of the vocabulary, or as the unknown token. White space separates
-    /// the words of running text. Fails if the library cannot build it.
+    /// Makes a tokenizer that looks up each word as one vocabulary entry; a word without entry becomes the unknown token. White
+    /// space separates the words of running text. Fails if the library cannot build it.
     fn looking_up_words(self) -> Result<Self> {
         let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();
         let vocabulary = self.text.get_vocab(false).into_iter().collect();
@@ -184,7 +188,7 @@ impl ModelTokenizer {
         })
     }
 
-    /// Encodes running text, with the special tokens around it if `special`. Fails if the tokenizer fails.
+    /// Encodes running text; if `special`, with the special tokens around it. Fails if the library fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
         self.encode_checked(special, || self.text.encode(text, special))
     }
@@ -195,9 +199,8 @@ impl ModelTokenizer {
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them, as transformers does with
-    /// `is_split_into_words=True`. Byte-level BPE gets a space before each word (`add_prefix_space=True`); without it, all words
-    /// except the first would be cut as if they continued the word before.
-    /// Fails if the tokenizer fails.
+    /// `is_split_into_words=True`. Byte-level BPE gets a space before each word (`add_prefix_space=True`); without that space,
+    /// all words except the first would be cut as continuations of the previous word. Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
         self.encode_checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
@@ -210,14 +213,16 @@ impl ModelTokenizer {
         self.encode_checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
-    /// Cuts an encoding without special tokens to `tokens` tokens, and adds the special tokens. Fails if the tokenizer fails.
+    /// Truncates an encoding without special tokens to `tokens` tokens, then adds the special tokens. Fails if the library
+    /// fails.
     pub fn truncate_encoding(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
         self.encode_checked(true, || self.text.post_process(bare, None, true))
     }
 
-    /// Runs `encode`, the library's encoding, and applies the run's choice for the beginning of text if `special`. Fails if the
-    /// library fails or panics, or a token has no row in the embedding; the error names the file.
+    /// Runs `encode`, a call of the library. If `special`, it then adds or removes the beginning-of-text token as the run
+    /// chose. Fails if the library fails or panics, or a token has no row in the embedding. The error names the tokenizer's
+    /// file.
     fn encode_checked(&self, special: bool, encode: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = catch_panic(encode).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         let shown = self.path.display();
@@ -233,7 +238,7 @@ impl ModelTokenizer {
         Ok(encoding)
     }
 
-    /// Puts the beginning-of-text token before every text, unless the tokenizer already puts a special token there.
+    /// Puts the beginning-of-text token before every text, unless the tokenizer's files already put a special token there.
     /// Fails if no file names that token.
     pub fn with_beginning_token(self) -> Result<Self> {
         let token = self.named_beginning.ok_or_else(|| {
@@ -249,7 +254,7 @@ impl ModelTokenizer {
         Self { beginning: BeginningToken::Nothing, ..self }
     }
 
-    /// Returns the special token before a text; `None` if there is none. Fails if the tokenizer fails.
+    /// Returns the special token before each text; `None` if there is none. Fails if the library fails.
     pub fn beginning_token(&self) -> Result<Option<String>> {
         let around = self.encode_text("a", true)?;
         let is_special = around.get_special_tokens_mask().first() == Some(&1);
@@ -261,6 +266,7 @@ impl ModelTokenizer {
         self.text.id_to_token(id)
     }
 
+    /// Returns the id of a token, as the vocabulary writes it; `None` if the vocabulary lacks it.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.text.token_to_id(token)
     }
@@ -273,17 +279,17 @@ impl ModelTokenizer {
         marks::word_start_ids(&self.text).into_iter().filter(|&id| !special(id)).collect()
     }
 
-    /// Whether all characters of a token, apart from the marks of word boundaries, are Unicode punctuation (general category P).
+    /// Whether a token's text, without the marks of word boundaries, consists of Unicode punctuation (general category P).
     pub fn is_punctuation(&self, id: u32) -> bool {
         self.punctuation.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// Names the program that must split a text into words first, if one is needed: then only split words can be read.
+    /// Names the program that must split a text into words first. `None` if the tokenizer itself splits texts.
     pub fn required_word_splitter(&self) -> Option<&str> {
         self.needs_words_of.as_deref().filter(|_| !self.looks_up_words)
     }
 
-    /// Whether each word is looked up or cut by itself, regardless of its context in a text.
+    /// Whether each word is looked up or cut on its own, independent of its context in a text.
     pub fn reads_words_separately(&self) -> bool {
         self.looks_up_words || self.needs_words_of.is_some()
     }
@@ -293,8 +299,9 @@ impl ModelTokenizer {
         self.round_trip.lower_cases() && !self.looks_up_words
     }
 
-    /// Returns the end of a prefix of `text` that certainly has `tokens` tokens, found without encoding; `None` if none is known.
-    /// In a tokenizer that splits at spaces, each part between spaces with an ASCII letter or digit has a token at least.
+    /// Returns the byte length of a prefix of `text` that has at least `tokens` tokens, found without encoding. `None` if no
+    /// such prefix is known. In a tokenizer that splits at spaces, each part between spaces with an ASCII letter or digit has
+    /// at least one token.
     pub fn prefix_with_tokens(&self, text: &str, tokens: usize) -> Option<usize> {
         let has_token = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let parts = self.splits_at_spaces.then(|| text.split(' '))?;
@@ -303,8 +310,8 @@ impl ModelTokenizer {
     }
 }
 
-/// Fails if a token of the vocabulary has no row in an embedding of `rows` rows. Added tokens may lack a row: they are checked
-/// when a text contains them.
+/// Fails if a token of the vocabulary has no row in an embedding of `rows` rows. Added tokens may lack a row; they are checked
+/// only when a text contains them.
 fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     let added = tokenizer.get_added_tokens_decoder();
     let vocabulary = tokenizer.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));

@@ -1,4 +1,4 @@
-//! Properties of a tokenizer that no file states: they follow from its parts, or from its encoding of a short text.
+//! Properties of a tokenizer that no file states. They follow from its parts, or from its encoding of a short text.
 
 use anyhow::{Result, anyhow};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -8,8 +8,8 @@ use super::bounds::Tokenizer;
 use super::config::{TokenizerConfig, named_token};
 use super::marks::for_each_part;
 
-/// Returns the separator's id: that of the token named by `sep_token`, or else of the special token after a text. Fails if
-/// encoding fails.
+/// Returns the separator's id: that of the token that `sep_token` names, or else of the special token after a text. `None`
+/// without either. Fails if encoding fails.
 pub(super) fn separator_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
     if let Some((name, _)) = named_token(&settings.values, "sep_token") {
         return Ok(tokenizer.token_to_id(name));
@@ -21,7 +21,8 @@ pub(super) fn separator_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) ->
     Ok(last.filter(|&place| place + 1 == around.len()).map(|place| around.get_ids()[place]))
 }
 
-/// Returns the id of the unknown token that the vocabulary's model or, with a unigram model, the settings or defaults name.
+/// Returns the id of the unknown token. The vocabulary's model names it; for a unigram model, the settings or defaults do.
+/// `None` if there is none.
 pub(super) fn unknown_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     let token = match &tokenizer.get_model().model {
         ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
@@ -36,7 +37,8 @@ pub(super) fn unknown_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> O
     token.and_then(|token| tokenizer.token_to_id(token))
 }
 
-/// Makes the tokenizer for words split beforehand, with a space before each word; `None` if `text` serves for them.
+/// Makes the tokenizer for words that were split beforehand, with a space before each word. `None` if `text` serves for such
+/// words.
 pub(super) fn word_tokenizer(text: &Tokenizer) -> Option<Tokenizer> {
     let mut pre_tokenizer = text.get_pre_tokenizer()?.clone();
     let mut changed = false;
@@ -53,7 +55,7 @@ pub(super) fn word_tokenizer(text: &Tokenizer) -> Option<Tokenizer> {
     })
 }
 
-/// Whether no token reaches over a space: the pre-tokenizer splits at spaces, and no added token contains one.
+/// Whether no token spans a space: the pre-tokenizer splits at spaces, and no added token contains one.
 pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
     let mut splits = false;
     if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
@@ -71,10 +73,10 @@ pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
     splits && tokenizer.get_added_tokens_decoder().values().all(|token| !token.content.contains(' '))
 }
 
-/// The special tokens that are put before a text.
+/// The special token before a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BeginningToken {
-    /// The tokens that the tokenizer itself puts before a text.
+    /// The special token that the tokenizer itself puts before a text, if any.
     AsBuilt,
     /// The token with this id, unless the tokenizer itself puts a special token before a text.
     Token(u32),
@@ -82,7 +84,8 @@ pub(super) enum BeginningToken {
     Nothing,
 }
 
-/// Returns the id of the beginning-of-text token: the one that `bos_token` names, or else `bos_token_id`.
+/// Returns the id of the beginning-of-text token: the token that `bos_token` names, or else `bos_token_id`. `None` without
+/// either.
 pub(super) fn bos_token_id(tokenizer: &Tokenizer, settings: &TokenizerConfig, rows: usize) -> Option<u32> {
     let by_name = named_token(&settings.values, "bos_token").and_then(|(name, _)| tokenizer.token_to_id(name));
     let by_id = settings.bos_token_id.filter(|&id| (id as usize) < rows && tokenizer.id_to_token(id).is_some());
@@ -90,7 +93,7 @@ pub(super) fn bos_token_id(tokenizer: &Tokenizer, settings: &TokenizerConfig, ro
 }
 
 impl BeginningToken {
-    /// Adds or removes the special token before a text, in its encoding with special tokens.
+    /// Adds or removes the special token before a text, in the encoding of the text with its special tokens.
     pub fn apply(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
         let has_own = encoding.get_special_tokens_mask().first() == Some(&1);
         match self {
@@ -110,9 +113,9 @@ impl BeginningToken {
     }
 }
 
-/// Whether a text that follows another text needs a space before it, as part of its first token.
-/// Byte-level BPE does, as it cuts `a a` into `a` and `Ġa`. A tokenizer that treats the beginning of every text as the beginning
-/// of a word, or cuts at white space, does not.
+/// Whether a text that follows another text needs a space before it, as part of its first token. Byte-level BPE needs it,
+/// because it cuts `a a` into `a` and `Ġa`. Tokenizers that cut at white space, or treat the beginning of every text as the
+/// beginning of a word, do not.
 pub(super) fn needs_joining_space(tokenizer: &Tokenizer) -> bool {
     let ids =
         |text: &str| tokenizer.encode(text, false).map(|encoding| encoding.get_ids().to_vec()).unwrap_or_default();

@@ -1,8 +1,9 @@
-//! Models of the residues of proteins or nucleic acids: how they are recognised, and how sequences are split for their tokenizer.
+//! Models of the residues of proteins or nucleic acids: how this program recognises them, and splits sequences for their
+//! tokenizer.
 //!
 //! In any architecture family, the vocabulary shows what the tokens are. A vocabulary of residues has the twenty amino acids as
-//! single capitals and little else (ESM, `ProtBERT`, `ProtT5`). A vocabulary of k-mers has all words of one length over the letters
-//! of an alphabet (the 3-mers of DNABERT).
+//! single capitals and little else (ESM, `ProtBERT`, `ProtT5`). A vocabulary of k-mers has all words of length k over an
+//! alphabet (the 3-mers of DNABERT).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,13 +20,14 @@ use super::entries::Entries;
 /// The letters of the twenty amino acids of the genetic code.
 const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
 
-/// Largest number of entries in a vocabulary of residues: the twenty amino acids, letters for ambiguous residues, gaps and stops.
+/// Maximum number of entries in a vocabulary of residues: the twenty amino acids, letters for ambiguous residues, gaps and
+/// stops.
 const MOST_RESIDUES: usize = 64;
 
-/// Least share of all possible k-mers in a vocabulary of k-mers, and least share of k-mers among its entries.
+/// Minimum share of all possible k-mers that a vocabulary of k-mers contains, and minimum share of k-mers among its entries.
 const MIN_KMER_SHARE: f64 = 0.9;
 
-/// The largest k that is recognised: there are a million 10-mers of four nucleotides.
+/// Largest recognised k: there are a million 10-mers of four nucleotides.
 const LONGEST_KMER: usize = 10;
 
 /// How a sequence of residues is split for a tokenizer.
@@ -89,7 +91,7 @@ impl From<Parting> for String {
 }
 
 impl Parting {
-    /// Appends a sequence of letters to `parts`, split for a tokenizer; a space follows each part, except with `Letters`.
+    /// Appends `letters` to `parts`, split for a tokenizer. A space follows each part, except with `Letters`.
     fn split_into(self, letters: &str, parts: &mut String) {
         let (length, stride) = match self {
             Self::Letters => return parts.push_str(letters),
@@ -105,7 +107,7 @@ impl Parting {
         }
     }
 
-    /// Finds how sequences are split for a vocabulary of residues; `None` for another vocabulary.
+    /// Finds how to split sequences for a vocabulary of residues; `None` for any other vocabulary.
     pub(super) fn detect(tokenizer: &Tokenizer, entries: &Entries) -> Option<Self> {
         let texts = entries.ids_by_text();
         let is_read_as = |text: &str, wanted: &[&str]| {
@@ -125,7 +127,7 @@ impl Parting {
     }
 }
 
-/// Whether entries are residues: the twenty amino acids are among them, and all are single letters or signs.
+/// Whether vocabulary entries are residues: they include the twenty amino acids, and all are single letters or signs.
 fn are_residues(entries: &[&str]) -> bool {
     let is_single =
         |entry: &&str| entry.chars().count() == 1 && !entry.contains(|c: char| c.is_lowercase() || c.is_numeric());
@@ -133,6 +135,7 @@ fn are_residues(entries: &[&str]) -> bool {
     amino_acids == AMINO_ACIDS.len() && entries.len() <= MOST_RESIDUES && entries.iter().all(is_single)
 }
 
+/// Whether an entry consists of `length` capital letters.
 fn is_kmer(entry: &str, length: usize) -> bool {
     entry.len() == length && entry.bytes().all(|byte| byte.is_ascii_uppercase())
 }
@@ -149,8 +152,8 @@ fn kmer_length(entries: &[&str]) -> Option<usize> {
 }
 
 impl ModelTokenizer {
-    /// Prepares a text for the tokenizer: splits sequences of residues, and leaves any other text unchanged.
-    /// A word that is already an entry of the vocabulary stays, so a text that is already split does not change.
+    /// Splits sequences of residues in a text for the tokenizer, and leaves any other text unchanged. A word that is already a
+    /// vocabulary entry stays, so a text that is already split does not change.
     pub fn split_residues<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(parting) = self.parting.filter(|parting| *parting != Parting::Letters) else { return text.into() };
         if self.looks_up_words {

@@ -1,9 +1,9 @@
-//! The round trip of a vocabulary: how many of its entries the tokenizer gives back when it reads them.
+//! The round trip of a vocabulary: how many of its entries the tokenizer encodes as one token, the entry itself.
 //!
-//! A vocabulary does not say how text was cut into its entries: with the wrong defaults, all text becomes unknown tokens. So each
-//! entry that is a whole word or character is read by itself. It is *given back* if it comes out as one token, itself, and *lost*
-//! if it comes out as the unknown token, or as several words. Entries that come out as other known pieces of one word are not
-//! lost: byte-pair encoding never produces some entries, and lower case may be intended.
+//! A vocabulary does not say how text was cut into its entries; with the wrong defaults, all text becomes unknown tokens. So
+//! the tokenizer encodes each entry that is a whole word or character on its own. The entry is *given back* if it becomes one
+//! token, itself. It is *lost* if it becomes the unknown token, or several words. Entries that become other known pieces of one
+//! word are not lost: byte-pair encoding never produces some entries, and lower-casing may be intended.
 
 use anyhow::{Result, anyhow};
 use schemars::JsonSchema;
@@ -15,15 +15,15 @@ use super::entries::{Entries, VocabularyEntry};
 use crate::system::contained::catch_panic;
 use crate::system::errors::Facts;
 
-/// The largest share of entries that may be lost. bert-base-uncased loses 1 of 23,694 entries with its own tokenizer; a
-/// vocabulary of chemical reactions loses 545 of 576 with BERT's default tokenizer.
+/// Maximum share of lost entries. bert-base-uncased loses 1 of 23,694 entries with its own tokenizer; a vocabulary of chemical
+/// reactions loses 545 of 576 with BERT's default tokenizer.
 const MOST_LOST_SHARE: f64 = 0.1;
 
-/// Share of entries read only in lower case above which a vocabulary counts as cased. BERT's uncased vocabularies have no such
-/// entries, its cased ones over a quarter.
+/// Share of lower-cased entries above which a vocabulary counts as cased. BERT's uncased vocabularies have no entries with
+/// capitals, its cased ones over a quarter.
 const MOST_LOWER_CASED_SHARE: f64 = 0.1;
 
-/// Fewest entries from which a tokenizer is judged; proteins have only twenty residues.
+/// Minimum number of entries for a verdict on the tokenizer; vocabularies of proteins have only twenty residues.
 const FEWEST: u64 = 10;
 
 /// How many entries of a vocabulary its tokenizer gives back when it reads them.
@@ -55,16 +55,17 @@ pub struct ReadEntry {
 }
 
 impl RoundTrip {
-    /// Whether the tokenizer loses too many entries of its vocabulary.
+    /// Whether the tokenizer loses too large a share of its vocabulary entries.
     pub fn fails(&self) -> bool {
         self.exceeds(self.lost, MOST_LOST_SHARE)
     }
 
-    /// Whether the vocabulary has capitals and the tokenizer lower-cases what it reads.
+    /// Whether the vocabulary has capitals, and the tokenizer lower-cases its input.
     pub fn lower_cases(&self) -> bool {
         self.exceeds(self.lower_cased, MOST_LOWER_CASED_SHARE)
     }
 
+    /// Whether `entries` is more than `share` of all read entries; false if too few were read.
     fn exceeds(&self, entries: u64, share: f64) -> bool {
         self.entries >= FEWEST && entries as f64 > share * self.entries as f64
     }
@@ -102,7 +103,7 @@ impl RoundTrip {
         error
     }
 
-    /// Returns a note on a cased vocabulary whose tokenizer lower-cases what it reads; `None` for any other.
+    /// Returns a note if the vocabulary is cased, and the tokenizer lower-cases its input; `None` otherwise.
     pub fn note(&self) -> Option<String> {
         let Self { entries, lower_cased, .. } = self;
         self.lower_cases().then(|| {
@@ -116,8 +117,8 @@ impl RoundTrip {
     }
 }
 
-/// Reads each entry of a tokenizer's vocabulary and counts the outcomes; `unknown` is the id of the unknown token.
-/// If the tokenizer fails on an entry, all counts are 0: the first sentence will report the failure.
+/// Encodes each entry of a tokenizer's vocabulary, and counts the outcomes. `unknown` is the id of the unknown token. If the
+/// tokenizer fails on an entry, all counts are 0; the first sentence of the run then reports the failure.
 pub(super) fn measure(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut counts = RoundTrip::default();
     let mut worst = Outcome::Pieces;
@@ -141,17 +142,21 @@ pub(super) fn measure(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<
     counts
 }
 
-/// The outcome of reading one entry of a vocabulary, worst last.
+/// The outcome of encoding one vocabulary entry, worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
+    /// One token, the entry itself.
     GivenBack,
+    /// Several known pieces of one word.
     Pieces,
+    /// Known pieces of one word, in lower case though the entry has capitals.
     LowerCased,
+    /// The unknown token, or several words.
     Lost,
 }
 
-/// Reads one entry, with and without its leading space, because some tokenizers add or remove a space before a text. Returns its
-/// outcome and, unless it was given back, its tokens.
+/// Encodes one entry, with and without its leading space, because some tokenizers add or remove a space before a text. Returns
+/// the outcome, and the tokens unless the entry was given back.
 fn read(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
     let encode = |text: &str| tokenizer.encode(text, false).map_err(|error| anyhow!("{error}"));
     let is_given_back = |encoding: &Encoding| encoding.get_ids() == [id];
@@ -174,7 +179,7 @@ fn read(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Res
     Ok((outcome, tokens))
 }
 
-/// Whether a character is a Chinese character, which BERT's tokenizer sets apart, or belongs to a Japanese syllabary.
+/// Whether a character is a Chinese character or belongs to a Japanese syllabary.
 fn is_japanese(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
 }

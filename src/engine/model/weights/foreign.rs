@@ -1,12 +1,13 @@
-//! Tensors that belong to no family but change a model's computation: adapters, prompts, quantised weights.
+//! Tensors that belong to no family and change a model's computation: adapters, prompts, quantised weights.
 
-/// A kind of foreign tensor: (parts of tensor names that mark it, its description in words that follow "part of", a way out).
+/// A kind of foreign tensor: (parts of tensor names that identify it, its description after the words "part of", a remedy).
 type Foreign = (&'static [&'static str], &'static str, &'static str);
 
 const MERGE: &str = "merge it into the model (peft: merge_and_unload()) and save that";
 const PLAIN: &str = "save the model without it: its heads attend in another way with it";
 const UNQUANTISED: &str = "take the unquantised weights, or save them dequantised";
 
+/// LoRA adapters.
 // peft (lora/layer.py), loralib, and diffusers' `lora.down`.
 const LORA: Foreign = (
     &["lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_down", "lora_up", "lora_magnitude_vector"],
@@ -14,6 +15,7 @@ const LORA: Foreign = (
     MERGE,
 );
 
+/// All kinds of foreign tensors.
 const KINDS: [Foreign; 9] = [
     LORA,
     // peft (loha, lokr, oft, boft, vera, fourierft, randlora).
@@ -43,7 +45,7 @@ const KINDS: [Foreign; 9] = [
     (&["parametrizations"], "a parametrisation, as of an adapter (LoRA)", MERGE),
 ];
 
-/// Returns (description, way out) of the kind of foreign tensor that a tensor name marks; `None` if it marks none.
+/// Returns (description, remedy) of the kind of foreign tensor to which a tensor name belongs; `None` if it belongs to none.
 pub(super) fn foreign_kind(name: &str) -> Option<(&'static str, &'static str)> {
     let by_part = |part: &str| KINDS.iter().find(|(parts, ..)| parts.contains(&part));
     let is_lora = name.contains("lora.down.") || name.contains("lora.up.");

@@ -1,5 +1,5 @@
 //! Tensors of a checkpoint that were not read. Outside the encoder they are counted. In the encoder they are an error, because
-//! the program would analyse another model than the saved one.
+//! the program would then analyse another model than the saved one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,16 +21,16 @@ pub struct LeftTensors {
     pub tensors: u64,
 }
 
-/// Parts of names of tensors that no computation needs, in any family. They are positions and segments that transformers kept as
-/// buffers, and frequencies that follow from `config.json`.
+/// Parts of names of tensors that no computation of any family needs: positions and segments that transformers kept as buffers,
+/// and frequencies that follow from `config.json`.
 const BUFFERS: [&str; 6] =
     ["position_ids", "token_type_ids", "inv_freq", "num_batches_tracked", "masked_bias", "encoder.version"];
 
 impl Checkpoint {
-    /// Counts the tensors outside the encoder that are unread after it was loaded, without copies of read tensors. A tensor
-    /// belongs to the encoder if it shares its prefix and the first part of its name (`embeddings.`, `encoder.`) with a tensor
-    /// that was read.
-    /// Fails if a tensor of the encoder is unread, unless the family or `BUFFERS` list it as needless.
+    /// Counts the unread tensors outside the encoder, after the encoder was loaded; copies of read tensors do not count. A
+    /// tensor belongs to the encoder if it shares its prefix and the first part of its name (`embeddings.`, `encoder.`) with a
+    /// tensor that was read. Fails if a tensor of the encoder is unread, unless the family or `BUFFERS` lists it as
+    /// unnecessary.
     pub fn unread_tensors(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, ignored_tensors: needless, .. } = architecture.family;
         let read = self.read.lock().expect("nobody panics while reading").clone();
@@ -67,14 +67,14 @@ impl Checkpoint {
         Ok(left.into_iter().map(|(name, tensors)| LeftTensors { name, tensors }).collect())
     }
 
-    /// Checks the adapter's updates of a prediction head, after the head was read.
-    /// Fails if an update was not applied, such as that of an output that is tied to the input embeddings.
+    /// Checks the adapter's updates of a prediction head, after the head was read. Fails if an update was not applied, such as
+    /// an update of output embeddings that are tied to the input embeddings.
     pub fn ensure_head_is_adapted(&self, Architecture { family, .. }: &Architecture) -> Result<()> {
         let is_head = |name: &str| family.token_heads.iter().any(|head| head.decoder == name);
         self.adapter.as_ref().map_or(Ok(()), |adapter| adapter.ensure_applied(&is_head))
     }
 
-    /// Returns the error about an unread tensor of the encoder; `others` is the number of further ones.
+    /// Returns the error about the unread encoder tensor `name`; `others` is the number of further unread ones.
     fn unread_tensor_error(&self, name: &str, others: usize, architecture: &Architecture) -> anyhow::Error {
         let (file, _) = &self.tensors[name];
         let path = self.files[*file].path().display();
@@ -96,12 +96,13 @@ impl Checkpoint {
         anyhow!("{text}").hint(way_out).with_file(path)
     }
 
-    /// Returns (number of a tensor's file, offset of its values there); `None` if there is no such tensor.
+    /// Returns (index of a tensor's file, offset of the tensor's values in that file); `None` if there is no such tensor.
     fn location(&self, name: &str) -> Option<(usize, u64)> {
         self.tensors.get(name).map(|(file, stored)| (*file, stored.byte_range.start))
     }
 }
 
+/// Returns the first dot-separated part of a tensor name.
 fn root(name: &str) -> String {
     name.split('.').next().unwrap_or_default().to_owned()
 }

@@ -1,6 +1,6 @@
 //! Tensors by name from the files of a checkpoint, in any naming scheme and file format. Tensors are read one by one into new
-//! memory, without a mapping or a copy of the file. Sizes stated in a file are checked against the file's length and
-//! `config.json` before they are used.
+//! memory; files are neither mapped nor copied. Sizes stated in a file are checked against the file's length and `config.json`
+//! before use.
 
 mod foreign;
 pub mod left;
@@ -25,58 +25,62 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use foreign::foreign_kind;
 
-/// The files of a model's weights, with all headers read.
+/// The weight files of a model, with all headers read.
 pub struct Checkpoint {
     files: Vec<ModelFile>,
-    /// Each tensor by its name, with the number of its file.
+    /// (index in `files`, tensor) by tensor name.
     tensors: HashMap<String, (usize, StoredTensor)>,
-    /// Names of tensors in the files, by their names here, for tensors whose prefix is removed here.
+    /// Names of tensors in their files, keyed by their names without prefix; only for tensors whose prefix was removed.
     name_in_file: HashMap<String, String>,
-    /// Architecture family, whose prefixes tensor names may have.
+    /// Architecture family, whose prefixes may precede tensor names.
     family: Family,
-    /// Number of values that all tensors have beyond those stored in the files.
+    /// Number of values of all expanded tensors in excess of the values stored in the files.
     expanded: usize,
+    /// Names of the tensors that have been read.
     read: Mutex<BTreeSet<String>>,
+    /// Adapter that changes tensors as they are read; `None` without one.
     adapter: Option<Box<dyn Overlay>>,
 }
 
-/// The location of a tensor in its file, its type and its shape.
+/// A tensor in a file: its location, value type and shape.
 struct StoredTensor {
-    /// Type of the values; if it cannot be read, the type's name in the file.
+    /// Type of the values. For a type that this program cannot read: its name in the file.
     value_type: Result<DType, String>,
     shape: Vec<usize>,
-    /// Stored values from one index to the next, for each dimension; `None` if the tensor is contiguous.
+    /// Number of stored values from one index to the next, for each dimension; `None` if the tensor is contiguous.
     strides: Option<Vec<usize>>,
-    /// Range of bytes in the file, from the first value to the end of the storage.
+    /// Range of bytes in the file, from the tensor's first value to the end of its storage.
     byte_range: Range<u64>,
 }
 
 /// Data types of tensor values that can be read.
 const VALUE_TYPES: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
-/// Names of LayerNorm parameters: (current, in checkpoints from TensorFlow such as `google-bert/bert-base-uncased`).
+/// Names of LayerNorm parameters: (current name, name in checkpoints from TensorFlow such as `google-bert/bert-base-uncased`).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
-/// Largest number of values that a checkpoint may have beyond those in its files, through expanded tensors: 256 MiB of float32.
-/// Without this bound, a file of a few bytes could claim any amount of memory. The segment embedding of the largest models,
-/// expanded from one row, has some thousands of values.
+/// Maximum number of values that a checkpoint may have in excess of the values stored in its files, through expanded tensors:
+/// 256 MiB of float32. Without this bound, a file of a few bytes could claim any amount of memory. The segment embedding of the
+/// largest models, expanded from one row, has some thousands of values.
 const MOST_EXPANDED: usize = 1 << 26;
 
-/// A source of parameters by tensor names: a checkpoint, or freshly drawn weights.
+/// A source of parameters by tensor name: a checkpoint, or random initial weights.
 pub trait Tensors: Sync {
     /// Reads the values of the tensor `name`, row-major. Fails if there is no tensor of this name and shape.
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
 
+    /// Whether the source has a tensor `name`.
     fn has_tensor(&self, name: &str) -> bool;
 }
 
-/// An adapter: updates of the tensors of a checkpoint, and replacements for them.
+/// An adapter: updates and replacements of a checkpoint's tensors.
 pub trait Overlay: Send + Sync {
-    /// Returns the adapted values of the tensor `bare`, a name without prefixes; `base` reads the checkpoint's. Fails if an
-    /// update does not fit.
+    /// Returns the adapted values of the tensor `bare`, a name without prefixes; `base` reads the values in the checkpoint.
+    /// Fails if an update does not fit the tensor.
     fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
 
-    /// Fails if an update or a replacement was not applied, and `is_needed` returns true for the bare name of its tensor.
+    /// Fails if an update or replacement was not applied, and `is_needed` returns true for the name of its tensor without
+    /// prefix.
     fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
 }
 
@@ -91,10 +95,9 @@ impl Tensors for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the files of a model's weights and reads their headers. In a model with a task head, tensor names have `family`'s
-    /// prefix.
-    /// Fails if a file cannot be opened or is damaged, or a tensor is in two files. Also fails if a tensor belongs to an
-    /// unsupported part that changes the model's computation, such as an adapter.
+    /// Opens the weight files of a model and reads their headers. In a model with a task head, tensor names have `family`'s
+    /// prefix. Fails if a file cannot be opened or is damaged, or if two files have the same tensor. Also fails if a tensor
+    /// belongs to an unsupported part that changes the model's computation, such as an adapter.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
         Self::open_all(files, family, false)
     }
@@ -104,6 +107,7 @@ impl Checkpoint {
         Self::open_all(vec![file], family, true)
     }
 
+    /// Opens weight files; `of_adapter` says whether tensors of adapters are accepted.
     fn open_all(files: Vec<ModelFile>, family: Family, of_adapter: bool) -> Result<Self> {
         let (tensors, name_in_file, read) = (HashMap::new(), HashMap::new(), Mutex::default());
         let mut checkpoint =
@@ -115,6 +119,7 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
+    /// Sets the adapter that changes tensors as they are read.
     pub fn with_adapter(self, adapter: Option<Box<dyn Overlay>>) -> Self {
         Self { adapter, ..self }
     }
@@ -123,14 +128,15 @@ impl Checkpoint {
         self.tensors.keys()
     }
 
-    /// Returns the number of rows of a tensor. Fails if there is no such tensor, or it is no matrix.
+    /// Returns the number of rows of a matrix. Fails if there is no such tensor, or it has another number of dimensions than
+    /// two.
     pub(in crate::model) fn row_count(&self, name: &str) -> Result<usize> {
         let shape = &self.tensors.get(name).with_context(|| format!("there is no tensor `{name}`"))?.1.shape;
         ensure!(shape.len() == 2, "tensor `{name}` has shape {shape:?}, and a factor of an update has two dimensions");
         Ok(shape[0])
     }
 
-    /// Removes an unknown prefix that a program put before all tensor names of the encoder.
+    /// Removes a prefix that no family knows, and that a program put before all tensor names of the encoder.
     pub fn without_unknown_prefix(mut self, architecture: &Architecture) -> Self {
         if let Some(prefix) = unknown_prefix(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
@@ -142,6 +148,7 @@ impl Checkpoint {
         self
     }
 
+    /// Reads the header of a file, and adds its tensors.
     fn add(&mut self, file: ModelFile, of_adapter: bool) -> Result<()> {
         let tensors =
             if is_pickle(file.path()) { torch::read_tensors(&file)? } else { safetensors::read_tensors(&file)? };
@@ -167,6 +174,7 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// Whether any tensor name begins with `start`.
     pub fn has_prefix(&self, start: &str) -> bool {
         self.tensors.keys().any(|name| name.starts_with(start))
     }
@@ -196,19 +204,19 @@ impl Checkpoint {
         }
     }
 
-    /// Finds a tensor under any of its possible names. Returns (name found, (number of its file, tensor)).
+    /// Finds a tensor under any of its possible names. Returns (name found, (index of its file, tensor)).
     fn find(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
         let mut names = possible_names(self.family.prefix, name).into_iter();
         names.find_map(|name| self.tensors.get(&name).map(|stored| (name, stored)))
     }
 
-    /// Returns (number of the file that a tensor is in, its name there).
+    /// Returns (index of the file that holds a tensor, name of the tensor in that file).
     fn name_in_file(&self, name: &str) -> Option<(usize, String)> {
         let (key, (file, _)) = self.find(name)?;
         Some((*file, self.name_in_file.get(&key).cloned().unwrap_or(key)))
     }
 
-    /// Lists the tensor names that are most similar to `name`, in words.
+    /// Describes the tensor names that are most similar to `name`.
     fn closest(&self, name: &str) -> String {
         let mut names: Vec<&String> = self.tensors.keys().collect();
         names.sort_by(|a, b| {
@@ -225,7 +233,7 @@ impl Checkpoint {
         }
     }
 
-    /// Returns the error about a tensor of another shape than `shape`. For attention, the hint is that heads may have been
+    /// Returns the error about a tensor whose shape is not `shape`. For an attention tensor, it suggests that heads were
     /// pruned.
     fn shape_error(&self, stored: &StoredTensor, shape: &[usize], name: &str) -> Error {
         let error = anyhow!("{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
@@ -237,6 +245,7 @@ impl Checkpoint {
         error.hint_after("; ", "if heads were pruned before it was saved, `pruned_heads` of config.json names them")
     }
 
+    /// Reads a tensor as f32, and checks its shape and values.
     fn values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
         ensure!(stored.shape == shape, self.shape_error(stored, shape, name));
         ensure!(
@@ -259,7 +268,7 @@ impl Checkpoint {
 }
 
 impl StoredTensor {
-    /// Returns the size of a value in bytes; 1 for types that cannot be read, whose values are only located.
+    /// Returns the size of a value in bytes. For types that cannot be read, returns 1: their values are only located.
     fn value_bytes(values: &Result<DType, String>) -> u64 {
         values.as_ref().map_or(1, |dtype| dtype.size_in_bytes() as u64)
     }
@@ -278,7 +287,8 @@ impl StoredTensor {
         })
     }
 
-    /// Returns (number of values, number of stored values that they span). Fails if the span exceeds the storage.
+    /// Returns (number of values, number of stored values from the first to the last of them). Fails if the stored values
+    /// exceed the storage.
     fn extent(&self) -> Result<(usize, usize)> {
         let room = (self.byte_range.end - self.byte_range.start) / Self::value_bytes(&self.value_type);
         let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
@@ -293,7 +303,8 @@ impl StoredTensor {
         fits.context("reaches beyond its storage: the file is damaged")
     }
 
-    /// Returns the number of values beyond those stored in the file. In an expanded tensor, several values share one location.
+    /// Returns the number of values in excess of those stored in the file. In an expanded tensor, several values share one
+    /// location.
     fn expanded(&self) -> usize {
         let Some(strides) = &self.strides else { return 0 };
         let steps = self.shape.iter().zip(strides);
@@ -314,9 +325,9 @@ impl StoredTensor {
         (!is_contiguous).then_some(strides)
     }
 
-    /// Reads the first `span` stored values, in the order of the file.
+    /// Reads the first `span` stored values as f32, in the order of the file.
     fn read_span(&self, file: &ModelFile, dtype: DType, span: usize) -> Result<Vec<f32>> {
-        /// Number of values converted at a time, so that a tensor of another type is not in memory twice.
+        /// Number of values converted at a time, so that memory never holds the whole tensor in two types.
         const PIECE: usize = 1 << 18;
         if dtype == DType::F32 {
             let mut values = vec![0.0_f32; span];
@@ -340,7 +351,7 @@ impl StoredTensor {
     }
 }
 
-/// Arranges the stored values of a tensor with any strides in row-major order.
+/// Arranges the stored values of a tensor with strides in row-major order.
 fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> Vec<f32> {
     let mut gathered = Vec::with_capacity(count);
     let mut index = vec![0; shape.len()];
@@ -357,23 +368,24 @@ fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> V
     gathered
 }
 
+/// Lists the names under which a file may have the tensor `name`: with and without `prefix`, and under TensorFlow's names.
 fn possible_names(prefix: &str, name: &str) -> Vec<String> {
     let older = ALIASES.into_iter().filter_map(|(new, old)| Some(format!("{}{old}", name.strip_suffix(new)?)));
     let spellings = std::iter::once(name.to_owned()).chain(older);
     spellings.flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
 }
 
-/// Parts of names that wrappers of PyTorch modules add anywhere: `torch.compile`, fully sharded training, checkpointed
-/// activations, deepspeed.
+/// Parts of tensor names that wrappers of PyTorch modules insert anywhere: `torch.compile`, fully sharded training,
+/// checkpointed activations, deepspeed.
 const WRAPPERS: [&str; 4] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"];
 
-/// Removes the parts that wrappers of PyTorch modules add to a tensor name.
+/// Removes the parts that wrappers of PyTorch modules insert into a tensor name.
 fn without_wrappers(name: &str) -> String {
     name.split('.').filter(|part| !WRAPPERS.contains(part)).collect::<Vec<_>>().join(".")
 }
 
-/// Finds an unknown prefix of all tensor names: the text before the name of the first layer's output projection, if there is only
-/// one such text. `None` if the family or its task heads know the names.
+/// Finds a prefix of all tensor names that no family knows: the text before the name of the first layer's output projection, if
+/// there is only one such text. `None` if the family or its task heads have this prefix, or there is none.
 fn unknown_prefix<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
     let family = architecture.family;
     let endings = architecture.names.marker_tensors();

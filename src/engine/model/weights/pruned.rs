@@ -1,7 +1,7 @@
-//! The weights of a model without some of its attention heads, in files with unchanged shapes and names. A head writes through
-//! its own inputs of the output projection: with zero weights there, it writes nothing. A constant in place of the head's context
-//! adds one vector at every position, which goes into the projection's bias. Queries, keys and values stay. Except for the
-//! projection's weight and bias, tensors are copied byte by byte, one at a time.
+//! The weights of a model without some of its attention heads, in files with unchanged shapes and tensor names. Each head has
+//! its own inputs of the output projection; with zero weights at these inputs, the head writes nothing. A constant in place of
+//! the head's context adds one vector at every position, which goes into the projection's bias. Queries, keys and values stay.
+//! Except for the projection's weight and bias, tensors are copied byte by byte, one at a time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -22,31 +22,40 @@ use crate::system::errors::{Class, Facts};
 /// Attention heads to remove, each with the constant that replaces its context, `[head_dim]`; `None` for zeros.
 pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
 
+/// The weight files of a model without some of its attention heads, ready to be written.
 pub struct PrunedWeights {
     files: Vec<ModelFile>,
+    /// Changes to the tensors of each file.
     changes: Vec<TensorChanges>,
 }
 
-/// Changes to the tensors of a file, by name, because several tensors may share one location.
+/// Changes to the tensors of a file, by tensor name. Locations would not do, because several tensors may share one.
 type TensorChanges = BTreeMap<String, TensorChange>;
 
+/// A change to one tensor.
 enum TensorChange {
-    /// Sets the weights of these inputs of a projection to zero.
+    /// The weights at these inputs of a projection become zero.
     ZeroInputs(Layout, Vec<Range<usize>>),
+    /// All values are replaced by these, row-major.
     Values(Vec<f32>),
 }
 
+/// Shape of an output projection's weights, and their order in the tensor.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
+    /// Number of outputs of the projection.
     outputs: usize,
+    /// Number of inputs of the projection, over all attention heads in the file.
     inputs: usize,
     /// Whether the weights are stored as `[inputs, outputs]`.
     transposed: bool,
-    /// Number of groups of a convolution of width 1, in which an output has weights only for inputs of its group.
+    /// Number of groups of a convolution of width 1, in which an output has weights only for the inputs of its own group;
+    /// `None` for a linear layer.
     groups: Option<usize>,
 }
 
 impl Layout {
+    /// Returns the shape of the weight tensor.
     fn shape(self) -> Vec<usize> {
         match self.groups {
             Some(groups) => vec![self.outputs, self.inputs / groups, 1],
@@ -55,7 +64,7 @@ impl Layout {
         }
     }
 
-    /// Returns the index of the weight from an input to an output; `None` if the two are in different groups.
+    /// Returns the index of the weight from `input` to `output`; `None` if they are in different groups.
     fn index(self, output: usize, input: usize) -> Option<usize> {
         match self.groups {
             Some(groups) => {
@@ -70,12 +79,13 @@ impl Layout {
 
 impl PrunedWeights {
     /// Prepares the weights of `files` without the `removed` attention heads. Layers that share weights must lose equal heads.
-    /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also fails
-    /// if a constant is given but there is no bias to hold it, or the weights cannot be read.
+    /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also
+    /// fails if the projection has no bias for a given constant, or the weights cannot be read.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         Self::prepare(files, removed).class(Class::Model)
     }
 
+    /// As [`PrunedWeights::new`], with errors that have no class yet.
     fn prepare(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         let ModelFiles { architecture, weights, id, .. } = files;
         let config = &architecture.config;
@@ -154,8 +164,8 @@ impl PrunedWeights {
         file.ensure_unchanged()
     }
 
-    /// Returns (file name, content) of the index of several weight files; `None` if there is one file.
-    /// Fails if the names of tensors cannot be read.
+    /// Returns (file name, content) of the index of several weight files; `None` if there is only one file. Fails if tensor
+    /// names cannot be read.
     pub fn index(&self) -> Result<Option<(&'static str, String)>> {
         if self.files.len() < 2 {
             return Ok(None);
@@ -173,7 +183,7 @@ impl PrunedWeights {
     }
 }
 
-/// Returns the name that transformers gives a weight file as safetensors.
+/// Returns the name that transformers gives to a weight file saved as safetensors.
 fn safetensors_name(name: &str) -> String {
     match name.strip_suffix(".bin") {
         Some(stem) => format!("{}.safetensors", stem.replacen("pytorch_model", "model", 1)),
@@ -181,11 +191,11 @@ fn safetensors_name(name: &str) -> String {
     }
 }
 
-/// The removed attention heads with their constants, by the stem of their layer's tensor names.
+/// The removed attention heads of each layer with their constants, keyed by the stem of the layer's tensor names.
 type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 
-/// Groups removed attention heads by the layer weights that they are in. Fails if a head does not exist, or is not removed from
-/// all layers that share its weights.
+/// Groups the removed attention heads by the stem of their layer's tensor names; layers with equal stems share weights. Fails
+/// if a head does not exist, or is not removed from all layers that share its weights.
 fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
     if let Some(stray) = grid.first_outside(removed.keys().copied()) {
         return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").with_value(stray));
@@ -205,17 +215,19 @@ fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHe
     Ok(heads)
 }
 
+/// A tensor to be written: its name, its place in the model's file, and the type of the written values.
 struct WrittenTensor {
     name: String,
     stored: StoredTensor,
+    /// Type of the values in the written file.
     dtype: Dtype,
 }
 
-/// The metadata of a safetensors file.
+/// The metadata of a safetensors file; `None` if it has none.
 type FileMetadata = Option<HashMap<String, String>>;
 
-/// Returns (tensors of a file in the order in which they are written, the file's metadata). New values are float32, or float64 if
-/// the tensor was: a narrower type would round them.
+/// Returns (tensors of a file in the order of writing, metadata of the file). Changed values are float32, or float64 if the
+/// tensor was; a narrower type would round them.
 fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, FileMetadata)> {
     let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
         let tensors = torch::read_tensors(file)?;
@@ -251,6 +263,7 @@ fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTens
     Ok((tensors, metadata))
 }
 
+/// Writes one file as safetensors, with its changes applied.
 fn write(file: &ModelFile, changes: &TensorChanges, out: &mut dyn Write) -> Result<()> {
     let (tensors, metadata) = tensors(file, changes)?;
     let mut end = 0;
@@ -274,11 +287,12 @@ fn write(file: &ModelFile, changes: &TensorChanges, out: &mut dyn Write) -> Resu
 }
 
 impl WrittenTensor {
+    /// Returns the number of bytes that the tensor takes in the written file.
     fn size(&self) -> usize {
         self.stored.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
     }
 
-    /// Returns the bytes of the tensor, with `change` applied.
+    /// Returns the bytes of the tensor in the written file, with `change` applied.
     fn bytes(&self, file: &ModelFile, change: Option<&TensorChange>) -> Result<Vec<u8>> {
         let width = self.dtype.bitsize() / 8;
         let as_f32 = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -305,7 +319,7 @@ impl WrittenTensor {
     }
 }
 
-/// Whether a file name is one that transformers and other libraries use for the weights of a whole model.
+/// Whether transformers or other libraries use a file name for the weights of a whole model.
 pub fn is_weight_file(name: &Path) -> bool {
     const FORMS: [&str; 10] = ["safetensors", "bin", "h5", "msgpack", "onnx", "ot", "pt", "pth", "ckpt", "gguf"];
     let extension = name.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());

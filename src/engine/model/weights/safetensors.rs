@@ -8,11 +8,11 @@ use super::{StoredTensor, VALUE_TYPES};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
-/// The longest header that the format allows, in bytes.
+/// Maximum length of a header in the safetensors format, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// Reads the tensors of a file, by name. A tensor that `safetensors.torch.save_model` left out as a duplicate gets an entry: the
-/// metadata maps its name to the name of the stored tensor.
+/// Reads the tensors of a file, by name. `safetensors.torch.save_model` leaves out duplicate tensors, and its metadata maps
+/// each to the stored tensor. Duplicates also get an entry here.
 pub(super) fn read_tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let (header, data_start) = read_header(file)?;
     let stored = |(name, info): (String, &TensorInfo)| {
@@ -29,7 +29,8 @@ pub(super) fn read_tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor
     Ok(tensors.iter().map(|(name, info)| (name.clone(), *info)).chain(aliases).map(stored).collect())
 }
 
-/// Reads (header of a file, offset of its data). Fails if the header is damaged, or the file has another size than it says.
+/// Returns (header of a file, offset of the data in bytes). Fails if the header is damaged, or the file's size differs from the
+/// header's.
 pub(super) fn read_header(file: &ModelFile) -> Result<(Metadata, u64)> {
     let size = file.size();
     let mut length = [0; 8];

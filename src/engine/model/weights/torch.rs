@@ -1,5 +1,5 @@
-//! The state dict in a `torch.save` file: a zip archive of one pickle and a file for each storage or, before PyTorch 1.6, pickles
-//! followed by the storages.
+//! The state dict in a `torch.save` file. The file is a zip archive with one pickle and one file for each storage. Before
+//! PyTorch 1.6, it was a sequence of pickles followed by the storages.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,14 +13,16 @@ use super::{StoredTensor, pickle, zip};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
-/// Largest accepted pickle, in bytes. A state dict takes about 200 bytes a tensor: 4 MB for a thousand layers of sixteen tensors.
+/// Maximum accepted size of a pickle, in bytes. A state dict takes about 200 bytes a tensor: 4 MB for a thousand layers of
+/// sixteen tensors.
 const LARGEST_PICKLE: u64 = 1 << 23;
 
-/// Hint for checkpoints of fairseq: PyTorch's weights-only reader refuses them, and transformers uses other tensor names.
+/// Hint for checkpoints of fairseq, which PyTorch's weights-only reader refuses, and whose tensor names differ from
+/// transformers'.
 const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that transformers has for its family \
     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes";
 
-/// Adds to an error the hint how to convert the file to one that can be read.
+/// Adds a hint to an error: how to convert the file to one that this program can read.
 fn with_conversion_hint(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     // fairseq keeps the settings of a training run beside the tensors (`args`, `cfg`).
     if let Some(NotAStateDict::UnknownName(name)) = problem.downcast_ref()
@@ -56,13 +58,15 @@ fn with_conversion_hint(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     problem.hint_after(". ", way_out)
 }
 
-/// The mark of a tar archive: (offset in the header, bytes) (POSIX.1-1988, ustar).
+/// The mark of a tar archive: (offset of the mark in the header, its bytes) (POSIX.1-1988, ustar).
 const TAR_MARK: (u64, &[u8]) = (257, b"ustar");
 
+/// Reads the tensors of a file, by name. Fails with a conversion hint if the file holds no plain state dict.
 pub(super) fn read_tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     read(file).map_err(|problem| with_conversion_hint(problem, file.path()))
 }
 
+/// Reads the tensors of a file in the current format or the format before PyTorch 1.6.
 fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let is_zip = has_bytes_at(file, &zip::MAGIC, 0)?;
     if !is_zip && has_bytes_at(file, TAR_MARK.1, TAR_MARK.0).unwrap_or(false) {
@@ -104,7 +108,8 @@ fn has_bytes_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
     Ok(bytes == mark)
 }
 
-/// Locates tensors in the file. `place` returns the byte range of a storage by its key, or the name of the missing storage.
+/// Locates tensors in the file. `place` returns the byte range of a storage from its key; if the storage is missing, it returns
+/// its name.
 fn locate(
     tensors: HashMap<&str, PickledTensor>,
     place: impl Fn(&str) -> Result<Range<u64>, String>,
@@ -117,8 +122,8 @@ fn locate(
     tensors.into_iter().map(stored_tensor).collect()
 }
 
-/// Reads the tensors of a file from before PyTorch 1.6: pickles, followed by the storages, each preceded by its number of values
-/// (`_legacy_save` of `torch/serialization.py`).
+/// Reads the tensors of a file from before PyTorch 1.6. It consists of pickles and then the storages, each preceded by its
+/// number of values (`_legacy_save` of `torch/serialization.py`).
 fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let size = file.size();
     let mut bytes = vec![0; usize::try_from(size.min(LARGEST_PICKLE))?];
@@ -141,6 +146,7 @@ fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     locate(pickles.tensors, |key| places.get(key).cloned().ok_or_else(|| format!("storage `{}`", key.escape_debug())))
 }
 
+/// Returns the size in bytes of one value of a storage type. Fails for an unknown type.
 fn value_bytes(storage_type: &str) -> Result<u64> {
     Ok(match storage_type {
         "BoolStorage" | "ByteStorage" | "CharStorage" => 1,
@@ -151,7 +157,8 @@ fn value_bytes(storage_type: &str) -> Result<u64> {
     })
 }
 
-/// Locates a tensor in its storage, which lies at the given range of the file. Fails if the tensor begins outside.
+/// Locates a tensor in its storage, which occupies the given byte range of the file. Fails if the tensor begins outside its
+/// storage.
 fn locate_one(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
     let values = match tensor.storage_type {
         "DoubleStorage" => Ok(DType::F64),

@@ -1,5 +1,5 @@
 //! Reads the directory of a zip archive of stored files, as PyTorch writes it (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and
-//! 4.4). No library is used, because this reader trusts nothing in a file. No allocation depends on a number in the file alone.
+//! 4.4). No library is used, because this reader must not trust a file. No allocation depends only on a number in the file.
 //! Compressed or encrypted data, and data outside the file, are refused.
 
 use std::ops::Range;
@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
+/// A file in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ArchiveEntry {
     pub name: String,
@@ -22,18 +23,26 @@ pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
 /// Longest accepted entry name, in bytes; PyTorch names entries after the archive and numbers them.
 const LONGEST_NAME: u16 = 1000;
 
-/// A kind of record in a zip archive: its signature, and its length in bytes without variable parts.
+/// A kind of record in a zip archive: its signature, and the length in bytes of its fixed part.
 struct RecordKind<N> {
+    /// Signature at the beginning of the record.
     mark: u32,
+    /// Length in bytes without variable parts.
     bytes: N,
 }
 
+/// Record at the end of the archive.
 const END: RecordKind<u64> = RecordKind { mark: 0x0605_4b50, bytes: 22 };
+/// Record that locates the 64-bit end record.
 const LOCATOR_64: RecordKind<u64> = RecordKind { mark: 0x0706_4b50, bytes: 20 };
+/// End record with 64-bit sizes.
 const END_64: RecordKind<u64> = RecordKind { mark: 0x0606_4b50, bytes: 56 };
+/// Entry of the archive's directory.
 const ENTRY: RecordKind<usize> = RecordKind { mark: 0x0201_4b50, bytes: 46 };
+/// Record before the data of an entry.
 const LOCAL: RecordKind<u64> = RecordKind { mark: 0x0403_4b50, bytes: 30 };
 
+/// Reads the archive's directory: the name and byte range of each entry.
 pub(super) fn read_entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let size = file.size();
     let (start, bytes) = directory(file)?;
@@ -51,7 +60,7 @@ pub(super) fn read_entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     Ok(entries)
 }
 
-/// Returns (offset, length) of the archive's directory in bytes. Fails if its end record is missing or damaged.
+/// Returns (offset of the archive's directory, its length), in bytes. Fails if the end record is missing or damaged.
 fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
     let missing = || anyhow!("its end is missing").hint("download it again");
@@ -72,7 +81,8 @@ fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     Ok((u64_at(&end, 48)?, u64_at(&end, 40)?))
 }
 
-/// Parses the first entry of a directory, and returns it with its length there. Fails if it is damaged, compressed or encrypted.
+/// Returns (first entry of a directory, length of this entry in the directory). Fails if the entry is damaged, compressed or
+/// encrypted.
 fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let size = file.size();
     let damaged = || "its directory is damaged";
@@ -98,8 +108,10 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     Ok((ArchiveEntry { name, byte_range: start..stop }, end))
 }
 
-/// Returns `[compressed size, uncompressed size, offset]` of an entry. The extra field holds values that do not fit into 32 bits.
+/// Returns `[compressed size, uncompressed size, offset]` of an entry, in bytes. Values that do not fit into 32 bits come from
+/// the extra field.
 fn widen_sizes(sizes: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
+    /// Identifier of 64-bit sizes in the extra field.
     const ZIP_64: u16 = 1;
     let mut wide_sizes = sizes.map(u64::from);
     // The uncompressed size comes second in the directory and first in the extra field.
@@ -118,24 +130,29 @@ fn widen_sizes(sizes: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
     Ok(wide_sizes)
 }
 
+/// Reads `bytes` bytes of the file from `start` on.
 fn read_range(file: &ModelFile, start: u64, bytes: u64) -> Result<Vec<u8>> {
     let mut buffer = vec![0; usize::try_from(bytes)?];
     file.read_at(&mut buffer, start)?;
     Ok(buffer)
 }
 
+/// Returns `N` bytes from `place` on. Fails if there are fewer.
 fn bytes_at<const N: usize>(bytes: &[u8], place: usize) -> Result<[u8; N]> {
     bytes.get(place..).and_then(<[u8]>::first_chunk).copied().context("its directory is damaged")
 }
 
+/// Returns the little-endian number at `place`.
 fn u16_at(bytes: &[u8], place: usize) -> Result<u16> {
     Ok(u16::from_le_bytes(bytes_at(bytes, place)?))
 }
 
+/// Returns the little-endian number at `place`.
 fn u32_at(bytes: &[u8], place: usize) -> Result<u32> {
     Ok(u32::from_le_bytes(bytes_at(bytes, place)?))
 }
 
+/// Returns the little-endian number at `place`.
 fn u64_at(bytes: &[u8], place: usize) -> Result<u64> {
     Ok(u64::from_le_bytes(bytes_at(bytes, place)?))
 }

@@ -1,5 +1,5 @@
-//! Backward passes of the encoder's element-wise operations: turn derivatives by the outputs, in place, into derivatives by the
-//! inputs.
+//! Backward passes of the encoder's element-wise operations. Each turns derivatives by the outputs, in place, into derivatives
+//! by the inputs.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -9,8 +9,8 @@ use super::{GELU_TANH_FACTOR, QUICK_GELU, exp, logistic, normal_tail, reduce};
 use crate::linalg::lanes::{LANES, centred_dot, dot, reduce_lanes};
 use crate::model::config::{Activation, NormKind};
 
-/// Backward pass of [`activate`](super::activate) at `states + bias`, row by row. If gated, rows are `[2 * width]`: on entry,
-/// only the first half holds derivatives; on return, both halves do.
+/// Backward pass of [`activate`](super::activate) at `states + bias`, row by row. If gated, rows are `[2 * width]`. On entry,
+/// only the first half of a row holds derivatives; on return, both halves do.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
     match activation {
@@ -63,7 +63,7 @@ pub fn softmax(
     }
 }
 
-/// Backward pass of the soft bound `y = c tanh(x / c)`: multiplies derivatives by `1 - (y / c)^2`, with `y` in `bounded`. Minus
+/// Backward pass of the soft bound `y = c tanh(x / c)`: multiplies derivatives by `1 - (y / c)^2`. `bounded` holds `y`; minus
 /// infinity marks a hidden key, whose derivative is 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn soft_cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
@@ -96,7 +96,7 @@ pub fn softmax_with_log_sum(row: &mut [f32]) -> f64 {
     f64::from(largest) + total.ln()
 }
 
-/// Applies the chain rule through an activation; `evaluate` returns `[value, derivative]` of the activation.
+/// Applies the chain rule to an activation; `evaluate` returns `[value, derivative]` of the activation.
 #[inline(always)]
 fn chain(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], evaluate: impl Fn(f32) -> [f32; 2]) {
     let width = bias.len() / 2;
@@ -118,6 +118,7 @@ fn chain(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], 
     }
 }
 
+/// Returns `[value, derivative]` of GELU.
 #[inline(always)]
 fn gelu(x: f32) -> [f32; 2] {
     /// `1 / sqrt(2 pi)`: the standard normal density at 0.
@@ -128,24 +129,28 @@ fn gelu(x: f32) -> [f32; 2] {
     [x * below, below + x * DENSITY * power]
 }
 
+/// Returns `[value, derivative]` of the tanh approximation of GELU.
 #[inline(always)]
 fn gelu_tanh(x: f32) -> [f32; 2] {
     let share = logistic(GELU_TANH_FACTOR * (x + 0.044_715 * x * x * x));
     [x * share, share + x * share * (1.0 - share) * GELU_TANH_FACTOR * (1.0 + 3.0 * 0.044_715 * x * x)]
 }
 
+/// Returns `[value, derivative]` of SiLU.
 #[inline(always)]
 fn silu(x: f32) -> [f32; 2] {
     let share = logistic(x);
     [x * share, share + x * share * (1.0 - share)]
 }
 
+/// Returns `[value, derivative]` of the logistic approximation of GELU.
 #[inline(always)]
 fn quick_gelu(x: f32) -> [f32; 2] {
     let [value, slope] = silu(QUICK_GELU * x);
     [value / QUICK_GELU, slope]
 }
 
+/// Returns `[value, derivative]` of tanh.
 #[inline(always)]
 fn tanh(x: f32) -> [f32; 2] {
     let value = x.tanh();

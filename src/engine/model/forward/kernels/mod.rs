@@ -16,7 +16,7 @@ pub mod backward;
 #[cfg(test)]
 mod tests;
 
-/// Factor of `x` at which the logistic function approximates the normal distribution function (Hendrycks & Gimpel 2016, 2).
+/// Factor of `x` with which the logistic function approximates the normal distribution function (Hendrycks & Gimpel 2016, 2).
 pub const QUICK_GELU: f32 = 1.702;
 
 /// Replaces the first `keys` values of each row of `scores`, `[rows, stride]`, by their softmax, and all further values by 0.
@@ -34,7 +34,7 @@ pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [
 }
 
 /// Sets the scores of hidden keys to minus infinity, among the first `keys` values of each row of `scores`, `[rows, stride]`.
-/// `visible_keys` returns the range of keys that a query sees.
+/// `visible_keys` returns the range of visible keys of a query.
 pub fn mask_hidden_keys(scores: &mut [f32], keys: usize, stride: usize, visible_keys: impl Fn(usize) -> Range<usize>) {
     for (query, row) in scores.chunks_exact_mut(stride).enumerate() {
         let Range { start, end } = visible_keys(query);
@@ -112,11 +112,11 @@ pub fn biased_norms(
     }
 }
 
-/// Number of rows that [`multiply_square`] multiplies at once. Their partial results take half of the registers of AVX-512.
+/// Number of rows that [`multiply_square`] multiplies at a time. Their partial results occupy half of the AVX-512 registers.
 const ROWS: usize = 4;
 
-/// Multiplies rows that begin `stride` values apart by a square matrix, `[width, width]`, into adjacent rows. Meant for the small
-/// products of one head over one sentence, where the set-up of gemm would take longer.
+/// Multiplies rows that begin `stride` values apart by a square matrix, `[width, width]`, into adjacent rows. It serves the
+/// small products of one head over one sentence, for which setting up gemm would take longer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn multiply_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
     let count = into.len() / width;
@@ -130,6 +130,7 @@ pub fn multiply_square(rows: &[f32], stride: usize, square: &[f32], width: usize
     }
 }
 
+/// Multiplies `R` rows by a square matrix, into adjacent rows.
 #[inline(always)]
 fn rows_times_square<const R: usize>(rows: [&[f32]; R], square: &[f32], into: &mut [f32]) {
     let width = rows[0].len();
@@ -227,6 +228,8 @@ fn quick_gelu(x: f32) -> f32 {
     silu(QUICK_GELU * x) / QUICK_GELU
 }
 
+/// Replaces each row `x` by `activation(x + bias)`. If gated, `x + bias` has two halves: the activated first half times the
+/// second half replaces the first half of the row.
 #[inline(always)]
 fn bias_then(is_gated: bool, states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
     let width = bias.len() / 2;
@@ -245,7 +248,8 @@ fn bias_then(is_gated: bool, states: &mut [f32], bias: &[f32], activation: impl 
     }
 }
 
-/// Replaces a row, of a multiple of [`LANES`] values, by its softmax, with 0 for minus infinity. Returns its entropy in nats.
+/// Replaces a row by its softmax; minus infinity becomes 0. The row's length is a multiple of [`LANES`]. Returns the entropy of
+/// the softmax in nats.
 #[inline(always)]
 fn softmax_row(row: &mut [f32]) -> f32 {
     let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
@@ -266,6 +270,7 @@ fn softmax_row(row: &mut [f32]) -> f32 {
     total.ln() - reduce_lanes(weighted, |a, b| a + b) * inverse
 }
 
+/// Applies layer norm to one row, in place.
 #[inline(always)]
 fn norm_row(row: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     let width = row.len() as f32;
@@ -293,10 +298,10 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
     reduce_lanes(partial, combine)
 }
 
-/// Exponent `x` below which `e^x` is subnormal in float32, and is taken as 0.
+/// Exponent `x` below which `e^x` is subnormal in float32; the kernels then return 0.
 const LEAST_EXPONENT: f32 = -87.0;
 
-/// The larger of `x` and [`LEAST_EXPONENT`]; NaN stays NaN, so that damaged weights show.
+/// Returns the larger of `x` and [`LEAST_EXPONENT`]. NaN stays NaN, so that damaged weights show.
 #[inline(always)]
 fn clamp_exponent(x: f32) -> f32 {
     if x < LEAST_EXPONENT { LEAST_EXPONENT } else { x }
@@ -307,10 +312,11 @@ fn clamp_exponent(x: f32) -> f32 {
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, to 1e-8; `2^n` by its exponent bits.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
-    /// `1.5 * 2^23`: adding it to a number rounds that to an integer, which the low bits of the sum then hold.
+    /// `1.5 * 2^23`: adding it to a number rounds the number to an integer, which the low bits of the sum then hold.
     const ROUND: f32 = 12_582_912.0;
     /// High part of ln 2, with so few bits that its product with the integer `n` is exact (Cody & Waite 1980).
     const LN_2_HIGH: f32 = 0.693_359_375;
+    /// Low part of ln 2: ln 2 minus the high part.
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let bounded = clamp_exponent(x);
     let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
@@ -342,6 +348,7 @@ fn gelu(x: f32) -> f32 {
 /// Stegun 7.1.26). P was fitted at Chebyshev nodes of `0 <= u <= 7.2` to a relative error of 2.5e-8.
 #[inline(always)]
 fn normal_tail(x: f32) -> [f32; 3] {
+    /// Coefficients of the polynomial `P`, ascending.
     const P: [f32; 9] = [
         0.169_281_63,
         0.169_389_41,

@@ -1,4 +1,5 @@
-//! Direct effects on logits: products of parts of the residual stream with token vectors, before the final norm divides them.
+//! Direct effects on logits: products of parts of the residual stream with token vectors, not yet divided by the scale of the
+//! final norm.
 
 use anyhow::{Context, Result};
 
@@ -37,16 +38,17 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// Pulls `vector` back through a norm. A row's product with the result equals the normalised row's product with `vector`, up
-    /// to the row's scale and the norm's bias. For layer norm the result is centred: `<x - mean x, v> = <x, v - mean v>`.
+    /// Pulls `vector` back through a norm. The product of a row with the result equals the product of the normalised row with
+    /// `vector`, except for the row's scale and the norm's bias. For layer norm the result is centred:
+    /// `<x - mean x, v> = <x, v - mean v>`.
     fn before_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
         let scaled: Vec<f32> = vector.iter().zip(&norm.weight).map(|(u, g)| u * g).collect();
         let mean = self.mean_of(&scaled);
         scaled.into_iter().map(move |value| value - mean)
     }
 
-    /// Shows the direct effects of a block and of its biases on logits. `update` is the block's output without its bias. For an
-    /// attention block, `contexts` has the contexts of all heads, `[tokens, heads * head_dim]`.
+    /// Shows the direct effects of a block and of its biases on logits. `update` is the block's output without its bias.
+    /// `contexts`, `[tokens, heads * head_dim]`, has the contexts of all heads if it is an attention block.
     pub(super) fn show_direct(
         &self,
         number: usize,
@@ -78,8 +80,8 @@ impl PackedEncoder {
         Self::show_biases(number, norm, pass, &output.bias, direct);
     }
 
-    /// Pulls the vectors of the compared tokens back through the norm of a block's output, into `direct.block_vectors`, and puts the
-    /// norm's scales into `direct.scales`. Without such a norm, it copies the vectors.
+    /// Pulls the vectors of the compared tokens back through the norm of a block's output, into `direct.block_vectors`. Puts
+    /// the norm's scale for each token into `direct.scales`. Without such a norm, it only copies the vectors.
     fn before_write(&self, norm: Option<&Norm>, update: &[f32], bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, block_vectors, scales, .. } = direct;
         block_vectors.clear();
@@ -127,14 +129,15 @@ impl PackedEncoder {
         }
     }
 
-    /// Returns the scale by which a norm divides a row: the root of (variance plus epsilon), for RMS norm of (mean square plus
-    /// epsilon).
+    /// Returns the scale by which a norm divides a row. Layer norm: the root of the variance plus epsilon. RMS norm: the root
+    /// of the mean square plus epsilon.
     fn scale_of(&self, row: &[f32]) -> f32 {
         let centre = self.mean_of(row);
         let squares: f32 = row.iter().map(|value| (value - centre).powi(2)).sum();
         (squares / row.len() as f32 + self.epsilon()).sqrt()
     }
 
+    /// Returns the mean that a norm subtracts from a row: 0 for RMS norm.
     fn mean_of(&self, row: &[f32]) -> f32 {
         let is_centred = self.parameters.config.norm == NormKind::Layer;
         if is_centred { row.iter().sum::<f32>() / row.len() as f32 } else { 0.0 }
@@ -142,7 +145,7 @@ impl PackedEncoder {
 }
 
 /// Shows the direct effects of `part`: products of rows, `[tokens, width]`, with vectors, `[width, compared]`. `factors` is
-/// (rows, vectors). Each row is divided by its entry of `scales`, unless `scales` is empty.
+/// (rows, vectors). Each product is divided by its token's entry of `scales`, unless `scales` is empty.
 fn show_part(
     pass: &mut ForwardPass,
     part: ResidualPart,

@@ -14,18 +14,22 @@ use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, ValueNorm
 use crate::model::forward::{AttentionScratch, LayerAttention, QueriesKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
-/// Index of the queries in the fused projection to queries, keys and values of [`Parameters`].
+/// Index of the queries in the concatenated projection to queries, keys and values of [`Parameters`].
 pub(super) const QUERY: usize = 0;
+/// Index of the keys in that projection.
 pub(super) const KEY: usize = 1;
+/// Index of the values in that projection.
 pub(super) const VALUE: usize = 2;
 
 /// The projected queries, keys and, if needed, values of one sequence in all heads.
 #[derive(Clone, Copy)]
 pub(super) struct Projected<'a> {
-    /// `[n, width]`: queries, then keys, then values, each head after head. Biases are included only if keys are normalised or
-    /// rotated.
+    /// `[n, width]`: queries, then keys, then values; within each, one head after the other. Biases are included only if keys
+    /// are normalised or rotated.
     pub rows: &'a [f32],
+    /// Number of tokens.
     pub n: usize,
+    /// Number of values per row.
     pub width: usize,
     /// Biases of queries, keys and values, `[3 * heads * head_dim]`.
     pub bias: &'a [f32],
@@ -43,7 +47,7 @@ impl<'a> Projected<'a> {
         Self { rows: &rows[span.start * width..span.end * width], n: span.len(), width, bias, head_dim }
     }
 
-    /// Returns the first column of a head's queries, keys or values, whichever `part` selects.
+    /// Returns the first column of a head's queries, keys or values; `part` selects which.
     pub(super) fn first_column(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
     }
@@ -58,6 +62,7 @@ impl<'a> Projected<'a> {
         Matrix::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
 
+    /// As [`Projected::matrix`], as a view for the visitor.
     fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
@@ -71,7 +76,7 @@ impl<'a> Projected<'a> {
 }
 
 impl PackedEncoder {
-    /// Prepares the buffers for the heads of a stored layer; `writes` says whether contexts are needed.
+    /// Prepares the buffers for the heads of the `place`-th stored layer; `writes` says whether contexts are needed.
     fn begin_layer(&self, place: usize, writes: bool, pass: &ForwardPass<'_>, scratch: &mut Scratch) {
         let Parameters { config, layers, .. } = &self.parameters;
         let (tokens, hidden, heads_width) = (pass.batch.tokens(), config.hidden_size, config.heads_width());
@@ -89,8 +94,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Runs the attention heads of layer `number` over all sequences, from `scratch.projected`. Shows each head to the visitor,
-    /// and puts the contexts into `scratch.context`. Fails if an entropy is not finite.
+    /// Runs the attention heads of layer `number` over all sequences, from the queries, keys and values in `scratch.projected`.
+    /// Shows each head to the visitor, and puts the contexts into `scratch.context`. Fails if an entropy is not finite.
     pub(super) fn attend(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
@@ -174,7 +179,8 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// Computes the attention of one head over one sequence, `[n, stride]`, in `into.attention`, and the entropies of its rows.
+    /// Computes the attention of one head over one sequence, `[n, stride]`, in `into.attention`, and the entropy of each row.
+    /// `queries` and `keys` may come from different inputs.
     pub(super) fn attend_between(
         &self,
         (number, head): (usize, usize),
@@ -188,7 +194,7 @@ impl PackedEncoder {
     }
 
     /// Computes the scores of one head before the softmax in `into.attention`, `[n, stride]`, with minus infinity for hidden
-    /// keys. Leaves the scaled queries in `into.query`.
+    /// keys. Leaves the scaled queries in `into.query`. `queries` and `keys` may come from different inputs.
     pub(super) fn score_between(
         &self,
         (number, head): (usize, usize),
@@ -220,7 +226,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Computes the norms `sqrt(v G vᵀ)` of one head's values `v`, with `G` the Gram matrix of its part of the output projection.
+    /// Computes the norms `sqrt(v G vᵀ)` of one head's values `v`, with `G` the Gram matrix of the head's part of the output
+    /// projection.
     fn value_norms<'a>(
         &'a self,
         place: usize,
@@ -237,7 +244,8 @@ impl PackedEncoder {
         ValueNorms { norms, products: Rows::new(products, head_dim), bias_product, gram }
     }
 
-    /// Returns (`W_O W_Oᵀ`, `[head_dim, head_dim]`, its product with the value bias) of a head of the `place`-th stored layer.
+    /// Returns (Gram matrix `W_O W_Oᵀ`, `[head_dim, head_dim]`; its product with the value bias) of a head of the `place`-th
+    /// stored layer.
     fn output_gram(&self, place: usize, head: usize) -> (&[f32], &[f32]) {
         let config = &self.parameters.config;
         let (heads, head_dim, hidden) = (config.num_attention_heads, config.head_dim(), config.hidden_size);
@@ -260,10 +268,12 @@ impl PackedEncoder {
     }
 }
 
-/// The attention heads of layer `number`, applied to rows other than the layer's input.
+/// The attention heads of layer `number`, applied to other inputs than the layer's own.
 pub(super) struct PackedLayerAttention<'a> {
     pub encoder: &'a PackedEncoder,
+    /// Number of the layer in the model.
     pub number: usize,
+    /// Whether scores depend on positions.
     pub positions: Positions,
 }
 
@@ -307,13 +317,13 @@ impl<'a> PackedLayerAttention<'a> {
     }
 }
 
-/// Returns the stride of attention rows: `n` rounded up to whole vectors, so that the softmax has no remainder.
+/// Returns the stride of attention rows: `n` rounded up to whole SIMD vectors, so that the softmax has no remainder.
 pub(super) fn stride_of(n: usize) -> usize {
     n.next_multiple_of(LANES)
 }
 
-/// Writes the products of queries with visible keys into rows that begin `stride` values apart. Entries of hidden keys are
-/// meaningless.
+/// Writes the products of queries with visible keys into rows that begin `stride` values apart. Entries of hidden keys have no
+/// meaning.
 fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>, visibility: Visibility) {
     for Tile { queries: rows, keys: columns } in visibility.tiles(queries.rows()) {
         let scores = &mut into[rows.start * stride + columns.start..];
@@ -322,7 +332,7 @@ fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>,
     }
 }
 
-/// Writes the attention-weighted sums of the values that each query sees into `into`, `[n, head_dim]`.
+/// Writes into `into`, `[n, head_dim]`, the attention-weighted sum of the values that each query sees.
 fn weighted_sums(into: &mut [f32], weights: Matrix<'_>, values: Matrix<'_>, visibility: Visibility) {
     let width = values.columns();
     for Tile { queries, keys } in visibility.tiles(weights.rows()) {

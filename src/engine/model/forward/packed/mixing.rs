@@ -1,4 +1,4 @@
-//! Mixing ratios: how much the heads of a layer mix into each token from other tokens (Kobayashi et al. 2021).
+//! Mixing ratios: how much of each token's vector the heads of a layer mix in from other tokens (Kobayashi et al. 2021).
 
 use std::ops::Range;
 
@@ -10,14 +10,15 @@ use crate::model::forward::visitor::{HeadValues, Mixing};
 use crate::model::parameters::Norm;
 
 impl MixingScratch {
-    /// Resizes the buffers for a layer whose heads together have `width` values per token.
+    /// Resizes the buffers for a layer whose heads have `width` values per token in total.
     pub fn begin(&mut self, tokens: usize, width: usize) {
         self.width = width;
         self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
     }
 
-    /// Keeps a head's contexts from the token itself and from other tokens, and its values, over the sequence of tokens `span`.
-    /// Takes the attention, `[n, n]`, the values, the contexts without value bias, `[n, head_dim]`, and the `keep` of the gate.
+    /// Keeps a head's contexts from the token itself, its contexts from other tokens, and its values, over the tokens `span` of
+    /// a sequence. The tuple has the attention, `[n, n]`, the values, and the contexts without value bias, `[n, head_dim]`.
+    /// `keep` is that of the head's gate.
     pub fn keep_head(
         &mut self,
         head: usize,
@@ -40,11 +41,14 @@ impl MixingScratch {
     }
 }
 
-/// Norms between the output of a layer's heads and the residual stream: of the output, or of its sum with the stream.
+/// Norms between the output of a layer's heads and the residual stream: the norm of the output, and the norm of its sum with
+/// the residual stream.
 struct OutputNorms<'a> {
     kind: NormKind,
     epsilon: f64,
+    /// Norm of the output; `None` in layers without one.
     output_norm: Option<&'a Norm>,
+    /// Norm of the sum with the residual stream; `None` in pre-norm layers.
     sum_norm: Option<&'a Norm>,
 }
 
@@ -52,8 +56,8 @@ impl OutputNorms<'_> {
     /// Computes the mixing ratio of a token from its row of the residual stream and the heads' output. The output has three
     /// parts: from the token itself, from other tokens, and constant.
     ///
-    /// A norm divides all summands by one deviation. For a norm of the sum the deviation cancels in the ratio. For a norm of the
-    /// output it does not, because the residual stream is added afterwards.
+    /// A norm divides all summands by one standard deviation. For a norm of the sum the deviation cancels in the ratio. For a
+    /// norm of the output it does not, because the residual stream is added afterwards.
     fn ratio(&self, residual: &[f32], [own, others, constant]: [&[f32]; 3]) -> f32 {
         let width = residual.len();
         let value = |row: &'_ [f32], d: usize| f64::from(row[d]);
@@ -68,7 +72,8 @@ impl OutputNorms<'_> {
         if mixed > 0.0 { (mixed / (mixed + preserved)) as f32 } else { 0.0 }
     }
 
-    /// Applies a norm to one summand, except for the division by the deviation: centres it (layer norm only) and weights it.
+    /// Applies a norm to one summand, without the division by the standard deviation: centres the summand (layer norm only),
+    /// and multiplies it by the norm's weights.
     fn linear<'b>(
         &self,
         norm: Option<&'b Norm>,
@@ -79,10 +84,12 @@ impl OutputNorms<'_> {
         move |d| norm.map_or_else(|| part(d), |norm| (part(d) - mean) * f64::from(norm.weight[d]))
     }
 
+    /// Returns the mean that the norm subtracts: 0 for RMS norm.
     fn mean(&self, width: usize, part: impl Fn(usize) -> f64) -> f64 {
         if self.kind == NormKind::Layer { (0..width).map(part).sum::<f64>() / width as f64 } else { 0.0 }
     }
 
+    /// Returns the standard deviation (RMS norm: root of the mean square) by which the norm divides.
     fn deviation(&self, width: usize, row: impl Fn(usize) -> f64) -> f64 {
         let mean = self.mean(width, &row);
         let square: f64 = (0..width).map(|d| (row(d) - mean).powi(2)).sum();
@@ -91,7 +98,7 @@ impl OutputNorms<'_> {
 }
 
 impl PackedEncoder {
-    /// Shows the mixing ratios of a layer, from the contexts kept for its heads and the states below the layer.
+    /// Shows the mixing ratios of a layer, computed from the kept contexts of its heads and the hidden states before the layer.
     pub(super) fn show_mixing(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.in_layer(number));

@@ -1,5 +1,6 @@
 //! The encoder on plain slices: one worker per core, no allocation once its buffers have grown. Matrix products (crate `gemm`)
-//! run over all tokens of a batch. Attention runs over one sequence at a time, and is shown while in cache.
+//! run over all tokens of a batch. Attention runs over one sequence at a time, and is shown to the visitor while it is still in
+//! the CPU cache.
 
 mod backward;
 mod direct;
@@ -27,16 +28,17 @@ use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{core_count, parallel_map};
 
+/// The encoder that runs models: on plain slices, over sequences side by side.
 pub struct PackedEncoder {
     /// Parameters of the model; weights of linear layers are transposed, `[inputs, outputs]`, so that products read them in
     /// order.
     parameters: Parameters,
     /// Score term of each stored layer for the distance between tokens; `None` for a layer without one.
     distance_terms: Vec<Option<DistanceTerm>>,
-    /// `[head_dim]`: zeros, in place of a bias that has been added already.
+    /// `[head_dim]`: zeros, for queries and keys whose bias has already been added.
     zero_bias: Vec<f32>,
-    /// For each stored layer: `W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]`, and its products with the value biases,
-    /// `[heads * head_dim]`. Computed on first use.
+    /// For each stored layer: (`W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]`; its products with the value biases,
+    /// `[heads * head_dim]`). Computed on first use.
     output_grams: Vec<OnceLock<(Vec<f32>, Vec<f32>)>>,
 }
 
@@ -55,7 +57,8 @@ impl PackedEncoder {
         &self.parameters.config
     }
 
-    /// Puts the sum of word, position and segment embeddings into `states`, normalised and projected if the model does so.
+    /// Puts the sum of word, position and segment embeddings into `states`. The sum is normalised and projected in models that
+    /// do so.
     fn embed(&self, batch: &Batch<'_>, Scratch { states, update, .. }: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
         let (tokens, width) = (batch.tokens(), config.embedding_width());
@@ -81,8 +84,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Projects the hidden states to queries and keys of all heads and, if `projections` is 3, values. Biases are added only to
-    /// queries and keys that are normalised or rotated.
+    /// Projects the hidden states to queries and keys of all heads; if `projections` is 3, also to values. Biases are added
+    /// only to queries and keys that are normalised or rotated.
     fn project_heads(&self, number: usize, projections: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
         let (config, layer) = (&self.parameters.config, self.layer(number));
@@ -97,7 +100,7 @@ impl PackedEncoder {
         }
     }
 
-    /// Adds biases to queries and keys, in rows of `width` values, then normalises them and rotates them by position.
+    /// Adds biases to queries and keys, in rows of `width` values. Then normalises them, and rotates them by position.
     fn prepare_keys(
         &self,
         layer: &Layer,
@@ -134,8 +137,9 @@ impl PackedEncoder {
         }
     }
 
-    /// Shows the attention of all layers after `first`, from the hidden states that entered `first`. All block outputs are held,
-    /// except in the gated heads of `first`; the residual stream carries their change on. Fails if more than attention is needed.
+    /// Shows the attention of all layers after `first`, from the hidden states that entered `first`. All block outputs are
+    /// those of `writes`, except for the gated heads of `first`, whose change the residual stream carries on. Fails if more
+    /// than attention is needed.
     fn run_held(
         &self,
         first: usize,
@@ -169,8 +173,8 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// Turns the hidden states below a layer, in `scratch.states`, into those above it, from its heads' contexts, in
-    /// `scratch.context`.
+    /// Turns the hidden states before a layer, in `scratch.states`, into the hidden states after it. Reads the contexts of the
+    /// layer's heads in `scratch.context`.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, direct, .. } = scratch;
         let config = &self.parameters.config;
@@ -220,8 +224,8 @@ impl PackedEncoder {
         self.add(update, &layer.output.bias, [update_norm, Some(&layer.output_norm)], states);
     }
 
-    /// Adds a block's output, `update` without its bias, to the hidden states. A norm applies to the output, or to the sum in
-    /// post-norm layers.
+    /// Adds a block's output, `update` without its bias, to the hidden states. `update_norm` applies to the output; `sum_norm`
+    /// applies to the sum in post-norm layers.
     fn add(&self, update: &mut [f32], bias: &[f32], [update_norm, sum_norm]: [Option<&Norm>; 2], states: &mut [f32]) {
         if let Some(norm) = update_norm {
             add_bias(update, bias);
@@ -238,10 +242,12 @@ impl PackedEncoder {
         }
     }
 
+    /// Applies a norm to each row, in place.
     fn normalise(&self, rows: &mut [f32], Norm { weight, bias }: &Norm) {
         kernels::norm(self.parameters.config.norm, rows, weight, bias, self.epsilon());
     }
 
+    /// Returns the normalised `states`, written into the buffer `into`.
     fn normalised<'a>(&self, states: &[f32], norm: &Norm, into: &'a mut Vec<f32>) -> &'a [f32] {
         let into = copied(states, into);
         self.normalise(into, norm);
@@ -252,6 +258,7 @@ impl PackedEncoder {
         &self.parameters.layers[self.parameters.order[number]]
     }
 
+    /// Returns the epsilon that norms add to the variance.
     #[expect(clippy::cast_possible_truncation, reason = "the smallest epsilon in use, 1e-12, is an f32")]
     fn epsilon(&self) -> f32 {
         self.parameters.config.layer_norm_eps as f32
@@ -378,7 +385,8 @@ impl Encoder for PackedEncoder {
     }
 }
 
-/// Copies the rows of the predicted positions, in order. They suffice after the last layer's heads, where no token reads another.
+/// Copies the rows of the predicted positions, in order. After the heads of the last layer, no token reads another, so these
+/// rows suffice.
 fn predicted_rows<'a>(batch: &Batch<'_>, width: usize, rows: &[f32], into: &'a mut Vec<f32>) -> &'a [f32] {
     into.clear();
     batch.predicted_places().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
@@ -389,6 +397,7 @@ fn add_bias(rows: &mut [f32], bias: &[f32]) {
     rows.chunks_exact_mut(bias.len()).for_each(|row| add_to(row, bias));
 }
 
+/// Returns row `index` of a table with rows of `width` values.
 fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
     &table[index * width..][..width]
 }
@@ -399,6 +408,7 @@ fn resized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer
 }
 
+/// Copies `values` into a buffer, and returns the buffer.
 fn copied<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
     into.clear();
     into.extend_from_slice(values);
@@ -407,7 +417,7 @@ fn copied<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
 
 /// Returns the transpose, `[columns, rows]`, of `values`, `[rows, columns]`.
 fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
-    /// Rows and columns of a block: source and target of a block fit into the first-level cache together.
+    /// Rows and columns of a block. Source and target of one block fit into the first-level cache together.
     const BLOCK: usize = 32;
     let columns = values.len() / rows;
     let mut out = vec![0.0; values.len()];
@@ -423,7 +433,8 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
     out
 }
 
-/// Multiplies `states` by the first `outputs` columns of the weight; the bias is left to the step that reads the result.
+/// Multiplies `states` by the first `outputs` columns of the weight. The bias is added later, by the step that reads the
+/// result.
 fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(

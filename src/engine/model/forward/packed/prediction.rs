@@ -10,7 +10,7 @@ use crate::model::forward::kernels::{self, backward};
 use crate::model::forward::{NO_PREDICTION, check_finite};
 use crate::model::parameters::{PredictionHead, Transform};
 
-/// Largest number of logits in memory at a time, 16 MB, unless one position has more.
+/// Maximum number of logits in memory at a time: 16 MB, unless one position has more.
 const MOST_LOGITS: usize = 1 << 22;
 
 impl PackedEncoder {
@@ -22,8 +22,8 @@ impl PackedEncoder {
         Ok((head, Matrix::new(vectors, head.bias.len(), width)))
     }
 
-    /// Computes the logits, `[rows, classes]`, of some rows of hidden states.
-    /// Fails if a logit is not finite.
+    /// Computes the logits, `[rows, classes]`, of some rows of hidden states, with `transformed` as a buffer. Fails if a logit
+    /// is not finite.
     fn logits(&self, states: &[f32], transformed: &mut Vec<f32>, logits: &mut Vec<f32>) -> Result<()> {
         let (head, vectors) = self.prediction_head()?;
         let count = states.len() / self.parameters.config.hidden_size;

@@ -29,22 +29,26 @@ mod tests;
 
 /// One model's part of the Hub cache.
 pub(super) struct Cache {
-    /// Folder of the Hub cache, with all models, for messages and for ids of other models.
+    /// Folder of the whole Hub cache, for messages and for the ids of other cached models.
     all: PathBuf,
+    /// Name of the model's folder in the cache: `models--ORG--NAME`.
     name: String,
+    /// Folder of the model in the cache.
     folder: PathBuf,
-    /// Opened files by path, checked against their digest if one is known, so that large files are hashed once.
+    /// Opened files by path. Each was checked against its digest, if known, when it was opened, so that large files are hashed
+    /// once.
     whole: RefCell<HashMap<PathBuf, ModelFile>>,
 }
 
 /// Why the cache cannot supply a model.
 pub(super) enum Unusable {
-    /// The model or one of its files is missing; the clause names it.
+    /// The model or one of its files is missing; the text is a clause that names it.
     Missing(String),
-    /// A file exists but cannot be used, for this error.
+    /// A file exists but cannot be used; the error says why.
     Defective(Error),
 }
 
+/// Beginning of the name of a model's folder in the cache.
 const MODELS: &str = "models--";
 
 impl Cache {
@@ -57,7 +61,7 @@ impl Cache {
         self.folder.join("snapshots").join(commit)
     }
 
-    /// Opens the files of a model from the cache alone.
+    /// Opens the files of a model from the cache, without requests to the Hub.
     pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, Unusable> {
         let shown = self.all.display();
         let absent = || Unusable::Missing(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
@@ -81,8 +85,9 @@ impl Cache {
         })
     }
 
-    /// Opens a file of a snapshot, and checks it against the digest in its blob's name and against `promised`. Without either,
-    /// the file is accepted. Fails if the file cannot be opened, or has another digest.
+    /// Opens a file of a snapshot. Checks it against the digest in the name of its blob, and against `promised`, the digest
+    /// that the Hub states. Without either digest, the file is accepted. Fails if the file cannot be opened, or has another
+    /// digest.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
         // A file opened before its digest was known is checked now. If it differs, the path may hold another file, so it is
         // reopened.
@@ -100,7 +105,7 @@ impl Cache {
         Ok(file)
     }
 
-    /// Returns the id of the cached model that is most similar to `id`; `None` if none is similar enough.
+    /// Returns the id of the cached model whose name is most similar to `id`; `None` if no name is similar enough.
     pub(super) fn closest_id(&self, id: &str) -> Option<String> {
         // Below this similarity two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
         const MIN_SIMILARITY: f64 = 0.85;
@@ -122,8 +127,8 @@ impl Cache {
         most_similar.map(|(_, other)| other)
     }
 
-    /// Locks a blob against simultaneous downloads by other processes, Python's included. Dropping the returned file releases the
-    /// lock; `None` if the file system has no locks.
+    /// Locks a blob against simultaneous downloads by other processes, including Python's. Dropping the returned file releases
+    /// the lock. `None` if the file system has no locks.
     pub(super) fn lock(&self, etag: &str, progress: &dyn DownloadProgress) -> Result<Option<File>> {
         let path = self.all.join(".locks").join(&self.name).join(format!("{etag}.lock"));
         create_parent(&path)?;
@@ -139,7 +144,8 @@ impl Cache {
         Ok(Some(file))
     }
 
-    /// Returns the commit of a branch or tag at the last request, or the revision itself if it is a cached commit.
+    /// Returns the commit that a branch or tag had at the last request. If `revision` is itself a cached commit, returns it.
+    /// `None` for an unknown revision.
     fn commit(&self, revision: &str) -> Option<String> {
         match self.read_ref(revision) {
             Ok(text) => Some(text.trim().to_owned()).filter(|commit| is_file_name(commit)),
@@ -171,17 +177,19 @@ impl Cache {
         write().map_err(|error| cannot_write(&path, error))
     }
 
+    /// Returns the path of the blob with this `ETag`.
     pub(super) fn blob_path(&self, etag: &str) -> PathBuf {
         self.folder.join("blobs").join(etag)
     }
 
+    /// Returns the path of an incomplete download. Without a lock, it belongs to this process alone.
     pub(super) fn partial_path(&self, etag: &str, lock: Option<&File>) -> PathBuf {
         // Without a lock, the process id in the name keeps two processes apart.
         let owner = if lock.is_some() { String::new() } else { format!(".{}", std::process::id()) };
         self.blob_path(&format!("{etag}{owner}.incomplete"))
     }
 
-    /// Makes `file` in the snapshot of `commit` a link to the blob `etag`. Where links are not supported, moves the blob.
+    /// Makes `file` in the snapshot of `commit` a link to the blob `etag`. If links are not supported, moves the blob instead.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
         let path = self.snapshot_folder(commit).join(file);
         create_parent(&path)?;
@@ -207,6 +215,7 @@ pub(super) fn create_parent(path: &Path) -> Result<()> {
     path.parent().map_or(Ok(()), |parent| fs::create_dir_all(parent).map_err(|error| cannot_write(parent, error)))
 }
 
+/// Returns the error that a path in the Hub cache cannot be written.
 pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     const WAY_OUT: &str = "HF_HOME can name another place";
     let shown = path.display();
@@ -214,13 +223,13 @@ pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     error.with_file(shown).with_included_hint(WAY_OUT)
 }
 
-/// Whether a name sent by a server, an `ETag` or a commit, is a valid file name.
+/// Whether a name that a server sent, such as an `ETag` or a commit, is a valid file name.
 pub(super) fn is_file_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.chars().all(|char| char.is_ascii_alphanumeric() || "_.-".contains(char))
 }
 
-/// Whether a name sent by a server is a relative path that stays below its folder.
+/// Whether a name that a server sent is a relative path that stays within its folder.
 pub(super) fn is_relative_path(name: &str) -> bool {
     name.split('/').all(|part| !["", ".", ".."].contains(&part) && !part.contains(['\\', ':', '\0']))
 }

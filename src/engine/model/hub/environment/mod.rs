@@ -14,10 +14,10 @@ use crate::system::files::input;
 #[cfg(test)]
 mod tests;
 
-/// Default time limit for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
+/// Default time limit for a response to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Hint for an endpoint that does not answer as the Hub does.
+/// Hint for an endpoint whose responses are not those of the Hub.
 pub(super) const ENDPOINT_HINT: &str =
     "set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder";
 
@@ -29,25 +29,27 @@ pub(super) struct Environment {
     /// Folder of the Hub cache: `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
     pub(super) cache: PathBuf,
     pub(super) token: Option<Token>,
-    /// The file that holds the token if no variable does.
+    /// The file that holds the token if no environment variable does.
     pub(super) token_file: PathBuf,
-    /// Whether no token is sent, even if there is one: `HF_HUB_DISABLE_IMPLICIT_TOKEN`.
+    /// Whether no token is sent, even if one is known: `HF_HUB_DISABLE_IMPLICIT_TOKEN`.
     pub(super) token_withheld: bool,
-    /// The setting that forbids requests to the Hub, if any: `HF_HUB_OFFLINE`, or an option.
+    /// The setting that forbids requests to the Hub, `HF_HUB_OFFLINE` or an option; `None` if requests are allowed.
     pub(super) offline: Option<Offline>,
-    /// Time limit for a connection, and for an answer to begin: `HF_HUB_ETAG_TIMEOUT`.
+    /// Time limit for a connection, and for a response to begin: `HF_HUB_ETAG_TIMEOUT`.
     pub(super) answer_timeout: Duration,
-    /// Time limit for each further piece of an answer: `HF_HUB_DOWNLOAD_TIMEOUT`.
+    /// Time limit for each further piece of a response: `HF_HUB_DOWNLOAD_TIMEOUT`.
     pub(super) read_timeout: Duration,
     /// Number of tries and pauses between them; `HEADSCOPE_HUB_WAIT` sets the first pause.
     pub(super) backoff: Backoff,
-    /// The variable that names a proxy, if one is set. Messages omit its value, which can hold a password.
+    /// Name of the environment variable that sets a proxy; `None` if none is set. Messages omit its value, which can hold a
+    /// password.
     pub(super) proxy: Option<&'static str>,
 }
 
-/// The variables that can name a proxy, in the HTTP client's order of precedence.
+/// Environment variables that can set a proxy, in the HTTP client's order of precedence.
 const PROXY_VARIABLES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 
+/// A token for access to the Hub.
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) value: String,
@@ -61,15 +63,17 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// The setting that forbids requests to the Hub, and how to allow them.
+/// The setting that forbids requests to the Hub, and a hint how to allow them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offline {
     pub(super) setting: &'static str,
+    /// How to allow requests, as a hint after an error.
     pub(super) hint: &'static str,
 }
 
 impl Environment {
-    /// Reads the settings; an empty variable counts as not set. Fails if a variable is invalid, or no home folder is known.
+    /// Reads the settings from environment variables; an empty variable counts as not set. Fails if a variable is invalid, or
+    /// no home folder is known.
     pub(super) fn read(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self> {
         let home = home.filter(|home| !home.as_os_str().is_empty());
         let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
@@ -127,7 +131,7 @@ impl Environment {
         })
     }
 
-    /// Names the places for a token, as the end of a sentence that says to put one there.
+    /// Names the places where a user can put a token. The text ends a sentence that says to put a token there.
     pub(super) fn token_places(&self) -> String {
         const WITHHELD: &str = ", and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent";
         let also = if self.token_withheld { WITHHELD } else { "" };
@@ -135,7 +139,7 @@ impl Environment {
     }
 }
 
-/// Substitutes `$NAME` and `${NAME}`; unset names stay, as in Python's `expandvars`.
+/// Replaces `$NAME` and `${NAME}` by the values of variables. Names without a value stay, as in Python's `expandvars`.
 fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut parts = path.split('$');
     let mut expanded = parts.next().unwrap_or_default().to_owned();
@@ -169,7 +173,7 @@ impl Token {
         }
     }
 
-    /// Trims white space around the token; `None` if it is blank. Fails if it has a character that no token has.
+    /// Removes white space around the token; `None` if the token is blank. Fails if it has a character that no token has.
     fn trimmed(self) -> Result<Option<Self>> {
         let value = self.value.trim().to_owned();
         // The token becomes part of a header (RFC 6750, section 2.1).

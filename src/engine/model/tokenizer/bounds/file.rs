@@ -1,4 +1,4 @@
-//! Checks of `tokenizer.json`, and of the lengths of tokens, before the library builds a tokenizer from them.
+//! Checks of `tokenizer.json` and of token lengths, before the library builds a tokenizer.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,17 +16,17 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::machine::memory;
 
-/// Largest number of parts of a normaliser, pre-tokenizer, post-processor or decoder; each may hold a regular expression.
+/// Maximum number of parts of a normaliser, pre-tokenizer, post-processor or decoder. Each part may hold a regular expression.
 const MOST_PARTS: usize = 64;
 
-/// The longest regular expression, in bytes. Published tokenizers have a few hundred.
+/// Maximum length of a regular expression, in bytes. Published tokenizers have a few hundred.
 const LONGEST_PATTERN: usize = 1 << 13;
 
-/// The largest automaton of a regular expression, in bytes: 1 MiB. Its size bounds the time of a search per byte of text; a
-/// class of the letters of all scripts takes some 30 KB.
+/// Maximum size of the automaton of a regular expression, in bytes: 1 MiB. The size bounds the search time per byte of text. A
+/// class of the letters of all scripts takes about 30 KB.
 const LARGEST_AUTOMATON: usize = 1 << 20;
 
-/// Largest number of special tokens that a tokenizer may put around a text.
+/// Maximum number of special tokens that a tokenizer may put around a text.
 const MOST_SPECIAL: usize = 64;
 
 /// The parts of `tokenizer.json` whose sizes cost memory or time.
@@ -41,6 +41,7 @@ struct TokenizerFile<'a> {
     model: Option<ModelPart<'a>>,
 }
 
+/// The fields of `model` in `tokenizer.json` that have tokens, prefixes or suffixes.
 #[derive(Deserialize)]
 struct ModelPart<'a> {
     #[serde(borrow)]
@@ -50,6 +51,7 @@ struct ModelPart<'a> {
     end_of_word_suffix: Option<String>,
 }
 
+/// The vocabulary of a `tokenizer.json`, reduced to what is checked.
 enum Vocabulary<'a> {
     /// A map from tokens to ids, reduced to the byte length of the longest token.
     Map(usize),
@@ -136,7 +138,8 @@ pub(in crate::model::tokenizer) fn ensure_bounded_file(json: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Fails if a part of a tokenizer, or any part nested in it, exceeds its bounds; collects the types of all these parts.
+/// Fails if a part of a tokenizer, or any part nested in it, exceeds its bounds. Collects the `type` of each of these parts in
+/// `kinds`.
 fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
     let parts = match part {
         Value::Object(fields) => {
@@ -168,6 +171,7 @@ fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
     parts.into_iter().try_for_each(|part| ensure_part(part, kinds))
 }
 
+/// Fails if a regular expression is too long, cannot be used, or needs too large an automaton.
 fn ensure_pattern(pattern: &Value) -> Result<()> {
     let text = |kind: &str| pattern.get(kind).and_then(Value::as_str);
     let bytes = text("String").or(text("Regex")).map_or(0, str::len);
@@ -179,7 +183,7 @@ fn ensure_pattern(pattern: &Value) -> Result<()> {
     })
 }
 
-/// Fails if a template for special tokens is too long, or contains a text more than once, which would multiply the text.
+/// Fails if a template for special tokens is too long, or contains the same text more than once, which would repeat the text.
 fn ensure_template(template: &[Value]) -> Result<()> {
     ensure!(template.len() <= MOST_SPECIAL, "a template has {} parts, at most {MOST_SPECIAL} are read", template.len());
     for text in ["A", "B"] {
@@ -202,14 +206,15 @@ pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Resu
     Ok(())
 }
 
-/// The longest token, prefix or suffix, in bytes, sentencepiece models included. The longest tokens of published vocabularies
-/// are runs of 128 spaces, two bytes each.
+/// Maximum length of a token, prefix or suffix, in bytes, including sentencepiece models. The longest tokens of published
+/// vocabularies are runs of 128 spaces, two bytes each.
 pub(super) const LONGEST_TOKEN: usize = 1 << 10;
 
-/// Largest total length of added tokens, in bytes: 1 MiB. To find them in a text, the library takes some 80 bytes for each.
+/// Maximum total length of all added tokens, in bytes: 1 MiB. To find them in a text, the library takes about 80 bytes of
+/// memory for each byte.
 const MOST_ADDED: usize = 1 << 20;
 
-/// Fails if `bytes`, the length of a token or of a part of one, exceeds [`LONGEST_TOKEN`]; the error calls it `what`.
+/// Fails if `bytes`, the length of a token or part of a token, exceeds [`LONGEST_TOKEN`]; the error names it `what`.
 fn ensure_short(what: &str, bytes: usize) -> Result<()> {
     ensure!(
         bytes <= LONGEST_TOKEN,
@@ -227,12 +232,12 @@ pub(in crate::model::tokenizer) fn ensure_short_tokens<'a>(tokens: impl IntoIter
 /// `models/unigram/trie.rs`).
 const NODE_BYTES: u64 = 340;
 
-/// Bounds on trie nodes: (for any vocabulary, per token); the larger one counts. Published vocabularies have 3 to 5 nodes a
-/// token.
+/// Maximum number of trie nodes: (for any vocabulary, per token); the larger bound counts. Published vocabularies have 3 to 5
+/// nodes a token.
 const MOST_NODES: (usize, usize) = (1 << 20, 16);
 
-/// Fails if the trie over the tokens of a unigram model has more nodes than [`MOST_NODES`] allows, or memory is too small for it.
-/// The trie has a node for each distinct prefix of a token.
+/// Fails if the trie over the tokens of a unigram model has more nodes than [`MOST_NODES`] allows, or needs more memory than is
+/// available. The trie has one node for each distinct prefix of a token.
 pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut tokens: Vec<&[u8]> = tokens.into_iter().map(str::as_bytes).collect();
     tokens.sort_unstable();
@@ -255,7 +260,7 @@ pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterat
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
-/// Fails if an added token is longer than [`LONGEST_TOKEN`], or all of them together are longer than [`MOST_ADDED`].
+/// Fails if an added token is longer than [`LONGEST_TOKEN`], or all added tokens together are longer than [`MOST_ADDED`].
 pub(in crate::model::tokenizer) fn ensure_short_added_tokens<'a>(
     added: impl IntoIterator<Item = &'a AddedToken>,
 ) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Bounds on memory and time, whatever a tokenizer's files say. A file is checked before the library builds a tokenizer from it
-//! (`file.rs`), and the cost of a step on a text before the step runs (`steps.rs`).
+//! Bounds on memory and time for tokenizer files from any source. A file is checked before the library builds a tokenizer from
+//! it (`file.rs`). The cost of a step on a text is checked before the step runs (`steps.rs`).
 
 mod file;
 mod steps;

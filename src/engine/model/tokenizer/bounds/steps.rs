@@ -23,21 +23,23 @@ use crate::system::time_limit;
 pub(in crate::model::tokenizer) type Tokenizer =
     TokenizerImpl<BoundedModel, BoundedNormalizer, BoundedPreTokenizer, PostProcessorWrapper, DecoderWrapper>;
 
-/// The longest normalised text, in bytes: four times the longest text that is tokenised. The library takes 17 bytes of memory for
-/// each byte, two or three times over.
+/// Maximum length of a normalised text, in bytes: four times the longest text that is tokenised. The library takes 17 bytes of
+/// memory per byte of text, two or three times over.
 const LONGEST_NORMALIZED: usize = 4 << 20;
 
-/// Largest growth of a text by normalisation: (factor, additional bytes). An Arabic ligature grows elevenfold in Unicode's
-/// compatibility forms, more than any other character (Unicode Standard Annex 15).
+/// Maximum growth of a text by normalisation: (factor, additional bytes). In Unicode's compatibility forms, an Arabic ligature
+/// grows elevenfold, more than any other character (Unicode Standard Annex 15).
 const MOST_GROWTH: (usize, usize) = (64, 1 << 10);
 
-/// Longest text, in bytes, that a part of a normaliser gets without an estimate of the result, as replacements are short.
+/// Maximum length of a text, in bytes, that a part of a normaliser gets without an estimate of the result. Replacements are
+/// short, so such a text stays within bounds.
 const PIECE_BYTES: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
 
 /// A normaliser that breaks off if its result would be too long to tokenise.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "NormalizerWrapper")]
 pub(in crate::model::tokenizer) struct BoundedNormalizer {
+    /// The whole normaliser, which may be a nested sequence.
     pub whole: NormalizerWrapper,
     /// Parts of the normaliser in order, with nested sequences flattened.
     pub parts: Vec<NormalizerWrapper>,
@@ -52,6 +54,7 @@ impl<T: Into<NormalizerWrapper>> From<T> for BoundedNormalizer {
     }
 }
 
+/// Appends the innermost parts of a normaliser to `parts`, in order.
 fn flatten(normalizer: &NormalizerWrapper, parts: &mut Vec<NormalizerWrapper>) {
     match normalizer {
         NormalizerWrapper::Sequence(sequence) => sequence.as_ref().iter().for_each(|part| flatten(part, parts)),
@@ -78,11 +81,12 @@ impl Normalizer for BoundedNormalizer {
     }
 }
 
+/// Returns the error that a text of `bytes` bytes grows beyond `most` bytes in the normaliser.
 fn too_long(bytes: usize, most: usize) -> Error {
     anyhow!("of {bytes} bytes of text its normaliser makes more than {most}, the most that are tokenised")
 }
 
-/// Estimates the bytes that one part of a normaliser may need for a text; 0 if they are certainly few.
+/// Estimates the number of bytes that one part of a normaliser may make of a text; 0 if the number is certainly small.
 fn estimate_bytes(part: &NormalizerWrapper, text: &str) -> usize {
     match part {
         // A match may be empty: at most one before each character, and one at the end.
@@ -137,19 +141,20 @@ impl PreTokenizer for BoundedPreTokenizer {
     }
 }
 
-/// The longest word that `WordPiece` cuts, in characters. It looks up every substring, about half the square of the length. BERT
-/// cuts words of up to 100.
+/// Maximum length of a word that `WordPiece` cuts, in characters. It looks up every substring, about half the square of the
+/// length. BERT cuts words of up to 100 characters.
 const LONGEST_WORD: usize = 1 << 10;
 
-/// Most bytes that the library compares or copies for a word: 256 MiB, 256 for each byte of the longest text that is tokenised.
+/// Maximum number of bytes that the library compares or copies for one word: 256 MiB, 256 for each byte of the longest text
+/// that is tokenised.
 const MOST_WORK: usize = 1 << 28;
 
-/// A model that breaks off at a word that could take too much time or memory.
+/// A tokenizer model that breaks off at a word that could take too much time or memory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "ModelWrapper")]
 pub(in crate::model::tokenizer) struct BoundedModel {
     pub model: ModelWrapper,
-    /// Byte length of the longest token; 0 for `WordPiece`, which has a bound on words instead.
+    /// Length of the longest token, in bytes; 0 for `WordPiece`, for which word lengths are bounded instead.
     longest: usize,
     /// The `bpe.codes` that cut words into pieces for the model to look up; `None` if the model cuts words itself.
     pub codes: Option<Arc<BpeCodes>>,
@@ -168,6 +173,8 @@ impl From<ModelWrapper> for BoundedModel {
 }
 
 impl BoundedModel {
+    /// Looks up the pieces of a word, all but the last with [`CONTINUATION_MARK`], and gives each token its offsets in the
+    /// word.
     fn tokenize_pieces(&self, pieces: Vec<String>) -> tokenizers::Result<Vec<Token>> {
         let mut tokens = Vec::new();
         let mut start = 0;
@@ -181,7 +188,7 @@ impl BoundedModel {
         Ok(tokens)
     }
 
-    /// Fails if cutting a word may take too much time or memory.
+    /// Fails if cutting `word` into tokens may take too much time or memory.
     fn ensure_cheap_word(&self, word: &str) -> anyhow::Result<()> {
         let (bytes, longest) = (word.len(), self.longest);
         if self.codes.is_some() {

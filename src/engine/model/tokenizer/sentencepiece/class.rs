@@ -1,5 +1,5 @@
-//! The classes of transformers that build a tokenizer from a sentencepiece model, and how each does so. They follow
-//! transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
+//! The tokenizer classes of transformers that are built from a sentencepiece model, and how each class builds its tokenizer.
+//! They follow transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
 
 use anyhow::{Result, anyhow, ensure};
 use tokenizers::NormalizerWrapper;
@@ -15,7 +15,7 @@ use super::proto::SentencePieceModel;
 use crate::model::tokenizer::config::{ROLES, TokenizerConfig, named_token};
 use crate::system::errors::Facts;
 
-/// A class of transformers that builds a tokenizer from a sentencepiece model.
+/// A tokenizer class of transformers that is built from a sentencepiece model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SentencePieceClass {
     Albert,
@@ -28,7 +28,7 @@ pub(super) enum SentencePieceClass {
     XlmRoberta,
 }
 
-/// Tokenizer classes: (name in transformers, class, families by `model_type` that have it as default).
+/// Tokenizer classes: (name in transformers, class, families by `model_type` whose default it is).
 const CLASSES: [(&str, SentencePieceClass, &[&str]); 8] = [
     ("AlbertTokenizer", SentencePieceClass::Albert, &["albert"]),
     ("BigBirdTokenizer", SentencePieceClass::BigBird, &["big_bird"]),
@@ -41,12 +41,12 @@ const CLASSES: [(&str, SentencePieceClass, &[&str]); 8] = [
     ("XLMRobertaTokenizer", SentencePieceClass::XlmRoberta, &["xlm-roberta", "xlm-roberta-xl"]),
 ];
 
-/// Largest number of T5 sentinels that are added to a vocabulary; T5 has 100.
+/// Maximum number of T5 sentinels that are added to a vocabulary; T5 has 100.
 const MOST_SENTINELS: u64 = 1 << 16;
 
 impl SentencePieceClass {
-    /// Finds a tokenizer's class by its name or, if no file names one, its family. Fails at an unknown class; the error lists the
-    /// known.
+    /// Finds a tokenizer's class by its name or, if no file names it, by the model's family. Fails at an unknown class; the
+    /// error lists the known classes.
     pub fn find(settings: &TokenizerConfig) -> Result<Self> {
         let family = settings.model_type.as_str();
         let entry = CLASSES.iter().find(|(name, _, families)| settings.is_of_class(name, families));
@@ -61,7 +61,7 @@ impl SentencePieceClass {
         })
     }
 
-    /// Returns the class's default special tokens, in the order of [`ROLES`]; empty for a role that the class lacks.
+    /// Returns the class's default special tokens, in the order of [`ROLES`]; an empty text for each role that the class lacks.
     fn special(self) -> [&'static str; 7] {
         match self {
             Self::Albert | Self::RemBert => ["[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
@@ -78,7 +78,7 @@ impl SentencePieceClass {
         matches!(self, Self::BigBird | Self::Camembert)
     }
 
-    /// Returns (pieces with their scores in the order of the class's ids, id of the unknown token).
+    /// Returns (vocabulary: pieces with their scores in the order of the class's ids, id of the unknown token).
     pub fn vocabulary(
         self,
         model: SentencePieceModel,
@@ -122,7 +122,8 @@ impl SentencePieceClass {
         })
     }
 
-    /// Builds the normalisers of a text, in order; `replacements` are the model's replacements of characters, if it has any.
+    /// Builds the normalisers of a text, in order. `replacements` are the sentencepiece model's replacements of characters, if
+    /// any.
     pub fn normalizers(
         self,
         replacements: Option<Precompiled>,
@@ -177,8 +178,8 @@ impl SentencePieceClass {
         })
     }
 
-    /// Returns templates of the special tokens `[around a text, around a pair of texts]`. `$A` and `$B` stand for the texts, and
-    /// each part's segment follows after a colon.
+    /// Returns the templates of special tokens, `[around a text, around a pair of texts]`. `$A` and `$B` stand for the texts.
+    /// In each part, a colon precedes the segment.
     pub fn templates(self, settings: &TokenizerConfig) -> Result<[Vec<String>; 2]> {
         // Roles of special tokens and texts; parts without a segment have segment 0.
         let by_role = match self {
@@ -205,7 +206,7 @@ impl SentencePieceClass {
         Ok(by_role.map(|template| template.split(' ').filter_map(part).collect()))
     }
 
-    /// Returns the token of a role, from a file or by the class's default; `None` if there is neither.
+    /// Returns the special token with the role `role`: from a file, or else the class's default. `None` without either.
     pub fn role_token(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
         let own_token = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
         let default = || own_token().filter(|token| !token.is_empty());
@@ -213,7 +214,8 @@ impl SentencePieceClass {
     }
 }
 
-/// Lists the sentinels of T5, which stand for gaps in a text. `extra_ids` is their number. Fails if it is no valid number.
+/// Lists T5's sentinels, which stand for gaps in a text; the setting `extra_ids` is their number. Fails if that is no valid
+/// number.
 pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
     let setting = settings.values.get("extra_ids").filter(|setting| !setting.is_null());
     let count = setting.map_or(Some(100), serde_json::Value::as_u64).filter(|count| *count <= MOST_SENTINELS);
@@ -227,10 +229,12 @@ pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
     Ok((0..count.unwrap_or(0)).map(|place| format!("<extra_id_{place}>")).collect())
 }
 
+/// Builds a normaliser that replaces each match of `pattern` by the text `by`.
 fn replace(pattern: impl Into<ReplacePattern>, by: &str) -> Result<NormalizerWrapper> {
     Ok(Replace::new(pattern, by).map_err(|error| anyhow!("{error}"))?.into())
 }
 
+/// Makes a pattern from a regular expression.
 fn regex(pattern: &str) -> ReplacePattern {
     ReplacePattern::Regex(pattern.to_owned())
 }

@@ -25,8 +25,8 @@ use crate::system::errors::Facts;
 use class::{SentencePieceClass, sentinels};
 use proto::{Algorithm, CONTROL, SentencePieceModel, USER_DEFINED};
 
-/// Builds a tokenizer from a sentencepiece model. Fails if the file is no such model, its class is unknown, or its tokens do not
-/// fit the tokens in files beside it.
+/// Builds a tokenizer from a sentencepiece model. Fails if the file is no such model, its class is unknown, or its tokens do
+/// not fit the tokens in accompanying files.
 pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let at = path.display();
@@ -52,7 +52,7 @@ pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Res
     Ok(tokenizer)
 }
 
-/// Returns the hint how to convert the sentencepiece model at `path` to `tokenizer.json`.
+/// Returns a hint for converting the sentencepiece model at `path` to `tokenizer.json`.
 fn convert_hint(path: &Path) -> String {
     let folder = path.parent().unwrap_or(path).display().to_string();
     format!(
@@ -62,7 +62,8 @@ fn convert_hint(path: &Path) -> String {
     )
 }
 
-/// Builds the library's BPE or unigram model. Fails if the vocabulary was trained for another algorithm than its class uses.
+/// Builds the library's BPE or unigram model. Fails if the vocabulary was trained for another algorithm than that of its
+/// tokenizer class.
 fn build_model(
     class: SentencePieceClass,
     model: SentencePieceModel,
@@ -99,7 +100,7 @@ fn merges(ids: &Vocab) -> Vec<(String, String)> {
     pieces.into_iter().flat_map(|(piece, _)| halves(piece)).collect()
 }
 
-/// Parses the model's replacements of characters; `None` if it has none. Fails if they are damaged or too long.
+/// Parses the sentencepiece model's replacements of characters; `None` if it has none. Fails if they are damaged or too long.
 fn replacements(model: &SentencePieceModel) -> Result<Option<Precompiled>> {
     let map = &model.replacements;
     if map.is_empty() {
@@ -117,7 +118,7 @@ fn replacements(model: &SentencePieceModel) -> Result<Option<Precompiled>> {
     Precompiled::from(map).map(Some).map_err(|error| anyhow!("{error}"))
 }
 
-/// Lists the model's tokens that stay whole wherever a text contains them.
+/// Lists the sentencepiece model's own tokens that stay whole wherever a text contains them.
 fn own_tokens(
     class: SentencePieceClass,
     model: &SentencePieceModel,
@@ -136,8 +137,8 @@ fn own_tokens(
     Ok(tokens)
 }
 
-/// Marks tokens, so that they stay whole where a text contains them, and adds tokens that the vocabulary lacks. The order is that
-/// of transformers: tokens listed with ids, tokens with a role, the model's own.
+/// Marks tokens that stay whole where a text contains them, and adds tokens that the vocabulary lacks. The order is that of
+/// transformers: tokens listed with ids, tokens with a role, the sentencepiece model's own tokens.
 fn add_tokens(
     tokenizer: &mut Tokenizer,
     class: SentencePieceClass,

@@ -12,7 +12,7 @@ pub(super) struct SentencePieceModel {
     pub algorithm: Algorithm,
     /// The id of the unknown piece.
     pub unknown: i64,
-    /// Replacements of characters before a text is cut, as a trie and its values; empty if there are none.
+    /// Replacements of characters that are applied before a text is cut, as a trie and its values; empty if there are none.
     pub replacements: Vec<u8>,
 }
 
@@ -27,10 +27,10 @@ pub(super) struct Piece {
     pub kind: Option<u64>,
 }
 
-/// Type of a piece that stands for no text, as `<s>` does.
+/// `SentencePiece.Type` of a piece that stands for no text, such as `<s>`.
 pub(super) const CONTROL: Option<u64> = Some(3);
 
-/// Type of a piece that the trainer's user named, which stays whole wherever a text contains it.
+/// `SentencePiece.Type` of a piece that the trainer's user defined; it stays whole wherever a text contains it.
 pub(super) const USER_DEFINED: Option<u64> = Some(4);
 
 /// The algorithm that cuts text into pieces, `TrainerSpec.ModelType`.
@@ -38,20 +38,20 @@ pub(super) const USER_DEFINED: Option<u64> = Some(4);
 pub(super) enum Algorithm {
     Unigram,
     Bpe,
-    /// A model of words or of characters.
+    /// Cuts text into words or characters.
     Other,
 }
 
-/// Largest number of pieces: the largest published vocabulary has a million (XLM-V, Liang et al. 2023).
+/// Maximum number of pieces: the largest published vocabulary has a million (XLM-V, Liang et al. 2023).
 const MOST_PIECES: usize = 1 << 22;
 
-/// The longest piece, in bytes. The trainer's default limit is 16 characters (`max_sentencepiece_length`); pieces named by a user
-/// are tags.
+/// Maximum length of a piece, in bytes. The trainer's default limit is 16 characters (`max_sentencepiece_length`); user-defined
+/// pieces are tags.
 const LONGEST_PIECE: usize = 1 << 10;
 
 impl SentencePieceModel {
-    /// Parses the bytes of a `.model` file.
-    /// Fails if they are no protocol buffers message, or hold no vocabulary or an invalid piece.
+    /// Parses the bytes of a `.model` file. Fails if they are no protocol buffers message, hold no vocabulary, or hold an
+    /// invalid piece.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         // Missing fields have the defaults of sentencepiece_model.proto.
         let mut model = Self { pieces: vec![], algorithm: Algorithm::Unigram, unknown: 0, replacements: vec![] };
@@ -77,6 +77,7 @@ impl SentencePieceModel {
         Ok(model)
     }
 
+    /// Reads the algorithm and the unknown id from the message `TrainerSpec`.
     fn read_trainer(&mut self, trainer: &[u8]) -> Result<()> {
         for field in Fields(trainer) {
             match field? {
@@ -116,16 +117,18 @@ impl Piece {
 #[derive(Debug, PartialEq)]
 enum Field<'a> {
     Varint(u64),
-    /// Eight bytes, which no field in use here has.
+    /// Eight bytes; no field that this parser reads has them.
     Fixed64,
     Bytes(&'a [u8]),
+    /// Four bytes, lowest first.
     Fixed32([u8; 4]),
 }
 
-/// Iterates over the fields of a protocol buffers message, with their numbers; ends after the first error.
+/// An iterator over the fields of a protocol buffers message, with their numbers. It ends after the first error.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
+    /// Reads the next field. Returns (its number, its value).
     fn field(&mut self) -> Result<(u64, Field<'a>)> {
         let tag = self.varint()?;
         let field = match tag & 7 {
@@ -144,7 +147,8 @@ impl<'a> Fields<'a> {
         Ok((tag >> 3, field))
     }
 
-    /// Reads a number in groups of seven bits, lowest first; the highest bit of a byte is set if another byte follows.
+    /// Reads a number that is stored in groups of seven bits, lowest first. The highest bit of a byte is set if another byte
+    /// follows.
     fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
         // Ten groups hold 64 bits.
@@ -159,6 +163,7 @@ impl<'a> Fields<'a> {
         bail!("a number has more than 64 bits")
     }
 
+    /// Removes the first `length` bytes of the message and returns them.
     fn take(&mut self, length: u64) -> Result<&'a [u8]> {
         let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
         let (taken, rest) = split.with_context(|| format!("{length} bytes are said to follow, and fewer do"))?;

@@ -25,17 +25,17 @@ mod tests;
 pub struct PickledTensor<'a> {
     /// The storage's type, such as `FloatStorage`.
     pub storage_type: &'a str,
-    /// The storage's name in the archive.
+    /// The name of the storage in the archive.
     pub key: &'a str,
     /// Offset of the tensor's first value in the storage, counted in values.
     pub offset: u64,
     pub shape: Vec<u64>,
-    /// Stored values from one index to the next, for each dimension.
+    /// Number of stored values from one index to the next, for each dimension.
     pub strides: Vec<u64>,
 }
 
-/// Reads the tensors of a pickled state dict by name; other entries are left out.
-/// Fails if the pickle is damaged, or holds no state dict.
+/// Reads the tensors of a pickled state dict, by name; entries that are no tensors are skipped. Fails if the pickle is damaged,
+/// or holds no state dict.
 pub fn read_tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
     let mut machine = Machine::new(pickle);
     let top = machine.run()?;
@@ -52,13 +52,13 @@ pub struct LegacyFile<'a> {
     pub bytes: usize,
 }
 
-/// The first bytes of a [`LegacyFile`] file: a pickle of `MAGIC_NUMBER` (`torch/serialization.py`), then a pickle of the format's
+/// The first bytes of a [`LegacyFile`]: a pickle of `MAGIC_NUMBER` (`torch/serialization.py`), then a pickle of the format's
 /// version, 1001.
 pub const LEGACY_MAGIC: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.";
 
-/// Reads the pickles at the beginning of a file that begins with [`LEGACY_MAGIC`]: facts about the system that wrote it, the
-/// state dict, and the names of its storages.
-/// Fails if a pickle is damaged, there is no state dict, or the system had another byte order.
+/// Reads the pickles at the beginning of a file that begins with [`LEGACY_MAGIC`]. They hold facts about the system that wrote
+/// the file, the state dict, and the names of its storages. Fails if a pickle is damaged, there is no state dict, or the system
+/// had another byte order.
 pub fn read_legacy(pickles: &[u8]) -> Result<LegacyFile<'_>> {
     let rest = pickles.strip_prefix(LEGACY_MAGIC).context("it is no file of torch.save of before PyTorch 1.6")?;
     let mut system = Machine::new(rest);
@@ -77,13 +77,18 @@ pub fn read_legacy(pickles: &[u8]) -> Result<LegacyFile<'_>> {
     Ok(LegacyFile { tensors: machine.state_dict(top)?, storages, bytes: pickles.len() - keys.rest.0.len() })
 }
 
+/// The stack machine that interprets a pickle.
 #[derive(Default)]
 struct Machine<'a> {
+    /// Instructions that have not been executed yet.
     rest: Bytes<'a>,
+    /// All objects made so far; an [`Id`] is an index into them.
     objects: Vec<Object<'a>>,
+    /// The stack of the machine.
     stack: Vec<Id>,
-    /// Height of the stack at each mark, in objects.
+    /// Height of the stack at each mark, as a number of objects.
     marks: Vec<usize>,
+    /// Objects that the pickle has stored under numbers for later use.
     memo: HashMap<i64, Id>,
 }
 
@@ -105,7 +110,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Yields (name, type) of each storage that the pickle refers to.
+    /// Yields (name, type) of each storage that the pickle names.
     fn storages(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.objects.iter().filter_map(|object| match *object {
             Object::Storage { storage_type, key } => Some((key, storage_type)),
@@ -123,14 +128,15 @@ impl<'a> Machine<'a> {
         items.iter().map(text).collect()
     }
 
-    /// Whether `facts`, about the system that wrote the file, say that it is not little-endian.
+    /// Whether `facts` say that the system that wrote the file is not little-endian.
     fn is_big_endian(&self, facts: Id) -> bool {
         let Object::Dict(items) = &self.objects[facts] else { return false };
         let mut parts = items.iter().map(|(key, value)| (&self.objects[*key], &self.objects[*value]));
         parts.any(|part| matches!(part, (Object::Text("little_endian"), Object::Bool(false))))
     }
 
-    /// Returns the tensors of a state dict object, by name. Fails if the object is no dict, or its tensors are in a nested dict.
+    /// Returns the tensors of a state dict object, by name. Fails if the object is no dict, or if its tensors lie in a nested
+    /// dict.
     fn state_dict(&self, top: Id) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
         let Object::Dict(items) = &self.objects[top] else {
             bail!("it holds {}, not a state dict", self.describe(top));
@@ -147,9 +153,10 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns the keys that lead from a dict without tensors to the nearest nested dict with some. Each dict is visited once.
+    /// Returns the keys that lead from a dict without tensors to the nearest nested dict that has tensors. Visits each dict
+    /// once. `None` without such a dict.
     fn nested(&self, top: Id) -> Option<Vec<String>> {
-        /// Largest depth of nested dicts at which a state dict is looked for; training programs put it no deeper.
+        /// Maximum depth at which a state dict is searched in nested dicts; training programs put it no deeper.
         const DEPTH: usize = 3;
         // Each dict, the index of the dict that contains it, and its key there.
         let mut dicts: Vec<(Id, usize, Id)> = vec![(top, 0, top)];
@@ -178,7 +185,7 @@ impl<'a> Machine<'a> {
         Some(keys).filter(|keys| (1..=DEPTH).contains(&keys.len()))
     }
 
-    /// Executes one instruction: pushes an object onto the stack, or rearranges the stack.
+    /// Executes one instruction, which pushes an object onto the stack or rearranges the stack.
     fn step(&mut self, instruction: u8) -> Result<()> {
         let object = match instruction {
             b'N' => Object::None,
@@ -215,7 +222,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes an instruction that makes no new object, or makes one by a function call.
+    /// Executes an instruction that makes no new object, or makes one by calling a function.
     fn rearrange(&mut self, instruction: u8) -> Result<()> {
         match instruction {
             // PROTO
@@ -283,7 +290,8 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Returns the object as a tensor; `None` if it is none. Fails if its storage, shape or strides are invalid.
+    /// Returns the tensor that an object represents; `None` if it is no tensor. Fails if its storage, shape or strides are
+    /// invalid.
     fn tensor(&self, id: Id) -> Result<Option<PickledTensor<'a>>> {
         let Object::Tensor { storage, offset, shape, strides } = self.objects[id] else { return Ok(None) };
         let Object::Storage { storage_type, key } = self.objects[storage] else {
@@ -294,8 +302,8 @@ impl<'a> Machine<'a> {
         Ok(Some(PickledTensor { storage_type, key, offset: self.number(offset)?, shape, strides }))
     }
 
-    /// Makes the storage that `torch.save` refers to as `("storage", type, key, device, number of values)`. Before version 1.6 a
-    /// sixth part makes it a view of another storage; it is None except in the oldest files.
+    /// Makes the storage that `torch.save` writes as `("storage", type, key, device, number of values)`. Before version 1.6, a
+    /// sixth part can make it a view of another storage. Such views occur only in the oldest files; they are refused.
     fn storage(&self, id: Id) -> Result<Object<'a>> {
         if let Object::Tuple(parts) = &self.objects[id]
             && parts.get(5).is_none_or(|view| matches!(self.objects[*view], Object::None))
@@ -307,8 +315,9 @@ impl<'a> Machine<'a> {
         bail!("{} in place of a storage", self.describe(id))
     }
 
+    /// Returns the numbers of a tuple, such as a shape.
     fn numbers(&self, id: Id) -> Result<Vec<u64>> {
-        /// Largest number of dimensions of a tensor; parameters of an encoder have at most two.
+        /// Maximum number of dimensions of a tensor; parameters of an encoder have at most two.
         const MOST_DIMENSIONS: usize = 8;
         match &self.objects[id] {
             Object::Tuple(items) if items.len() <= MOST_DIMENSIONS => items.iter().map(|id| self.number(*id)).collect(),
@@ -317,21 +326,24 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Returns a number that is not negative.
     fn number(&self, id: Id) -> Result<u64> {
         let Object::Int(value) = self.objects[id] else { bail!("{} in place of a size", self.describe(id)) };
         u64::try_from(value).with_context(|| format!("a size of {value}"))
     }
 
+    /// Returns the kind of an object, for messages.
     fn describe(&self, id: Id) -> &'static str {
         self.objects[id].kind_name()
     }
 
+    /// Adds an object, and pushes it onto the stack.
     fn push(&mut self, object: Object<'a>) {
         self.objects.push(object);
         self.stack.push(self.objects.len() - 1);
     }
 
-    /// Returns the height below which the stack must not be popped: its height at the last mark.
+    /// Returns the height of the stack at the last mark, below which nothing may be popped.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -341,22 +353,26 @@ impl<'a> Machine<'a> {
         Ok(self.stack.pop().expect("it is longer than the floor"))
     }
 
+    /// Removes the objects above the last mark from the stack, and returns them.
     fn pop_to_mark(&mut self) -> Result<Vec<Id>> {
         let mark = self.marks.pop().context("a mark is missing")?;
         // Values below a mark are never popped, so the stack is at least that high.
         Ok(self.stack.split_off(mark))
     }
 
+    /// Returns the object on top of the stack.
     fn top(&self) -> Result<Id> {
         self.stack.last().copied().context("its stack is empty")
     }
 
+    /// Returns the items of the dict on top of the stack. Fails if it is no dict.
     fn dict(&mut self) -> Result<&mut Vec<(Id, Id)>> {
         let top = self.top()?;
         let Object::Dict(items) = &mut self.objects[top] else { bail!("an item for what is no dict") };
         Ok(items)
     }
 
+    /// Returns the items of the list on top of the stack. Fails if it is no list.
     fn list(&mut self) -> Result<&mut Vec<Id>> {
         let top = self.top()?;
         let Object::List(items) = &mut self.objects[top] else { bail!("an item for what is no list") };
@@ -364,19 +380,22 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The longest text in a state dict, in bytes; the longest real ones are names of tensors, with about 100.
+/// Maximum length of a text in a state dict, in bytes. The longest texts in real files are tensor names of about 100 bytes.
 const LONGEST_TEXT: u32 = 1000;
 
+/// Bytes of a pickle that have not been read yet.
 #[derive(Default)]
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
+    /// Removes and returns the first `N` bytes.
     fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk().context("it is cut short").hint("download it again")?;
         self.0 = rest;
         Ok(*bytes)
     }
 
+    /// Removes and returns the first `length` bytes.
     fn slice(&mut self, length: u32) -> Result<&'a [u8]> {
         let parts = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
         let (bytes, rest) = parts.context("it is cut short").hint("download it again")?;
@@ -384,14 +403,14 @@ impl<'a> Bytes<'a> {
         Ok(bytes)
     }
 
-    /// Reads a text, which its length in bytes precedes.
+    /// Reads a text that follows its length in bytes.
     fn text(&mut self) -> Result<&'a str> {
         let length = u32::from_le_bytes(self.take()?);
         ensure!(length <= LONGEST_TEXT, "a text of {length} bytes has no place in a state dict");
         std::str::from_utf8(self.slice(length)?).context("a name that is not UTF-8")
     }
 
-    /// Reads a line of text, without its end.
+    /// Reads a line of text, and removes its end.
     fn line(&mut self) -> Result<&'a str> {
         let line = &self.0[..self.0.len().min(LONGEST_TEXT as usize)];
         let length = line.iter().position(|byte| *byte == b'\n').context("a name that does not end")?;
@@ -400,6 +419,7 @@ impl<'a> Bytes<'a> {
         std::str::from_utf8(line).context("a name that is not UTF-8")
     }
 
+    /// Reads a little-endian number of `length` bytes.
     fn number(&mut self, length: u8, signed: bool) -> Result<i64> {
         let bytes = self.slice(length.into())?;
         ensure!(bytes.len() <= 8, "a number of {length} bytes");

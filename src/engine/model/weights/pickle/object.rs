@@ -1,12 +1,15 @@
-//! The objects that a pickle of a state dict makes, and the kinds of other files, which need different hints.
+//! The objects that the pickle of a state dict makes, and kinds of files without a state dict, each of which needs its own
+//! hint.
 
 use std::error::Error;
 use std::fmt;
 
 use anyhow::{Result, bail};
 
+/// Index of an object in the list of all objects of a pickle.
 pub(super) type Id = usize;
 
+/// An object that a pickle makes. Other objects in it are referred to by [`Id`].
 #[derive(Debug)]
 pub(super) enum Object<'a> {
     None,
@@ -26,12 +29,16 @@ pub(super) enum Object<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Global<'a> {
     OrderedDict,
+    /// `torch._utils._rebuild_tensor_v2`.
     RebuildTensor,
+    /// `torch._utils._rebuild_parameter`.
     RebuildParameter,
+    /// Storage class of this name, such as `FloatStorage`.
     Storage(&'a str),
 }
 
 impl<'a> Global<'a> {
+    /// Returns the function or class with this module and name. Fails if no state dict needs it.
     pub(super) fn from_name(module: &'a str, name: &'a str) -> Result<Self> {
         Ok(match (module, name) {
             ("collections", "OrderedDict") => Self::OrderedDict,
@@ -61,19 +68,22 @@ impl Object<'_> {
     }
 }
 
-/// Why a `torch.save` file is no plain state dict.
+/// Why a `torch.save` file holds no plain state dict.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::model::weights) enum NotAStateDict {
-    /// The tensors are in a nested dict, to which these keys lead.
+    /// The tensors are in a nested dict; these keys lead to it.
     Nested(Vec<String>),
-    /// The pickle refers to a class or a function of this name, as a pickled module does.
+    /// The pickle refers to a class or function of this name, as the pickle of a whole module does.
     UnknownName(String),
+    /// The pickle has this protocol version, which is not read.
     Protocol(u8),
+    /// The file is a tar archive, as very old versions of PyTorch wrote.
     Tar,
 }
 
 impl NotAStateDict {
-    /// Whether PyTorch cannot load the file with `weights_only`: a whole module, a tar archive, or a newer protocol.
+    /// Whether PyTorch cannot load the file with `weights_only`: it is a whole module, a tar archive, or of a newer pickle
+    /// protocol.
     pub(in crate::model::weights) fn needs_full_pickle(&self) -> bool {
         const MODULES: [&str; 3] = ["transformers.models.", "torch.nn.modules.", "sentence_transformers."];
         match self {

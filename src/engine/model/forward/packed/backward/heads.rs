@@ -12,9 +12,9 @@ use crate::model::grid::visibility::{Tile, Visibility};
 use crate::model::parameters::Layer;
 
 impl PackedEncoder {
-    /// Computes derivatives by the gates of a layer, from derivatives by the contexts of all its heads, in `forward.context`.
-    /// Above the first layer it also puts derivatives by queries, keys and values, once normed and rotated, into
-    /// `forward.projected`.
+    /// Computes derivatives by the gates of a layer. On entry, `forward.context` holds derivatives by the contexts of all
+    /// heads. Above the first layer, it also puts derivatives by the normalised and rotated queries and keys, and by the
+    /// values, into `forward.projected`.
     pub(super) fn heads_backward(
         &self,
         number: usize,
@@ -51,8 +51,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Returns the derivative by a head's gate over one sequence. Puts derivatives by the head's queries, keys and values into
-    /// `derivatives`, which must be 0 on entry.
+    /// Returns the derivative of the score by a head's gate over one sequence. Puts derivatives by the head's queries, keys and
+    /// values into `derivatives`, which must be 0 on entry.
     ///
     /// With `z = A v + b` the context of the head, `r` its replacement and `d` the derivatives by `r + keep (z - r)`, the
     /// derivative by `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`. The backward pass of the softmax computes the first term
@@ -141,7 +141,7 @@ impl PackedEncoder {
         slope
     }
 
-    /// Backward pass of the rotation and norms of queries and keys, in place in `forward.projected`.
+    /// Backward pass of the rotation and normalisation of queries and keys, in place in `forward.projected`.
     pub(super) fn keys_backward(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
         let (config, bias) = (&self.parameters.config, &layer.query_key_value.bias);
         let (heads, width) = (config.heads_width(), bias.len());

@@ -1,7 +1,7 @@
-//! Backpropagation over packs, from the matrix products that the forward pass kept.
+//! Backpropagation through the encoder over the batch, from the matrix products that the forward pass kept.
 //!
-//! Only values that depend on gates are differentiated. Everything between two products is recomputed, so that memory grows with
-//! the number of tokens, not of token pairs. One backward pass gives the gradients of all sequences of a batch.
+//! Only values that depend on gates are differentiated. Everything between two products is recomputed, so that memory grows
+//! with the number of tokens, not of token pairs. One backward pass gives the gradients of all sequences of a batch.
 
 mod heads;
 
@@ -22,7 +22,7 @@ use crate::model::forward::visitor::{Needs, Visitor};
 use crate::model::forward::{Encoder, NO_PREDICTION, Start};
 use crate::model::parameters::Norm;
 
-/// Largest number of bytes that a forward pass keeps for derivatives. Larger batches are split, but no sequence is.
+/// Maximum number of bytes that a forward pass keeps for derivatives. Larger batches are split, but single sequences are not.
 const MOST_KEPT: u64 = 1 << 28;
 
 impl Differentiable for PackedEncoder {
@@ -83,7 +83,9 @@ impl Differentiable for PackedEncoder {
 
 /// The score of each sequence of a batch, summed over its predicted positions.
 struct ScoreSums<'a, 'b> {
+    /// Score of each sequence.
     scores: Vec<f64>,
+    /// Function that returns the part of one position in its sequence's score.
     score: &'a mut Score<'b>,
     /// A copy of the logits of one position, which `score` overwrites.
     logits: Vec<f32>,
@@ -102,6 +104,7 @@ impl Visitor for ScoreSums<'_, '_> {
 }
 
 impl PackedEncoder {
+    /// Computes the gradients of one part of a batch: sequences whose kept outputs fit into memory together.
     fn gradients_of_part(
         &self,
         batch: &Batch<'_>,
@@ -129,9 +132,9 @@ impl PackedEncoder {
         Ok(gradients)
     }
 
-    /// Computes derivatives by the gates of a layer. On entry, `scratch.forward.states` holds derivatives by the states above the
-    /// layer, in the last layer at the predicted positions alone. On return, it holds derivatives by the states below, except in
-    /// the first layer.
+    /// Computes derivatives by the gates of a layer. On entry, `scratch.forward.states` holds derivatives by the hidden states
+    /// after the layer; in the last layer, only at the predicted positions. On return, it holds derivatives by the hidden
+    /// states before the layer, except in the first layer.
     fn layer_backward(
         &self,
         number: usize,
@@ -208,7 +211,7 @@ impl PackedEncoder {
         add_to(&mut forward.states, inputs);
     }
 
-    /// Backward pass of [`PackedEncoder::add`]: turns `derivatives` into derivatives by the residual stream, and writes
+    /// Backward pass of [`PackedEncoder::add`]. Turns `derivatives` into derivatives by the residual stream, and writes
     /// derivatives by the added block output into `update`.
     fn add_backward(
         &self,
@@ -235,12 +238,13 @@ impl PackedEncoder {
         }
     }
 
+    /// Backward pass of a norm over `rows`, in place in `derivatives`.
     pub(super) fn norm_backward(&self, rows: &[f32], norm: &Norm, derivatives: &mut [f32]) {
         backward::norm(self.parameters.config.norm, rows, &norm.weight, self.epsilon(), derivatives);
     }
 }
 
-/// Backward pass of [`predicted_rows`]: puts rows of the predicted positions among the rows of all tokens, otherwise 0.
+/// Backward pass of [`predicted_rows`]: spreads rows of the predicted positions over the rows of all tokens, with 0 elsewhere.
 fn all_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
     buffer.clear();
     buffer.resize(batch.tokens() * width, 0.0);
