@@ -58,9 +58,9 @@ fn scores(bencher: Bencher, n: usize) {
     let mut out = vec![0.0; n * stride];
     bencher.counter(ItemsCount::new(2 * n * n * 32)).bench_local(|| {
         multiply(
-            MatrixMut::strided(black_box(&mut out), n, n, stride),
+            MatrixMut::with_row_stride(black_box(&mut out), n, n, stride),
             Matrix::new(&query, n, 32),
-            Matrix::strided(&key, n, 32, 3 * 384).transposed(),
+            Matrix::with_row_stride(&key, n, 32, 3 * 384).transposed(),
         );
     });
 }
@@ -74,7 +74,7 @@ fn context(bencher: Bencher, n: usize) {
         multiply(
             MatrixMut::new(black_box(&mut out), n, 32),
             Matrix::new(&weights, n, n),
-            Matrix::strided(&value, n, 32, 3 * 384),
+            Matrix::with_row_stride(&value, n, 32, 3 * 384),
         );
     });
 }
@@ -150,7 +150,11 @@ fn token_statistics(bencher: Bencher, n: usize) {
     let (roles, weights, entropies) = (TokenRoles::new(&sentence(n)), attention(n), vec![1.0; n]);
     let mut buffers = RowBuffers::default();
     bencher.counter(ItemsCount::new(n * n)).bench_local(|| {
-        token::token_sums(&roles, AttentionView::strided(0, 0, n, black_box(&weights), &entropies), &mut buffers)
+        token::sum_token_attention(
+            &roles,
+            AttentionView::from_strided(0, 0, n, black_box(&weights), &entropies),
+            &mut buffers,
+        )
     });
 }
 

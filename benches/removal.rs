@@ -128,7 +128,7 @@ fn main() -> Result<()> {
     let model = Model::load_with_prediction(ModelRef::parse(folder).resolve(&Downloads::default())?)?;
     ensure!(model.objective == Some(Objective::MaskedTokens), "`{folder}` has no masked-LM head");
     let grid = model.grid();
-    let gates = vec![Gate::scale(0.0); grid.count()];
+    let gates = vec![Gate::from_factor(0.0); grid.head_count()];
     let removed = single_head_sets(grid).chain([all_heads(grid)]);
     let variants = Variants::default().with_removals(removed, grid, &gates);
     let naive = |variant: &AblationVariant| Variants::baseline_only(variant.gates.clone());
@@ -139,7 +139,7 @@ fn main() -> Result<()> {
     for variant in &variants.ablation_variants {
         alone += time(&model, &naive(variant), packs)?;
     }
-    let heads = grid.count() as f64;
+    let heads = grid.head_count() as f64;
     println!("{} tokens, {} layers of {} heads", packs * SENTENCES * TOKENS, grid.layers, grid.heads);
     println!("one whole pass                 {whole:8.3} s");
     println!(

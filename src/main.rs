@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use headscope::commands::cli;
-use headscope::system::errors::Class;
+use headscope::system::errors::ErrorClass;
 use headscope::system::files::output;
 use headscope::system::interrupt::clean_up_when_interrupted;
 use headscope::system::time_limit;
@@ -17,14 +17,14 @@ fn main() -> ExitCode {
     let command = cli::parse();
     output::claim_stdout();
     time_limit::set_error_report(|error| {
-        cli::error_format().say(error);
-        Class::of(error).status()
+        cli::requested_error_format().say(error);
+        ErrorClass::from_error(error).status()
     });
-    let outcome = clean_up_when_interrupted(cli::error_format()).and_then(|()| (command.run)());
+    let outcome = clean_up_when_interrupted(cli::requested_error_format()).and_then(|()| (command.run)());
     let status = outcome.unwrap_or_else(|error| {
-        cli::error_format().say(&error);
-        match Class::of(&error) {
-            Class::Other => command.default_class.status(),
+        cli::requested_error_format().say(&error);
+        match ErrorClass::from_error(&error) {
+            ErrorClass::Other => command.default_class.status(),
             class => class.status(),
         }
     });

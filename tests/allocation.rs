@@ -8,7 +8,7 @@ use headscope::corpus::{Annotation, Content, Sentence, TreeHead, Upos, Word};
 use headscope::model::Model;
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
-use headscope::model::forward::{Scratch, Start};
+use headscope::model::forward::{PassStart, Scratch};
 use headscope::model::source::ModelRef;
 use headscope::passes::observer::set::ObserverSet;
 use headscope::passes::setup::PassSetup;
@@ -58,7 +58,7 @@ fn warm_forward_pass_and_statistics_keep_no_new_memory() {
     let grid = model.grid();
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let observers = registry::default_studies()
-        .flat_map(|study| study.passes().iter().map(|spec| spec.observer(&subject)).collect::<Vec<_>>());
+        .flat_map(|study| study.passes().iter().map(|spec| spec.make_observer(&subject)).collect::<Vec<_>>());
     let (mut panel, mut scratch) = (ObserverSet::new(observers.collect()), Scratch::default());
     let mut counting = TokenCounter::default();
     counting.add(&sentence(&model, 30));
@@ -111,13 +111,14 @@ impl Visitor for Greedy {
 fn warm_encoder_with_gates_keeps_no_new_memory() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let mut gates = Gates::default();
-    gates.set(1, 0, Gate::scale(0.5));
+    gates.set_gate(1, 0, Gate::from_factor(0.5));
     let pack = Pack { sequences: [20, 5, 30].iter().map(|&words| sentence(&model, words)).collect() };
     let tokens = pack.sequences[0].ids.len();
     gates.patch_rows(0, 1, 0, [(1, vec![1.0 / tokens as f32; tokens])].into());
     let (batch, mut scratch) = (pack.batch(), Scratch::default());
     let mut run = || {
-        let mut forward = || model.encoder.forward_from(Start::Embeddings, &batch, &gates, &mut scratch, &mut Greedy);
+        let mut forward =
+            || model.encoder.forward_from(PassStart::Embeddings, &batch, &gates, &mut scratch, &mut Greedy);
         allocation_counter::measure(|| forward().unwrap()).count_current
     };
     assert!(run() > 0, "the first batch fills buffers");

@@ -11,7 +11,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use golden::{Golden, TOLERANCE, check_forward, largest_difference, load_with_prediction, of_ids, record};
-use headscope::model::forward::Start;
+use headscope::model::forward::PassStart;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::visitor::Needs;
 use headscope::sequences::pack::Pack;
@@ -82,7 +82,7 @@ fn attention_hidden_states_and_logits_match_pytorch() {
             let needs = Needs { logits: true, ..Needs::default() };
             let all_positions = [(0..golden.expected[0].ids.len()).collect()];
             let batch = pack.batch().with_predicted(&all_positions);
-            let actual = record(model.encoder.as_ref(), Start::Embeddings, &batch, &Gates::default(), needs);
+            let actual = record(model.encoder.as_ref(), PassStart::Embeddings, &batch, &Gates::default(), needs);
             let largest = expected.iter().fold(1_f32, |largest, logit| largest.max(logit.abs()));
             let difference = largest_difference(&actual[0].logits, expected);
             println!("logits: {difference:.1e}");

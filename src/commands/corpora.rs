@@ -12,8 +12,8 @@ use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::run::counting::count_tokens;
 use crate::passes::run::token_limit;
 use crate::sequences::reading::{Context as Reads, Spacing};
-use crate::system::counted::counted;
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::format_count;
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::output::Output;
 use crate::system::parallel::core_count;
 use crate::system::progress::{self, Downloads};
@@ -21,7 +21,7 @@ use crate::system::terminal::print;
 
 /// Counts how often each token of a model's tokenizer occurs in a corpus, and writes the counts as JSON.
 /// Fails if the model, the corpus or the output cannot be used, or the corpus has no token.
-pub fn counts(
+pub fn write_token_counts(
     model: &ModelRef,
     (options, words): (TokenizerOptions, Spacing),
     inputs: &[Input],
@@ -35,18 +35,18 @@ pub fn counts(
     let (counts, corpus) = count_tokens(inputs, tokenizer, max_tokens, true, &Scope::all_sentences(), core_count())?;
     counting.finish_and_clear();
     if counts.is_empty() {
-        return Err(anyhow!("corpus `{}` has no tokens", corpus.name).with_file(&corpus.name)).class(Class::Input);
+        return Err(anyhow!("corpus `{}` has no tokens", corpus.name).with_file(&corpus.name)).class(ErrorClass::Input);
     }
     output.finish(counts.to_json(&model.tokenizer)?.as_bytes())
 }
 
 /// Writes an index of a corpus to `path`, from which a shard reads only its own segments of 256 sentences.
-pub fn index(corpus: &[Input], path: &Path) -> Result<()> {
+pub fn write_corpus_index(corpus: &[Input], path: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
     let indexing = progress::show_spinner("indexing");
     let IndexCounts { files, sentences, segments } = write_index(corpus, |bytes| output.write(bytes))?;
     indexing.finish_and_clear();
     output.commit()?;
-    let (sentences, segments) = (counted(sentences, "sentence"), counted(segments, "segment"));
-    print(&format!("{sentences} in {segments}, of {}\n", counted(files, "file")))
+    let (sentences, segments) = (format_count(sentences, "sentence"), format_count(segments, "segment"));
+    print(&format!("{sentences} in {segments}, of {}\n", format_count(files, "file")))
 }

@@ -15,12 +15,12 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRow;
 use crate::study::{AnyStudy, Card, columns};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 
 /// Text of `headscope explain` without a name.
 /// It has a line for each label, metric and study, then the names of the other terms and of the thresholds.
-pub fn list_all() -> String {
+pub fn list_all_terms() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
     let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));
     let groups: [(&str, Vec<(&str, &str)>); 3] = [
@@ -38,7 +38,7 @@ pub fn list_all() -> String {
             lines.iter().try_for_each(|(name, says)| writeln!(text, "{name:width$}  {says}"))?;
             writeln!(text)?;
         }
-        writeln!(text, "The rules of all verdicts, as one table: {VERDICTS}")?;
+        writeln!(text, "The rules of all verdicts, as one table: {VERDICT_TABLE_NAME}")?;
         write!(text, "\nOther words: {}\n\nThresholds: {}\n", words(terms), words(thresholds))
     })
 }
@@ -49,7 +49,7 @@ fn run_condition(study: &dyn AnyStudy) -> String {
     match (card.is_default, card.is_default_in_first_run(), card.is_default_with_builds_on) {
         (true, ..) => "by default".to_owned(),
         (_, true, _) => "where no corpus is named, on others with `--with`".to_owned(),
-        _ if card.is_default_on_decoders && card.decoders_only => "on decoders".to_owned(),
+        _ if card.is_default_on_decoders && card.is_for_decoders_only => "on decoders".to_owned(),
         _ if card.is_default_on_decoders => "on decoders, on others with `--with`".to_owned(),
         (.., true) => format!("where `{}` run", card.builds_on.join("` and `")),
         _ => "with `--with`".to_owned(),
@@ -60,8 +60,8 @@ fn run_condition(study: &dyn AnyStudy) -> String {
 /// Fails if nothing has that name.
 pub fn explain(name: &str) -> Result<String> {
     match name {
-        VERDICTS => return Ok(verdict_table()),
-        STUDY_TABLE => return Ok(study_table()),
+        VERDICT_TABLE_NAME => return Ok(verdict_table()),
+        STUDY_TABLE_NAME => return Ok(study_table()),
         _ => {}
     }
     if let Some(study) = registry::find_study(name) {
@@ -70,7 +70,7 @@ pub fn explain(name: &str) -> Result<String> {
             question,
             needs,
             is_default: by_default,
-            decoders_only,
+            is_for_decoders_only: decoders_only,
             is_default_on_decoders: default_on_decoders,
             ..
         } = study.card();
@@ -103,7 +103,7 @@ pub fn explain(name: &str) -> Result<String> {
     };
     // An exact name or a code of the grid wins over another name of a term: `position` is both.
     let entry = || registry::find_entry(name).map(|entry| entry.to_string());
-    let text = entry().or_else(own_term).or_else(threshold).or_else(|| grid_cell(name));
+    let text = entry().or_else(own_term).or_else(threshold).or_else(|| explain_grid_cell(name));
     let text = text.or_else(|| term.map(text_of_term)).or_else(family);
     let text = text.or_else(|| keys::explain_path(name)).or_else(|| keys::explain_word(name));
     // A heading of a report is a key with spaces: `pooled shift` is `pooled_shift`.
@@ -133,7 +133,7 @@ fn with_suggestion(error: Error, name: &str) -> Error {
 
 /// Names of the labels, metrics and terms whose explanation contains `word`, with a maximum number of names.
 fn entries_mentioning(word: &str) -> Vec<&'static str> {
-    const MOST: usize = 5;
+    const MAX_ENTRIES: usize = 5;
     let is_it = |part: &str| part.eq_ignore_ascii_case(word);
     let has = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(is_it);
     let is_told = |entry: &Entry| {
@@ -142,12 +142,12 @@ fn entries_mentioning(word: &str) -> Vec<&'static str> {
     };
     let entries = registry::label_entries().chain(registry::metric_entries()).filter(is_told).map(|entry| entry.name());
     let terms = registry::glossary().filter(|term| has(term.meaning)).map(|term| term.name);
-    entries.chain(terms).take(MOST).collect()
+    entries.chain(terms).take(MAX_ENTRIES).collect()
 }
 
 /// Explains a cell of the label grid, such as `case~+7`: its marks, and the labels that have its code.
 /// Returns `None` if no label has the code.
-fn grid_cell(cell: &str) -> Option<String> {
+fn explain_grid_cell(cell: &str) -> Option<String> {
     let counted_more = |(rest, more): (&'_ str, &str)| (!rest.is_empty()).then(|| more.parse::<u16>().ok()).flatten();
     let more = cell.rsplit_once('+').and_then(counted_more);
     let rest = if more.is_some() { cell.rsplit_once('+')?.0 } else { cell };
@@ -166,7 +166,7 @@ fn grid_cell(cell: &str) -> Option<String> {
         format!("After a label, as in `case{cell}`: the head has {number} more.\nAlone:\n\n")
     });
     let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
-    let more = more.map_or_else(String::new, |more| format!("; the head has {}", counted(more, "more label")));
+    let more = more.map_or_else(String::new, |more| format!("; the head has {}", format_count(more, "more label")));
     let entries: String = entries.iter().map(|entry| format!("\n{entry}")).collect();
     Some(format!(
         "{cell} (in the grid of a summary)\n\n{after}The label {}{borderline}{tied}{constant}{more}.\n{entries}",
@@ -175,7 +175,7 @@ fn grid_cell(cell: &str) -> Option<String> {
 }
 
 /// Name under which [`explain`] explains the rules of all verdicts.
-pub const VERDICTS: &str = "verdicts";
+pub const VERDICT_TABLE_NAME: &str = "verdicts";
 
 /// Markdown table of the rules of all verdicts; docs/detectors.md has only the verdicts that are not labels.
 pub fn verdict_table() -> String {
@@ -185,7 +185,7 @@ pub fn verdict_table() -> String {
 }
 
 /// Name under which [`explain`] explains all studies.
-pub const STUDY_TABLE: &str = "studies";
+pub const STUDY_TABLE_NAME: &str = "studies";
 
 /// All studies, as a Markdown table; docs/STUDIES.md has it.
 pub fn study_table() -> String {
@@ -193,11 +193,11 @@ pub fn study_table() -> String {
         let Card { name, question, needs, .. } = study.card();
         [format!("`{name}`"), (*question).to_owned(), run_condition(*study), (*needs).to_owned()]
     };
-    table(["study", "question", "runs", "needs"], STUDIES.iter().map(row))
+    markdown_table(["study", "question", "runs", "needs"], STUDIES.iter().map(row))
 }
 
 /// A Markdown table; `|` in cells is escaped.
-fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+fn markdown_table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
         format!("| {} |\n", cells.join(" | "))
@@ -237,10 +237,10 @@ pub fn detectors_page() -> String {
          `_over_position` the metric less that.\n\n{}\n## Verdicts\n\n\
          Labels are corrected over all heads and labels of one rule.\n`headscope explain verdicts` has a row for each label \
          as well, with the least evidence and what is printed beside a verdict.\n\n{}",
-        table(["label", "rule"], registry::label_entries().map(label)),
+        markdown_table(["label", "rule"], registry::label_entries().map(label)),
         thresholds.join(", "),
-        table(["study", "metrics"], STUDIES.iter().filter_map(metrics)),
-        table(["verdict", "statistic", "null or margin", "family of the correction"], verdicts),
+        markdown_table(["study", "metrics"], STUDIES.iter().filter_map(metrics)),
+        markdown_table(["verdict", "statistic", "null or margin", "family of the correction"], verdicts),
     )
 }
 

@@ -11,89 +11,94 @@ use super::saved::gate::GateOutcome;
 use super::saved::numbers::outcome::NumbersOutcome;
 use super::sentences::matching::MatchOutcome;
 use crate::report;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 /// JSON document that this program writes, with its schema.
-struct Document {
+struct JsonDocument {
     /// Name with which paths into the document begin.
     name: &'static str,
     /// The document's name in messages, such as `a report`.
-    place: &'static str,
+    name_in_messages: &'static str,
     schema: fn() -> Schema,
 }
 
-const DOCUMENTS: [Document; 6] = [
-    Document { name: "report", place: "a report", schema: report::schema },
-    Document { name: "compare", place: "`compare --json`", schema: || schema_for!(CompareOutcome) },
-    Document { name: "numbers", place: "`compare --numbers --json`", schema: || schema_for!(NumbersOutcome) },
-    Document { name: "confirm", place: "`confirm --json`", schema: || schema_for!(ConfirmOutcome) },
-    Document { name: "gate", place: "`gate --json`", schema: || schema_for!(GateOutcome) },
-    Document { name: "match", place: "`match --json`", schema: || schema_for!(MatchOutcome) },
+const DOCUMENTS: [JsonDocument; 6] = [
+    JsonDocument { name: "report", name_in_messages: "a report", schema: report::schema },
+    JsonDocument { name: "compare", name_in_messages: "`compare --json`", schema: || schema_for!(CompareOutcome) },
+    JsonDocument {
+        name: "numbers",
+        name_in_messages: "`compare --numbers --json`",
+        schema: || schema_for!(NumbersOutcome),
+    },
+    JsonDocument { name: "confirm", name_in_messages: "`confirm --json`", schema: || schema_for!(ConfirmOutcome) },
+    JsonDocument { name: "gate", name_in_messages: "`gate --json`", schema: || schema_for!(GateOutcome) },
+    JsonDocument { name: "match", name_in_messages: "`match --json`", schema: || schema_for!(MatchOutcome) },
 ];
 
 /// JSON Schema of the document with this name; `None` if there is no such document.
-pub fn schema_of(name: &str) -> Option<Value> {
+pub fn schema_by_name(name: &str) -> Option<Value> {
     DOCUMENTS.iter().find(|document| document.name == name).map(|document| Value::from((document.schema)()))
 }
 
 /// Explains the value at a path such as `report.pruning.orders`, and each key in it; `None` if the path does not exist.
 pub fn explain_path(path: &str) -> Option<String> {
     let mut segments = path.split('.');
-    let root = schema_of(segments.next()?)?;
+    let root = schema_by_name(segments.next()?)?;
     let mut schema = &root;
     for segment in segments {
-        schema = keys(object_schema(schema, &root)?)?.get(segment)?;
+        schema = schema_properties(object_schema(schema, &root)?)?.get(segment)?;
     }
-    let text = meaning(schema, &root);
-    let Some(keys) = object_schema(schema, &root).and_then(keys) else {
+    let text = schema_description(schema, &root);
+    let Some(keys) = object_schema(schema, &root).and_then(schema_properties) else {
         return Some(format!("{path}\n\n{text}\n"));
     };
-    let entries: Vec<(String, String)> = keys.iter().map(|(key, value)| (key.clone(), meaning(value, &root))).collect();
+    let entries: Vec<(String, String)> =
+        keys.iter().map(|(key, value)| (key.clone(), schema_description(value, &root))).collect();
     let inner = keys.iter().filter(|(_, value)| object_schema(value, &root).is_some());
     let inner: Vec<String> = inner.map(|(key, _)| format!("{path}.{key}")).collect();
     let more = if inner.is_empty() { String::new() } else { format!("\nMore: {}\n", inner.join(", ")) };
-    Some(format!("{path}\n\n{text}\n\n{}{more}", lines(&entries)))
+    Some(format!("{path}\n\n{text}\n\n{}{more}", two_column_lines(&entries)))
 }
 
 /// Formats entries, each as (name, meaning), as lines with two columns.
-fn lines(entries: &[(String, String)]) -> String {
+fn two_column_lines(entries: &[(String, String)]) -> String {
     let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, meaning): &(String, String)| format!("{name:width$}  {meaning}").trim_end().to_owned() + "\n";
     entries.iter().map(line).collect()
 }
 
 /// Maximum number of keys or values that the explanation of a word lists.
-const MAX_LISTED: usize = 8;
+const MAX_LISTED_PLACES: usize = 8;
 
 /// Explains a key or a value by name from the first document that has it; `None` if none has it. Reports come first.
 pub fn explain_word(word: &str) -> Option<String> {
-    DOCUMENTS.iter().find_map(|document| document.explain(word))
+    DOCUMENTS.iter().find_map(|document| document.explain_key_or_value(word))
 }
 
-impl Document {
+impl JsonDocument {
     /// Explains a key or a value of this document by name; `None` if the document has none.
-    fn explain(&self, word: &str) -> Option<String> {
+    fn explain_key_or_value(&self, word: &str) -> Option<String> {
         let root = &Value::from((self.schema)());
         let mut places = Vec::new();
-        add_places(self.name, root, (root, word), &mut Vec::new(), &mut places);
+        collect_places(self.name, root, (root, word), &mut Vec::new(), &mut places);
         if places.is_empty() {
-            places.extend(value_meaning(root, word).map(|text| (word.to_owned(), text)));
+            places.extend(enum_value_description(root, word).map(|text| (word.to_owned(), text)));
         }
         if places.is_empty() {
             return None;
         }
-        let lines = lines(&places[..places.len().min(MAX_LISTED)]);
-        let more = match places.len().saturating_sub(MAX_LISTED) {
+        let lines = two_column_lines(&places[..places.len().min(MAX_LISTED_PLACES)]);
+        let more = match places.len().saturating_sub(MAX_LISTED_PLACES) {
             0 => String::new(),
-            more => format!("and in {}\n", counted(more, "more place")),
+            more => format!("and in {}\n", format_count(more, "more place")),
         };
-        Some(format!("{word} (in {})\n\n{lines}{more}", self.place))
+        Some(format!("{word} (in {})\n\n{lines}{more}", self.name_in_messages))
     }
 }
 
 /// Adds to `places` each key below `path` that is named `word` or has `word` as a possible value, with its meaning.
 /// `enclosing` holds the object schemas around `schema_at_path`; they are not searched again, so that recursion ends.
-fn add_places<'a>(
+fn collect_places<'a>(
     path: &str,
     schema_at_path: &'a Value,
     (root, word): (&'a Value, &str),
@@ -106,16 +111,16 @@ fn add_places<'a>(
         return;
     };
     enclosing.push(object);
-    for (key, schema) in keys(object).into_iter().flatten() {
+    for (key, schema) in schema_properties(object).into_iter().flatten() {
         let path = format!("{path}.{key}");
         if key == word {
-            places.push((path.clone(), meaning(schema, root)));
+            places.push((path.clone(), schema_description(schema, root)));
         }
         if object_schema(schema, root).is_some() {
-            add_places(&path, schema, (root, word), enclosing, places);
+            collect_places(&path, schema, (root, word), enclosing, places);
         } else {
             let mut types = successors(Some(schema), |&schema| target_schema(schema, root));
-            let text = types.find_map(|schema| value_meaning(schema, word));
+            let text = types.find_map(|schema| enum_value_description(schema, word));
             places.extend(text.map(|text| (format!("{path} = {word}"), text)));
         }
     }
@@ -123,21 +128,21 @@ fn add_places<'a>(
 }
 
 /// Description of the enumerated value `word`, searched at every depth of a schema. `None` if the schema has no such value.
-fn value_meaning(schema: &Value, word: &str) -> Option<String> {
+fn enum_value_description(schema: &Value, word: &str) -> Option<String> {
     let inner = match schema {
-        Value::Array(schemas) => schemas.iter().find_map(|schema| value_meaning(schema, word)),
+        Value::Array(schemas) => schemas.iter().find_map(|schema| enum_value_description(schema, word)),
         Value::Object(object) if object.get("const").is_some_and(|value| value == word) => {
-            return Some(meaning(schema, &Value::Null));
+            return Some(schema_description(schema, &Value::Null));
         }
-        Value::Object(object) => object.values().find_map(|inner| value_meaning(inner, word)),
+        Value::Object(object) => object.values().find_map(|inner| enum_value_description(inner, word)),
         _ => None,
     };
     let is_listed = || schema.get("enum")?.as_array().map(|values| values.iter().any(|value| value == word));
-    inner.or_else(|| is_listed().unwrap_or(false).then(|| meaning(schema, &Value::Null)))
+    inner.or_else(|| is_listed().unwrap_or(false).then(|| schema_description(schema, &Value::Null)))
 }
 
 /// Schemas of an object's properties, by key; `None` if the schema describes no properties.
-fn keys(object: &Value) -> Option<&Map<String, Value>> {
+fn schema_properties(object: &Value) -> Option<&Map<String, Value>> {
     object.get("properties")?.as_object()
 }
 
@@ -154,14 +159,14 @@ fn target_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
 /// The schema itself if it has properties, else the first schema with properties among those to which it refers.
 /// Returns `None` if there is no such schema.
 fn object_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
-    if keys(schema).is_some() { Some(schema) } else { object_schema(target_schema(schema, root)?, root) }
+    if schema_properties(schema).is_some() { Some(schema) } else { object_schema(target_schema(schema, root)?, root) }
 }
 
 /// Description of a schema on one line. A schema without a description has that of the schema to which it refers.
-fn meaning(schema: &Value, root: &Value) -> String {
+fn schema_description(schema: &Value, root: &Value) -> String {
     match schema.get("description").and_then(Value::as_str) {
         Some(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
-        None => target_schema(schema, root).map(|inner| meaning(inner, root)).unwrap_or_default(),
+        None => target_schema(schema, root).map(|inner| schema_description(inner, root)).unwrap_or_default(),
     }
 }
 
@@ -188,7 +193,7 @@ mod tests {
         match schema {
             Value::Array(schemas) => schemas.iter().for_each(|schema| words(schema, found)),
             Value::Object(object) => {
-                found.extend(keys(schema).into_iter().flatten().map(|(key, _)| key.clone()));
+                found.extend(schema_properties(schema).into_iter().flatten().map(|(key, _)| key.clone()));
                 let listed = object.get("enum").and_then(Value::as_array).into_iter().flatten();
                 let values = object.get("const").into_iter().chain(listed);
                 found.extend(values.filter_map(Value::as_str).map(str::to_owned));
@@ -217,8 +222,8 @@ mod tests {
     #[test]
     fn every_key_of_the_report_has_a_meaning() {
         let root = Value::from(report::schema());
-        for (key, value) in keys(&root).unwrap() {
-            assert!(!meaning(value, &root).is_empty(), "{key}");
+        for (key, value) in schema_properties(&root).unwrap() {
+            assert!(!schema_description(value, &root).is_empty(), "{key}");
         }
     }
 }

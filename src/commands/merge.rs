@@ -5,82 +5,82 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::reporting::{self, ReportOptions, report_of, rounded_and_checked};
+use super::reporting::{self, ReportOptions, compute_report, round_and_check};
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage, merge, partial};
 use crate::sequences::shard::Shard;
-use crate::system::counted::{counted, plural, ranges};
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::{format_count, format_ranges, plural};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, print_to_stderr};
 
 pub struct MergeOptions {
     /// Partials of the shards, or folders that hold partials.
-    pub parts: Vec<PathBuf>,
+    pub partial_paths: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
-    pub run_info: bool,
-    pub outcome: Merged,
+    pub has_run_info: bool,
+    pub output: MergeOutput,
 }
 
 /// Output of `headscope merge`.
-pub enum Merged {
+pub enum MergeOutput {
     Report(ReportOptions),
     /// Writes one partial of all shards, after which a second stage can run (`--after`).
     Partial(PathBuf),
     /// Merges nothing, and prints which of this many shards are missing.
-    Missing(u32),
+    MissingShards(u32),
 }
 
 /// Adds up the partials of all shards and writes the report or the partial of the whole corpus, or prints the missing shards.
 /// Fails if a partial cannot be used, the partials do not form one complete run, or an output cannot be written.
 pub fn merge(options: &MergeOptions) -> Result<()> {
-    match &options.outcome {
-        Merged::Report(wanted) => report(options, wanted),
+    match &options.output {
+        MergeOutput::Report(wanted) => merge_into_report(options, wanted),
         // The partial that one run over the whole corpus would write.
-        Merged::Partial(path) => {
+        MergeOutput::Partial(path) => {
             let output = Output::open(path)?;
-            output.finish(&partial::serialize(Shard::WHOLE, &merge_parts(options)?)?)
+            output.finish(&partial::serialize(Shard::WHOLE, &merge_partials(options)?)?)
         }
-        Merged::Missing(of) => print_missing(&options.parts, *of),
+        MergeOutput::MissingShards(of) => print_missing(&options.partial_paths, *of),
     }
 }
 
 /// Merges the partials into a report, and writes the report.
-fn report(options: &MergeOptions, report_options: &ReportOptions) -> Result<()> {
-    let outputs = report_options.open()?;
-    let policy = report_options.policy.policy()?;
-    let observation = merge_parts(options)?;
-    ensure!(observation.stage.is_complete(), second_stage_is_missing());
-    report_options.policy.ensure_measured(&observation.identity.protocol.studies)?;
-    let report = rounded_and_checked(
-        report_of(observation, policy, report_options.threads)?,
+fn merge_into_report(options: &MergeOptions, report_options: &ReportOptions) -> Result<()> {
+    let outputs = report_options.open_outputs()?;
+    let policy = report_options.policy.load_policy()?;
+    let observation = merge_partials(options)?;
+    ensure!(observation.stage.is_complete(), no_second_stage_error());
+    report_options.policy.ensure_studies_ran(&observation.identity.protocol.studies)?;
+    let report = round_and_check(
+        compute_report(observation, policy, report_options.threads)?,
         report_options.digits,
-        &options.parts,
+        &options.partial_paths,
     )?;
     reporting::write_report(&report, outputs)
 }
 
 /// Error for partials that lack the second of two stages; its hint says how to run that stage.
-fn second_stage_is_missing() -> Error {
+fn no_second_stage_error() -> Error {
     let way_out = format!(
         "merge those of the first into one, `-o merged.{0}`, run each shard again with `--after merged.{0}`, and merge both",
         partial::EXTENSION
     );
-    anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
+    anyhow!("all shards of the second of two stages are missing").hint(way_out).class(ErrorClass::Incomplete)
 }
 
 /// Prints the numbers of the missing shards in the format of job arrays, such as `3,7-9`.
 /// If only the second of two stages is missing, prints nothing and fails; the hint says how to start that stage.
 fn print_missing(paths: &[PathBuf], shard_count: u32) -> Result<()> {
     let files = partial_files(paths);
-    let missing = files.and_then(|files| merge::find_missing_shards(&files, shard_count)).class(Class::Input)?;
+    let missing = files.and_then(|files| merge::find_missing_shards(&files, shard_count)).class(ErrorClass::Input)?;
     missing.damaged.iter().for_each(|problem| print_to_stderr(&format!("warning: {problem}")));
     if missing.numbers.is_empty() {
-        return if missing.is_first_stage { Err(second_stage_is_missing()) } else { Ok(()) };
+        return if missing.is_first_stage { Err(no_second_stage_error()) } else { Ok(()) };
     }
-    print(&format!("{}\n", ranges(&missing.numbers)))?;
-    let (shards, are) = (counted(shard_count, "shard"), plural(&missing.numbers.len(), "is", "are"));
-    Err(anyhow!("{} of {shards} {are} missing", missing.numbers.len())).class(Class::Incomplete)
+    print(&format!("{}\n", format_ranges(&missing.numbers)))?;
+    let (shards, are) = (format_count(shard_count, "shard"), plural(&missing.numbers.len(), "is", "are"));
+    Err(anyhow!("{} of {shards} {are} missing", missing.numbers.len())).class(ErrorClass::Incomplete)
 }
 
 /// Lists the files named by `paths`. A folder contributes its partials, sorted by name.
@@ -103,10 +103,10 @@ fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// Adds up the partials of all shards, and drops the record of their runs if it is not wanted.
-fn merge_parts(options: &MergeOptions) -> Result<Observation> {
-    let files = partial_files(&options.parts).class(Class::Input)?;
-    let mut observation = merge::merge_all(&files, &Plan::restore).class(Class::Input)?;
-    observation.run_info = observation.run_info.filter(|_| options.run_info);
+fn merge_partials(options: &MergeOptions) -> Result<Observation> {
+    let files = partial_files(&options.partial_paths).class(ErrorClass::Input)?;
+    let mut observation = merge::merge_all(&files, &Plan::restore).class(ErrorClass::Input)?;
+    observation.run_info = observation.run_info.filter(|_| options.has_run_info);
     Ok(observation)
 }
 

@@ -20,10 +20,10 @@ use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings
 use crate::sequences::shard::Shard;
 use crate::study::labels::policy::{Policy, Value};
 use crate::study::metrics::estimates::EstimationContext;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::output::Output;
 use crate::system::progress;
-use crate::system::terminal::{self, print, to_stdout};
+use crate::system::terminal::{self, print, write_stdout};
 
 /// An open output of a command: a file, or standard output as JSON or as a summary.
 pub enum OpenOutput {
@@ -43,14 +43,14 @@ pub fn open_targets(targets: &[OutputTarget]) -> Result<Vec<OpenOutput>> {
 }
 
 pub fn make_folder(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(ErrorClass::Output)
 }
 
 /// Writes a report to its outputs. JSON keeps the texts of the report; other formats get each text on one line.
 pub fn write_report(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
     let is_json =
         |output: &OpenOutput| matches!(output, OpenOutput::Stdout(_) | OpenOutput::File(_, ReportFormat::Json(_)));
-    let to_show = if outputs.iter().all(is_json) { None } else { json::for_display(report)? };
+    let to_show = if outputs.iter().all(is_json) { None } else { json::make_displayable(report)? };
     let shown = to_show.as_ref().unwrap_or(report);
     let summary =
         |detail, presets: &[&'static Preset]| summary::render(shown, presets, detail, terminal::stdout_width());
@@ -66,7 +66,7 @@ pub fn write_outputs(
     for output in outputs {
         match output {
             OpenOutput::File(output, writer) => output.finish(&render(writer)?)?,
-            OpenOutput::Stdout(form) => to_stdout(&render(ReportFormat::Json(form))?)?,
+            OpenOutput::Stdout(form) => write_stdout(&render(ReportFormat::Json(form))?)?,
             OpenOutput::Summary(detail, presets) => print(&summary(detail, &presets))?,
         }
     }
@@ -81,20 +81,20 @@ const MIN_COUNT_KEY: &str = "syntactic_min_count";
 pub struct PolicyOptions {
     pub presets: Vec<&'static Preset>,
     /// Policy file with thresholds (`--policy`); `None` without one.
-    pub file: Option<PathBuf>,
+    pub policy_file: Option<PathBuf>,
     /// Minimum number of words of a relation (`--min-count`); `None` if the option is not given.
     pub min_count: Option<u64>,
 }
 
 impl PolicyOptions {
     /// Fails if a preset gives labels from the measurements of a study that is not among `studies`.
-    pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
+    pub fn ensure_studies_ran(&self, studies: &[String]) -> Result<()> {
         match presets::missing_study(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => {
                 Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")
                     .with_value(preset)
                     .hint(format!("headscope analyze --with {study}")))
-                .class(Class::Usage)
+                .class(ErrorClass::Usage)
             }
             None => Ok(()),
         }
@@ -103,27 +103,27 @@ impl PolicyOptions {
     /// Relabels a saved report by this policy; `name` is the report's name in errors.
     /// Fails if the policy file cannot be used, or the report lacks a study whose measurements a preset labels.
     pub fn relabel(&self, report: Report, name: &str) -> Result<Report> {
-        self.ensure_measured(&report.settings.protocol.studies).cannot("label", name)?;
-        Ok(report.relabel(self.policy()?))
+        self.ensure_studies_ran(&report.settings.protocol.studies).cannot("label", name)?;
+        Ok(report.relabel(self.load_policy()?))
     }
 
     /// Returns the default policy or the presets' policy, with the changes of the policy file and of `--min-count`.
-    pub fn policy(&self) -> Result<Policy> {
-        self.overriding(presets::policy(&[]))
+    pub fn load_policy(&self) -> Result<Policy> {
+        self.override_policy(presets::policy(&[]))
     }
 
     /// Returns the presets' policy, or `policy` if there is no preset, with the changes of the policy file and of
     /// `--min-count`.
-    pub fn overriding(&self, policy: Policy) -> Result<Policy> {
+    pub fn override_policy(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
-        let policy = if let Some(file) = &self.file { policy.with_file(file)? } else { policy };
+        let policy = if let Some(file) = &self.policy_file { policy.with_file(file)? } else { policy };
         Ok(policy.with_values(self.min_count.map(|count| (MIN_COUNT_KEY, Value::Count(count)))))
     }
 }
 
 /// Relabels a saved report if a policy is given; `name` is the report's name in errors.
 /// Fails if the policy file cannot be used, or the report lacks a study whose measurements a preset labels.
-pub fn relabelled_if(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
+pub fn relabel_if_given(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
     if let Some(policy) = policy { policy.relabel(report, name) } else { Ok(report) }
 }
 
@@ -132,7 +132,7 @@ pub fn relabelled_if(report: Report, policy: Option<&PolicyOptions>, name: &str)
 pub struct ReportOptions {
     pub outputs: Vec<OutputTarget>,
     /// Detail of the printed summary; `None`: no summary.
-    pub summary: Option<Detail>,
+    pub summary_detail: Option<Detail>,
     pub policy: PolicyOptions,
     pub threads: NonZeroUsize,
     pub digits: Digits,
@@ -140,8 +140,8 @@ pub struct ReportOptions {
 
 impl ReportOptions {
     /// Opens the files of the report, and adds the summary on standard output if there is one.
-    pub fn open(&self) -> Result<Vec<OpenOutput>> {
-        let summary = self.summary.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
+    pub fn open_outputs(&self) -> Result<Vec<OpenOutput>> {
+        let summary = self.summary_detail.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
         Ok(open_targets(&self.outputs)?.into_iter().chain(summary).collect())
     }
 }
@@ -156,10 +156,10 @@ pub fn write_partial(observation: &Observation, output: Output) -> Result<()> {
 }
 
 /// Computes the report of an observation. Its run time, if recorded, includes the time of this computation.
-pub fn report_of(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
+pub fn compute_report(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
     let measuring = progress::show_spinner("computing intervals and tests");
-    let (mut context, results) = measure(observation, policy, threads, false)?;
+    let (mut context, results) = compute_results(observation, policy, threads, false)?;
     measuring.finish_and_clear();
     context.run = context.run.map(|run| run.with_added_time(started.elapsed()));
     Ok(Report::new(context, results))
@@ -168,7 +168,7 @@ pub fn report_of(observation: Observation, policy: Policy, threads: NonZeroUsize
 /// Rounds a report to `digits`, and checks it before it is written.
 /// `parts` are the partials from which the report was made; the error names them.
 /// Fails if a number is out of range, as after damage to a partial that can still be read.
-pub fn rounded_and_checked(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Report> {
+pub fn round_and_check(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Report> {
     if digits == Digits::ALL && parts.is_empty() {
         return Ok(report);
     }
@@ -182,22 +182,22 @@ pub fn rounded_and_checked(report: Report, digits: Digits, parts: &[PathBuf]) ->
             .hint_after("; ", "run the shards again, one of them is damaged")
     };
     let report = if digits == Digits::ALL { report } else { report.rounded(|number| digits.round(number)) };
-    json::as_read_back(&report, digits).map_err(error).class(Class::Input)
+    json::read_back(&report, digits).map_err(error).class(ErrorClass::Input)
 }
 
 /// Fails if the model could not read the analysed corpus; the hint says what to do.
 pub fn ensure_corpus_was_read(report: &Report) -> Result<()> {
-    let obstacle = report.corpus.unread_cause(&report.model).filter(|_| report.analyses_corpus());
+    let obstacle = report.corpus.unread_cause_and_advice(&report.model).filter(|_| report.analyses_corpus());
     let Some([why, way_out]) = obstacle else { return Ok(()) };
     let error = anyhow!("the model could not read the corpus `{}`, since {why}", report.corpus.name);
-    Err(error.hint(way_out)).class(Class::Input)
+    Err(error.hint(way_out)).class(ErrorClass::Input)
 }
 
 /// Computes the results of an observation.
 /// With `leaves_out`, the results also have each estimate without each sampling block, which the paired block test needs.
 /// Fails if nothing was observed, or the observation is of a second stage alone.
 /// Fails also if the second stage ran with labels of a policy other than `policy`.
-pub fn measure(
+pub fn compute_results(
     observation: Observation,
     policy: Policy,
     threads: NonZeroUsize,
@@ -213,7 +213,7 @@ pub fn measure(
             "give the --policy, --preset and --min-count that they were given, or run them again, `--after` the \
                  first stage, with those of now",
         );
-        return Err(error).class(Class::Input);
+        return Err(error).class(ErrorClass::Input);
     }
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run_info: run, .. } =
@@ -229,7 +229,7 @@ pub fn measure(
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
     let results_of = |control: Option<Control>, context: &EstimationContext| {
-        let results = Results::new(&plan.observed(&passes, control), context, policy);
+        let results = Results::new(&plan.complete_study_sums(&passes, control), context, policy);
         Results { could_read_text: is_read, ..results }
     };
     let mut results = results_of(None, &context);
@@ -252,13 +252,13 @@ pub fn measure(
 pub struct OutcomeOutputs {
     pub targets: Vec<OutputTarget>,
     /// Detail of the printed text; `None`: nothing is printed.
-    pub printed: Option<Detail>,
+    pub printed_detail: Option<Detail>,
 }
 
 impl OutcomeOutputs {
     /// Opens the files of the outcome, and adds the text on standard output if there is one.
-    pub fn open(&self) -> Result<Vec<OpenOutput>> {
-        let summary = self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new()));
+    pub fn open_outputs(&self) -> Result<Vec<OpenOutput>> {
+        let summary = self.printed_detail.map(|detail| OpenOutput::Summary(detail, Vec::new()));
         Ok(open_targets(&self.targets)?.into_iter().chain(summary).collect())
     }
 }

@@ -11,7 +11,7 @@ use textwrap::core::display_width;
 
 use super::figures;
 use super::page::{ShownSentence, fill_template};
-use super::svg::{Medium, truncated};
+use super::svg::{Medium, truncate_text};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
@@ -100,19 +100,20 @@ impl SentenceAttention {
 }
 
 /// Minimum attention weight for each block character, in descending order; lower weights are blank.
-const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.05, '░')];
-const ATTENTION: Style = AnsiColor::Blue.on_default();
-const GOLD: Style = AnsiColor::Yellow.on_default().bold();
+const BLOCK_CHARACTERS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.05, '░')];
+const ATTENTION_STYLE: Style = AnsiColor::Blue.on_default();
+const GOLD_STYLE: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Label of the grid's two axes: the word of the row attends to the word of the column.
-const AXES: &str = "from\\to";
+const AXES_LABEL: &str = "from\\to";
 /// Maximum number of characters of a word in the grid; longer words are cut.
-const MAX_LETTERS: usize = 16;
+const MAX_WORD_CHARACTERS: usize = 16;
 
 /// Draws attention as a text grid, in several parts if the terminal has no room for all columns.
 pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> String {
     let count = viewed.unit_texts.len();
-    let texts: Vec<String> = viewed.unit_texts.iter().map(|text| truncated(&one_line(text), MAX_LETTERS)).collect();
+    let texts: Vec<String> =
+        viewed.unit_texts.iter().map(|text| truncate_text(&one_line(text), MAX_WORD_CHARACTERS)).collect();
     let widest = texts.iter().map(|text| display_width(text)).max().unwrap_or(0);
     let cell = if numbers { 5 } else { 3 };
     let left = count.to_string().len() + 1 + widest + 1;
@@ -122,7 +123,7 @@ pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>
     let mut out = format!("{}\n", one_line(&viewed.title()));
     for start in (0..count).step_by(room) {
         let columns = start..(start + room).min(count);
-        let _ = write!(out, "{:left$}", if left > AXES.len() { AXES } else { "" });
+        let _ = write!(out, "{:left$}", if left > AXES_LABEL.len() { AXES_LABEL } else { "" });
         columns.clone().for_each(|column| {
             let _ = write!(out, "{:>cell$}", column + 1);
         });
@@ -135,7 +136,7 @@ pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>
             let _ = writeln!(out, "  -> {} {weight:.2}", texts[to]);
         }
     }
-    let scale: Vec<String> = BLOCKS.iter().rev().map(|(least, block)| format!("{block} {least}")).collect();
+    let scale: Vec<String> = BLOCK_CHARACTERS.iter().rev().map(|(least, block)| format!("{block} {least}")).collect();
     let scale = if numbers { String::new() } else { format!("{} and more", scale.join(", ")) };
     let gold = viewed.gold.as_ref().map(GoldArcs::legend).unwrap_or_default();
     let parts: Vec<&str> = [scale.as_str(), &gold].into_iter().filter(|part| !part.is_empty()).collect();
@@ -143,13 +144,13 @@ pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>
         let _ = writeln!(out, "{}", parts.join("; "));
     }
     if let Some(match_counts) = viewed.match_counts() {
-        let _ = writeln!(out, "{}", matches_sentence(viewed, match_counts));
+        let _ = writeln!(out, "{}", match_count_sentence(viewed, match_counts));
     }
     out
 }
 
 /// Sentence that says in how many cases the head finds the ends of the arcs.
-fn matches_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
+fn match_count_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end_noun));
     let name = one_line(name.unwrap_or_default());
     match all {
@@ -173,7 +174,7 @@ fn matches_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]
 fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);
     let is_gold = viewed.is_gold(row, column);
-    let (mark, style) = if is_gold { ('>', GOLD) } else { (' ', ATTENTION) };
+    let (mark, style) = if is_gold { ('>', GOLD_STYLE) } else { (' ', ATTENTION_STYLE) };
     let text = if numbers {
         if !viewed.visible_units[row].contains(&column) {
             return format!(" {mark}   ");
@@ -183,7 +184,7 @@ fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: boo
         // A weight near 0 is not worth reading.
         format!(" {mark}{:>3}", if short == ".00" && !is_gold { "-" } else { &short })
     } else {
-        let block = BLOCKS.iter().find(|(least, _)| weight >= *least).map_or(' ', |(_, block)| *block);
+        let block = BLOCK_CHARACTERS.iter().find(|(least, _)| weight >= *least).map_or(' ', |(_, block)| *block);
         format!("{mark}{block}{block}")
     };
     if text.trim().is_empty() || (numbers && !is_gold) { text } else { format!("{style}{text}{style:#}") }
@@ -213,7 +214,7 @@ fn arc_drawing<'a>(viewed: impl Iterator<Item = &'a SentenceAttention> + Clone) 
 
 pub fn arcs_figure(seen: &[SentenceAttention]) -> String {
     let (title, reading, arcs) = arc_drawing(seen.iter());
-    figures::sentences([&title, &reading], &arcs, Medium::Alone)
+    figures::sentences([&title, &reading], &arcs, Medium::StandaloneFile)
 }
 
 fn arc_sentence(viewed: &SentenceAttention) -> ArcSentence {
@@ -318,7 +319,7 @@ from\\to   1  2  3  4
         let wrong = Some(GoldArcs { name: Some("maps".to_owned()), end_noun: "target", arcs: vec![[1, 0]] });
         assert_eq!(SentenceAttention { gold: wrong, ..viewed() }.match_counts(), Some([0, 0, 1]));
         let gold = Some(GoldArcs { name: Some("maps".to_owned()), end_noun: "target", arcs: Vec::new() });
-        let words = |counts| matches_sentence(&SentenceAttention { gold: gold.clone(), ..viewed() }, counts);
+        let words = |counts| match_count_sentence(&SentenceAttention { gold: gold.clone(), ..viewed() }, counts);
         assert_eq!(words([0, 0, 0]), "maps: none in this sentence");
         assert_eq!(
             words([0, 1, 1]),

@@ -19,10 +19,11 @@ use crate::study::metrics::metric::{Column, Keys};
 use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{
-    below_word_classes, decimal, percent, plain_table, plus_minus, plus_minus_percent, signed, significance,
+    below_word_classes_text, decimal, percent, plain_table, plus_minus, plus_minus_percent, signed_decimal,
+    significance_text,
 };
-use crate::study::tracked::{RelationPart, Tracked, Tracker};
-use crate::system::counted::counted;
+use crate::study::tracked::{RelationPart, RelationScores, TrackingHead};
+use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
 /// Short card of a head: one sentence, then a table of its labels, or of the nearest labels if the head has none.
@@ -45,19 +46,19 @@ pub fn full_head_card(report: &Report, head: &HeadReport) -> Summary {
         if head.is_absent() {
             return Ok(());
         }
-        out.blank();
+        out.add_blank_line();
         write_full_card(out, report, head)?;
         write_removal_hint(out, report, head)
     })
 }
 
 /// Sentence about a head that writes a constant (`model.constant_heads`).
-pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.";
+pub const CONSTANT_HEAD_SENTENCE: &str = "It writes a constant, whatever it attends to.";
 
 /// Remarks on one head from the studies that remove heads.
 fn removal_remarks<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
     let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
-    removing.flat_map(|(_, section)| section.head_card(head.place, report.known_facts()).lines)
+    removing.flat_map(|(_, section)| section.head_card(head.place, report.view_context()).lines)
 }
 
 /// Says how to measure the effect of removing the head, if the model has no loss and no study measured that effect.
@@ -76,14 +77,14 @@ fn write_removal_hint(out: &mut Summary, report: &Report, head: &HeadReport) -> 
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, subject) = (one_line(&report.model.id), one_line(&report.subject()));
-    report.unread_warning().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
+    report.unread_corpus_warning().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(out, "{} of {model}, over {subject}\n", head.place)?;
     writeln!(out, "{}", head.description)?;
     if head.is_absent() {
         return Ok(());
     }
     if report.model.constant_heads.contains(&head.place) {
-        writeln!(out, "{WRITES_CONSTANT}")?;
+        writeln!(out, "{CONSTANT_HEAD_SENTENCE}")?;
     }
     writeln!(out)?;
     let rows = head.labels.iter().chain(&head.chooses).map(label_cells);
@@ -94,13 +95,13 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         writeln!(out, "No label.")?;
     } else {
         let has_q = !head.labels.is_empty();
-        out.table_with_optional_columns(label_table(rows.into_iter().map(|row| (row, None))), &DROP_ORDER);
+        out.table_with_optional_columns(label_table(rows.into_iter().map(|row| (row, None))), &COLUMN_DROP_ORDER);
         if has_q {
             writeln!(out, "{Q_LEGEND}")?;
             let labels = || head.labels.iter();
             for (is_of_links, beyond) in [(false, BEYOND_LEGEND), (true, LINKS_BEYOND_LEGEND)] {
                 let is_told = |reach: Reach| (reach >= Reach::Place) == is_of_links;
-                if labels().any(|label| label.reach().is_some_and(is_told)) {
+                if labels().any(|label| label.beaten_baseline().is_some_and(is_told)) {
                     writeln!(out, "{beyond}")?;
                 }
             }
@@ -112,7 +113,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
             }
         }
     }
-    for (label, below) in head.labels.iter().filter_map(|label| Some((label, below_word_classes(label)?))) {
+    for (label, below) in head.labels.iter().filter_map(|label| Some((label, below_word_classes_text(label)?))) {
         writeln!(out, "On {} the head is {below} (tags).", one_line(&label.label))?;
     }
     if head.labels.is_empty() {
@@ -131,7 +132,7 @@ fn write_full_card(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
         writeln!(out, "It shares its keys and values with {}.\n", others.join(", "))?;
     }
     for (kind, runs) in &report.controls_by_kind() {
-        let labels: Vec<String> = head.labels_kept(runs).map(one_line).collect();
+        let labels: Vec<String> = head.labels_in_all_controls(runs).map(one_line).collect();
         let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
         writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
     }
@@ -142,7 +143,7 @@ fn write_full_card(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
         out,
         "\nMetrics, ± half of the 95 % interval, beside chance; those of several numbers are in the report:\n"
     )?;
-    out.table(metric_table(report, head));
+    out.add_table(metric_table(report, head));
     write_sources(out, head)
 }
 
@@ -155,7 +156,7 @@ const LINKS_BEYOND_LEGEND: &str = "beyond X: the last of three tests in a row th
     the same class, (3) every rule.";
 
 /// Columns that a narrow terminal omits, by index, the first to go first: threshold, direction, baseline.
-const DROP_ORDER: [usize; 3] = [4, 1, 3];
+const COLUMN_DROP_ORDER: [usize; 3] = [4, 1, 3];
 
 /// Table of label rows. It has a column for the head if a row names one.
 fn label_table(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table {
@@ -181,14 +182,14 @@ fn label_cells(label: &Label) -> [String; 7] {
         (true, false) => "borderline",
         (true, true) => "borderline, near tie",
     };
-    let beyond = label.reach().map_or_else(String::new, |reach| format!(", {}", reach.words()));
+    let beyond = label.beaten_baseline().map_or_else(String::new, |reach| format!(", {}", reach.noun_phrase()));
     [
         one_line(&label.label),
         label.direction.map_or("", Direction::name).to_owned(),
-        number(label.score, label.ci95),
-        or_dash(label.baseline, |baseline| decimal(baseline, 3)),
+        number_and_interval(label.score, label.ci95),
+        number_or_dash(label.baseline, |baseline| decimal(baseline, 3)),
         format!("{:.3}", label.threshold),
-        or_dash(label.test.q, significance),
+        number_or_dash(label.test.q, significance_text),
         format!("{sure}{beyond}"),
     ]
 }
@@ -199,14 +200,14 @@ fn near_label_cells(near: &Near) -> [String; 7] {
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
     let sure = if reaches { "undecided" } else { "not it" }.to_owned();
     let [none, dash] = ["", "-"].map(str::to_owned);
-    [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
+    [one_line(label), none, number_and_interval(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
 /// Says in words whether a label is shown to beat the baseline `reach`, as the predicate of a sentence.
 fn reach_phrase(label: &Label, reach: Reach) -> &'static str {
     if label.borderline {
         "is borderline, so that nothing is said of it beyond"
-    } else if label.reach() >= Some(reach) {
+    } else if label.beaten_baseline() >= Some(reach) {
         "is beyond"
     } else {
         "is not shown to be beyond"
@@ -215,7 +216,7 @@ fn reach_phrase(label: &Label, reach: Reach) -> &'static str {
 
 /// q-value of a test in words. Says "not above the margin" for a test without a q-value.
 fn q_or_below_margin(q: Option<f64>) -> String {
-    q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
+    q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance_text(q)))
 }
 
 /// Writes the tests of a label against other arcs, word classes, and removal of its arcs.
@@ -226,14 +227,14 @@ fn write_label_evidence(out: &mut Summary, label: &Label) -> fmt::Result {
     }
     if let Some(specific) = &label.specific {
         let is = reach_phrase(label, Reach::Relation);
-        let points = signed(100.0 * specific.difference, 1) + &plus_minus_percent(specific.ci95);
+        let points = signed_decimal(100.0 * specific.difference, 1) + &plus_minus_percent(specific.ci95);
         let over = "points over the other arcs of the same sentences";
         writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", q_or_below_margin(specific.q))?;
     }
     // Labels below word classes are noted under the table of labels.
     if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.below_word_classes().is_none()) {
         let is = reach_phrase(label, Reach::Tags);
-        let points = signed(100.0 * tags.lead, 1) + &plus_minus_percent(tags.lead_ci95);
+        let points = signed_decimal(100.0 * tags.lead, 1) + &plus_minus_percent(tags.lead_ci95);
         let over = "points over the better of offset and tags";
         writeln!(out, "{name} {is} word classes: {points} {over}, {}.", q_or_below_margin(tags.q))?;
     }
@@ -242,13 +243,13 @@ fn write_label_evidence(out: &mut Summary, label: &Label) -> fmt::Result {
         return writeln!(
             out,
             "{name}: with {}, whether the model uses them was not tested.",
-            counted(test.arcs, "arc")
+            format_count(test.arcs, "arc")
         );
     };
-    let cost = or_dash(test.loss, |loss| signed(loss, 3) + &plus_minus(test.ci95, 3));
+    let cost = number_or_dash(test.loss, |loss| signed_decimal(loss, 3) + &plus_minus(test.ci95, 3));
     let used = if used { "the model uses" } else { "it is not shown that the model uses" };
-    let q = test.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
-    writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", counted(test.arcs, "arc"))
+    let q = test.q.map_or_else(String::new, |q| format!(", q {}", significance_text(q)));
+    writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", format_count(test.arcs, "arc"))
 }
 
 fn metric_table(report: &Report, head: &HeadReport) -> Table {
@@ -261,8 +262,8 @@ fn metric_table(report: &Report, head: &HeadReport) -> Table {
             table.add_row([
                 study.card().name.to_owned(),
                 id.to_owned(),
-                number(value, ci95),
-                or_dash(chance_level(report, head, id, None), |chance| decimal(chance, 3)),
+                number_and_interval(value, ci95),
+                number_or_dash(chance_level(report, head, id, None), |chance| decimal(chance, 3)),
             ]);
         }
     }
@@ -297,9 +298,9 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
 }
 
 /// Card of a relation: the heads that follow it best, at most `top` of them.
-pub fn relation_card(tracked: &Tracked, top: usize) -> Summary {
+pub fn relation_card(tracked: &RelationScores, top: usize) -> Summary {
     Summary::from_writer(|out| {
-        let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
+        let RelationScores { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
         let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
             format!(" ({} % of all) whose syntactic head is on the {side}", percent(Some(*share)))
         });
@@ -310,7 +311,7 @@ pub fn relation_card(tracked: &Tracked, top: usize) -> Summary {
             out,
             "{}: {}{part}. Best fixed offset (the head at {offset:+}): {offset_accuracy} %{tags}. Accuracy of attention heads in %, ± half of the 95 % interval:\n",
             one_line(relation),
-            counted(*words, "word")
+            format_count(*words, "word")
         )?;
         let mut table = plain_table();
         table.set_header([
@@ -323,16 +324,24 @@ pub fn relation_card(tracked: &Tracked, top: usize) -> Summary {
             "accuracy where the offset is wrong",
         ]);
         for tracker in heads.iter().take(top) {
-            let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
-                tracker;
-            let over_tags = |over: f64| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95);
+            let TrackingHead {
+                place,
+                direction,
+                accuracy,
+                ci95,
+                where_offset_wrong,
+                over_offset,
+                over_offset_ci95,
+                ..
+            } = tracker;
+            let over_tags = |over: f64| signed_decimal(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95);
             table.add_row([
                 place.to_string(),
                 direction.name().to_owned(),
                 percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
-                signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
-                or_dash(tracker.q, significance),
-                or_dash(tracker.over_tags, over_tags),
+                signed_decimal(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
+                number_or_dash(tracker.q, significance_text),
+                number_or_dash(tracker.over_tags, over_tags),
                 percent(*where_offset_wrong),
             ]);
         }
@@ -366,11 +375,11 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
 }
 
 /// Formats a number with `format`; `-` if there is no number.
-fn or_dash(number: Option<f64>, format: impl FnOnce(f64) -> String) -> String {
+fn number_or_dash(number: Option<f64>, format: impl FnOnce(f64) -> String) -> String {
     number.map_or_else(|| "-".to_owned(), format)
 }
 
 /// Number with its interval, as the table of labels shows them.
-fn number(value: f64, ci95: Option<Interval>) -> String {
+fn number_and_interval(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 3), plus_minus(ci95, 3))
 }

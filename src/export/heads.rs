@@ -36,7 +36,7 @@ pub struct GridLabel {
 /// Code, colour and family of a label. A label that this version does not know is its own code and family.
 pub fn grid_label(label: &str) -> GridLabel {
     let from_detector = |detector: &Detector| GridLabel {
-        code: detector.code(label).into_owned(),
+        code: detector.code_of_label(label).into_owned(),
         hue: Hue::from_ansi(detector.style.colour),
         family: detector.explanation.name.to_owned(),
     };
@@ -59,7 +59,7 @@ impl HeadCell {
             (head.labels.first().is_some_and(|label| label.borderline), ", borderline"),
             (head.is_undecided(), ", undecided"),
             (head.labels.iter().any(|label| label.tied), ", tied"),
-            (report.is_constant(head), ", writes a constant"),
+            (report.writes_constant(head), ", writes a constant"),
         ];
         let qualifications: String = qualifications.iter().filter(|(holds, _)| *holds).map(|(_, text)| *text).collect();
         let mut words = format!("{}: {}{qualifications}", head.place, head.primary);
@@ -67,7 +67,7 @@ impl HeadCell {
             let other_labels: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
             words = format!("{words}; also {}", other_labels.join(", "));
         }
-        Self { code, marks: report.marks(head), hue, tooltip: words }
+        Self { code, marks: report.head_marks(head), hue, tooltip: words }
     }
 }
 
@@ -123,7 +123,7 @@ pub fn label_families(report: &Report) -> Vec<LabelFamily> {
 /// Cards of a head from all studies, each with the name of the study.
 pub fn card_parts(report: &Report, head: HeadPlace) -> impl Iterator<Item = (&'static str, HeadCard)> {
     let parts = report.sections.0.iter();
-    parts.map(move |(study, section)| (study.card().name, section.head_card(head, report.known_facts())))
+    parts.map(move |(study, section)| (study.card().name, section.head_card(head, report.view_context())))
 }
 
 /// Value and interval of a head's metric, at `key` if the metric has several cells. `None` without a value.

@@ -75,8 +75,8 @@ impl TableFormat {
 impl ReportFormat {
     /// All writers of reports, each with its file extension.
     pub const ALL: &[(&str, ReportFormat)] = &[
-        ("json", ReportFormat::Json(JsonForm { compact: false, gzipped: false })),
-        ("json.gz", ReportFormat::Json(JsonForm { compact: false, gzipped: true })),
+        ("json", ReportFormat::Json(JsonForm { is_compact: false, is_gzipped: false })),
+        ("json.gz", ReportFormat::Json(JsonForm { is_compact: false, is_gzipped: true })),
         ("csv", ReportFormat::Csv),
         ("html", ReportFormat::Html),
     ];

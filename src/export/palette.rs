@@ -20,13 +20,13 @@ pub enum Ink {
     /// Emphasis, and lines of curves.
     Accent,
     /// A second line, in contrast to `Accent`.
-    Second,
+    SecondLine,
     /// Background or stroke in the colour of a label.
     Label(Hue),
     /// Background of a number in a heat map; step 0 is for the least number, the last step for the largest.
     Step(usize),
     /// Text on a heat-map cell whose background is this step.
-    OnStep(usize),
+    TextOnStep(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,9 @@ const DARK_STEPS: [&str; HEAT_MAP_STEPS] =
     ["#18222d", "#1a2e42", "#1b3d5b", "#1c4c73", "#1d5b8b", "#2a6fa3", "#5596c6", "#86b6db", "#c5dbee"];
 
 impl Ink {
-    pub fn all() -> impl Iterator<Item = Self> {
-        let others = [Self::Text, Self::Muted, Self::Guide, Self::Ground, Self::Accent, Self::Second];
-        let steps = (0..HEAT_MAP_STEPS).flat_map(|step| [Self::Step(step), Self::OnStep(step)]);
+    pub fn all_inks() -> impl Iterator<Item = Self> {
+        let others = [Self::Text, Self::Muted, Self::Guide, Self::Ground, Self::Accent, Self::SecondLine];
+        let steps = (0..HEAT_MAP_STEPS).flat_map(|step| [Self::Step(step), Self::TextOnStep(step)]);
         others.into_iter().chain(Hue::ALL.map(Self::Label)).chain(steps)
     }
 
@@ -80,7 +80,7 @@ impl Ink {
         match self {
             Self::Label(hue) => format!("{hue:?}").to_lowercase(),
             Self::Step(step) => format!("s{step}"),
-            Self::OnStep(step) => format!("t{step}"),
+            Self::TextOnStep(step) => format!("t{step}"),
             plain => format!("{plain:?}").to_lowercase(),
         }
     }
@@ -93,7 +93,7 @@ impl Ink {
             Self::Guide => ["#d9dde2", "#363c44"],
             Self::Ground => ["#ffffff", "#121417"],
             Self::Accent => ["#0b5cad", "#7db7f0"],
-            Self::Second => ["#b34e00", "#f0a35e"],
+            Self::SecondLine => ["#b34e00", "#f0a35e"],
             Self::Label(Hue::Grey) => ["#e6e8eb", "#2b2f35"],
             Self::Label(Hue::Blue) => ["#9ec9e2", "#094364"],
             Self::Label(Hue::Sky) => ["#cfe9fb", "#2d5a75"],
@@ -102,7 +102,7 @@ impl Ink {
             Self::Label(Hue::Purple) => ["#ecccde", "#6f465f"],
             Self::Label(Hue::Vermillion) => ["#efb48a", "#74390c"],
             Self::Step(step) => [LIGHT_STEPS[step], DARK_STEPS[step]],
-            Self::OnStep(step) => {
+            Self::TextOnStep(step) => {
                 [["#1a1c1f", "#ffffff"][usize::from(step > 6)], ["#ffffff", "#0d0f11"][usize::from(step > 5)]]
             }
         }
@@ -110,7 +110,7 @@ impl Ink {
 
     /// Ink of a text on this background.
     pub fn text_ink(self) -> Self {
-        if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
+        if let Self::Step(step) = self { Self::TextOnStep(step) } else { Self::Text }
     }
 }
 
@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn text_stands_out() {
         assert!((contrast("#000000", "#ffffff") - 21.0).abs() < 1e-9);
-        let on_ground = [Ink::Text, Ink::Muted, Ink::Accent, Ink::Second].map(|text| (text, Ink::Ground));
+        let on_ground = [Ink::Text, Ink::Muted, Ink::Accent, Ink::SecondLine].map(|text| (text, Ink::Ground));
         let on_others =
-            Ink::all().filter(|ink| matches!(ink, Ink::Label(_) | Ink::Step(_))).map(|ink| (ink.text_ink(), ink));
+            Ink::all_inks().filter(|ink| matches!(ink, Ink::Label(_) | Ink::Step(_))).map(|ink| (ink.text_ink(), ink));
         for (text, behind) in on_ground.into_iter().chain(on_others) {
             for side in [0, 1] {
                 let contrast = contrast(text.colours()[side], behind.colours()[side]);

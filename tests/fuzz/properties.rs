@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use headscope::corpus::{
     Content, Corpus, Format, LinkFile, LinkRules, MAX_SENTENCE_BYTES, MAX_WORDS, Mentions, SEGMENT_SENTENCES, Sentence,
-    SentenceFamily, TreeHead, Upos, Word,
+    SentenceGroup, TreeHead, Upos, Word,
 };
 use headscope::model::Model;
 use headscope::model::forward::attention::AttentionView;
@@ -186,7 +186,7 @@ fn read(data: &[u8], format: Format) -> (Vec<Sentence>, bool) {
             assert_eq!(sentence.document, 0);
         }
         // Families are numbered as they begin, or, where documents are the units, by the document that they begin in.
-        let SentenceFamily { number, is_first } = sentence.family;
+        let SentenceGroup { number, is_first } = sentence.family;
         as_they_begin &= is_first == (number == families) && number <= families;
         by_document &= sentence
             .document_number

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use headscope::commands::batch::ledger::RunFormat;
 use headscope::commands::batch::{BatchOptions, batch};
-use headscope::commands::cli::analyze::words::syntax;
-use headscope::commands::merge::{MergeOptions, Merged, merge};
+use headscope::commands::cli::analyze::words::option_syntax;
+use headscope::commands::merge::{MergeOptions, MergeOutput, merge};
 use headscope::commands::reporting::{OutcomeOutputs, PolicyOptions, ReportOptions};
 use headscope::commands::saved::numbers::{NumbersOptions, compare_numbers};
 use headscope::commands::saved::sides::SidesOptions;
@@ -69,20 +69,21 @@ pub fn crafted(data: &[u8]) -> bool {
     };
     let mut printed = vec![summary::render(&report, &[], Detail::Full, Some(80))];
     printed.extend(report.heads.iter().map(|head| card::head_card(&report, head).to_string()));
-    for (_, view) in report.views() {
-        let tracked = view.tracked;
+    for (_, view) in report.section_views() {
+        let tracked = view.relation_scores;
         printed.extend(tracked.iter().map(|tracked| card::relation_card(tracked, 10).to_string()));
     }
     let page = String::from_utf8(ReportFormat::Html.render(&report).expect("a page")).expect("UTF-8");
-    let names = [figures::GRID.to_owned(), figures::LAYERS.to_owned()].into_iter();
+    let names = [figures::GRID_FIGURE.to_owned(), figures::LAYERS_FIGURE.to_owned()].into_iter();
     let names = names.chain(figures::study_figures(&report).into_iter().map(|figure| figure.name.to_owned()));
-    let drawn = names.map(|name| figures::draw_named(&report, &name, Medium::Alone).expect("a figure of the report"));
+    let drawn =
+        names.map(|name| figures::draw_named(&report, &name, Medium::StandaloneFile).expect("a figure of the report"));
     for svg in drawn.chain([page]) {
         assert!(!["\"NaN", "\"inf", "\"-inf"].iter().any(|strange| svg.contains(strange)), "{svg}");
         assert_eq!(svg.matches("<script").count(), usize::from(svg.starts_with("<!doctype")), "{svg}");
         printed.push(svg);
     }
-    for table in report.views().flat_map(|(_, view)| view.tables) {
+    for table in report.section_views().flat_map(|(_, view)| view.tables) {
         TableFormat::Csv.render(&table.table(), "").expect("a table");
     }
     // The colours of the summary are the program's.
@@ -103,7 +104,7 @@ pub fn ledger(data: &[u8]) -> bool {
         let options = BatchOptions {
             table: table.clone(),
             folder: folder.clone(),
-            only: vec!["a.c".to_owned()],
+            run_patterns: vec!["a.c".to_owned()],
             keep_going: true,
             dry_run: false,
             formats: vec![("json", RunFormat::Report(ReportFormat::Json(JsonForm::default())))],
@@ -111,7 +112,7 @@ pub fn ledger(data: &[u8]) -> bool {
             quiet: true,
             errors: ErrorFormat::Text,
         };
-        let error = batch(&options, &syntax()).expect_err("there is no model").to_string();
+        let error = batch(&options, &option_syntax()).expect_err("there is no model").to_string();
         let known = folder.join("index.html").exists();
         fs::remove_dir_all(&folder).expect("a temporary folder");
         fs::remove_file(&table).expect("a temporary file");
@@ -128,7 +129,7 @@ fn check_whole(report: &mut Report) {
     let grid = report.model.grid();
     assert_eq!(report.heads.len(), grid.layers * grid.heads);
     for (place, head) in report.heads.iter().enumerate() {
-        assert_eq!(head.place, grid.place(place));
+        assert_eq!(head.place, grid.head_place(place));
     }
     assert_eq!(report.order_metrics(), Ok(()));
 }
@@ -141,16 +142,16 @@ fn check_diff(text: &str) -> Option<bool> {
         fs::write(&path, text).expect("a temporary file");
         let same = compare_numbers(&NumbersOptions {
             sides: SidesOptions {
-                files: [path.clone(), path.clone()],
+                paths: [path.clone(), path.clone()],
                 policy: PolicyOptions::default(),
                 threads: NonZeroUsize::MIN,
             },
             rate: 0.05,
             tolerances: PerUnit::uniform(0.0),
-            only: Vec::new(),
+            printed_parts: Vec::new(),
             outputs: OutcomeOutputs {
                 targets: vec![OutputTarget::Stdout(JsonForm::default())],
-                printed: Some(Detail::Full),
+                printed_detail: Some(Detail::Full),
             },
         });
         fs::remove_file(&path).expect("a temporary file");
@@ -218,8 +219,8 @@ fn merges(parts: &[&[u8]]) -> Option<Report> {
 fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
     let outputs = vec![OutputTarget::File(report.to_owned(), ReportFormat::Json(JsonForm::default()))];
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
-    let report = ReportOptions { outputs, summary: None, policy, threads, digits: Digits::DEFAULT };
-    MergeOptions { parts: parts.to_vec(), run_info: true, outcome: Merged::Report(report) }
+    let report = ReportOptions { outputs, summary_detail: None, policy, threads, digits: Digits::DEFAULT };
+    MergeOptions { partial_paths: parts.to_vec(), has_run_info: true, output: MergeOutput::Report(report) }
 }
 
 /// The files of which an index is read.

@@ -8,7 +8,7 @@ use crate::corpora::{conllu, error, folder, gzip, open, texts, word, zstd};
 use crate::support::answers::Answers;
 use crate::support::{analyze, fixture, path, run, tiny_bert};
 use headscope::corpus::{Compression, Corpus, FileKind, Format, Input, TreeHead};
-use headscope::system::errors::Class;
+use headscope::system::errors::ErrorClass;
 
 #[test]
 fn several_corpora_are_numbered_as_one() {
@@ -311,7 +311,7 @@ fn a_corpus_that_changes_between_readings_is_an_input_error() {
     before.ensure_same(&identity()).unwrap();
     fs::write(files.path().join("a.txt"), "two\n").unwrap();
     let error = before.ensure_same(&identity()).unwrap_err();
-    assert_eq!(Class::of(&error), Class::Input);
+    assert_eq!(ErrorClass::from_error(&error), ErrorClass::Input);
     let mut answers = Answers::new().hiding(files.path().file_name().unwrap().to_str().unwrap(), "FOLDER");
     answers.said("a file that changed", &error.to_string());
     answers.held("corpus-files-changed");

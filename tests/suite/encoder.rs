@@ -14,7 +14,7 @@ use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
-use headscope::model::forward::{Encoder, Scratch, Start};
+use headscope::model::forward::{Encoder, PassStart, Scratch};
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
 use headscope::sequences::pack::Pack;
@@ -58,9 +58,9 @@ proptest! {
         let gates = if intervene { random.interventions(&pack.sequences) } else { Gates::default() };
         let (classes, predicted) = (classes(&pack.sequences), predicted(&pack.sequences));
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
-        let all = |encoder: &dyn Encoder, start: Start<'_>| record(encoder, start, &batch, &gates, EVERYTHING);
+        let all = |encoder: &dyn Encoder, start: PassStart<'_>| record(encoder, start, &batch, &gates, EVERYTHING);
         let slow = TensorEncoder::with_precision(&parameters, &Device::Cpu, DType::F64).unwrap();
-        let (slow, fast) = (all(&slow, Start::Embeddings), all(&PackedEncoder::new(parameters), Start::Embeddings));
+        let (slow, fast) = (all(&slow, PassStart::Embeddings), all(&PackedEncoder::new(parameters), PassStart::Embeddings));
         for (slow, fast) in slow.iter().zip(&fast) {
             let attention = largest_difference(&slow.attentions, &fast.attentions);
             prop_assert!(attention <= golden::TOLERANCE, "attention differs by {attention:e}");
@@ -110,7 +110,7 @@ fn entropies_from_the_softmax_equal_those_of_the_weights() {
     }
     let model = load(&tiny_bert());
     let sentence = encode(&model, &tiny_golden().sentences[1]);
-    let rows = sentence.ids.len() * model.grid().count();
+    let rows = sentence.ids.len() * model.grid().head_count();
     let mut check = Check(0);
     model.encoder.forward(&Pack { sequences: vec![sentence] }.batch(), &mut Scratch::default(), &mut check).unwrap();
     assert_eq!(check.0, rows);
@@ -124,7 +124,7 @@ fn ids_without_embeddings_are_refused() {
         let pack = Pack { sequences: vec![sentence] };
         let forward = |encoder: &dyn Encoder| {
             let (batch, gates) = (pack.batch(), Gates::default());
-            try_record(encoder, Start::Embeddings, &batch, &gates, Needs::default()).unwrap_err().to_string()
+            try_record(encoder, PassStart::Embeddings, &batch, &gates, Needs::default()).unwrap_err().to_string()
         };
         assert_eq!(forward(&tensor_encoder()), forward(model.encoder.as_ref()));
         forward(model.encoder.as_ref())

@@ -222,7 +222,7 @@ fn sequence_to_sequence_encoders_match_transformers() {
 fn big_bird_matches_transformers_while_attention_is_full() {
     check("tiny-big-bird");
     let config = support::architecture(&fixture("models").join("tiny-big-bird")).config;
-    assert_eq!(config.longest_with_positions(), 28);
+    assert_eq!(config.max_positioned_tokens(), 28);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn decoders_have_their_windows() {
     ];
     for (name, before) in windows {
         let visibility = support::architecture(&fixture("models").join(name)).config.visibility;
-        let tokens_before = |layer: usize| visibility.in_layer(layer).before;
+        let tokens_before = |layer: usize| visibility.layer_visibility(layer).before;
         assert_eq!((0..before.len()).map(tokens_before).collect::<Vec<_>>(), before, "{name}");
         assert!(visibility.are_causal(), "{name}");
     }
@@ -298,7 +298,7 @@ fn windowed_encoders_match_transformers() {
     for (name, reaches) in windows {
         check(name);
         let config = support::architecture(&fixture("models").join(name)).config;
-        let reach = |layer: usize| config.visibility.in_layer(layer).before;
+        let reach = |layer: usize| config.visibility.layer_visibility(layer).before;
         assert_eq!((0..reaches.len()).map(reach).collect::<Vec<_>>(), reaches, "{name}");
     }
 }

@@ -5,7 +5,7 @@ use crate::random::{Bias, Numbers, RandomEncoder, VOCABULARY, classes, predicted
 use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device, Tensor};
 use headscope::model::config::{BlockPlan, NormKind};
-use headscope::model::forward::Start;
+use headscope::model::forward::PassStart;
 use headscope::model::forward::batch::Batch;
 use headscope::model::forward::gates::{Gate, Gates, ReplacementVectors};
 use headscope::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, surprisal};
@@ -21,8 +21,8 @@ fn differences(random: &RandomEncoder, gates: &Gates, loss: impl Fn(&Gates) -> G
     const STEP: f32 = 1.0 / 1024.0;
     let moved = |layer: usize, head: usize, step: f32| {
         let mut gates = gates.clone();
-        let gate = gates.get(layer, head).cloned().unwrap_or_else(|| Gate::scale(1.0));
-        gates.set(layer, head, Gate { keep: gate.keep + step, ..gate });
+        let gate = gates.get(layer, head).cloned().unwrap_or_else(|| Gate::from_factor(1.0));
+        gates.set_gate(layer, head, Gate { keep: gate.keep + step, ..gate });
         loss(&gates).loss
     };
     let grid = (0..random.order.len()).flat_map(|layer| (0..random.heads).map(move |head| (layer, head)));
@@ -73,7 +73,7 @@ fn gate_gradients_equal_finite_differences() {
         for head in 0..random.heads {
             let vectors: ReplacementVectors =
                 std::array::from_fn(|class| vec![class as f32 / 3.0 - 0.5; random.head_dim]);
-            partly.set(1, head, Gate { keep: 0.5, replacement: Some(vectors.into()) });
+            partly.set_gate(1, head, Gate { keep: 0.5, replacement: Some(vectors.into()) });
         }
         partly.patch_rows(0, 0, 1, [2, 3].map(|query| (query, vec![1.0 / 9.0; 9])).into());
         for gates in [Gates::default(), partly] {
@@ -138,7 +138,7 @@ proptest! {
                 loss * (sequence + 1) as f64
             };
             let mut parted = GradientScratch::default();
-            parted.most_kept_bytes = Some(0);
+            parted.max_kept_bytes = Some(0);
             let parted = fast.gradients(&batch, &gates, &mut weighted, &mut parted).unwrap();
             for (sequence, (parted, found)) in parted.iter().zip(&found).enumerate() {
                 let weight = (sequence + 1) as f64;
@@ -197,7 +197,7 @@ fn whole_heads(random: &RandomEncoder) -> Gates {
     {
         let vectors: ReplacementVectors =
             std::array::from_fn(|class| vec![(class + place) as f32 / 9.0 - 0.4; random.head_dim]);
-        gates.set(layer, head, Gate { keep: 1.0, replacement: Some(vectors.into()) });
+        gates.set_gate(layer, head, Gate { keep: 1.0, replacement: Some(vectors.into()) });
     }
     gates
 }
@@ -221,8 +221,8 @@ fn gradients_equal_differences_of_the_packed_encoder() {
         let needs = Needs { logits: true, ..Needs::default() };
         let loss = |layer: usize, head: usize, keep: f32| {
             let mut moved = gates.clone();
-            moved.set(layer, head, Gate { keep, ..gates.get(layer, head).unwrap().clone() });
-            prediction_loss(&record(&packed, Start::Embeddings, &batch, &moved, needs).remove(0).logits, &targets)
+            moved.set_gate(layer, head, Gate { keep, ..gates.get(layer, head).unwrap().clone() });
+            prediction_loss(&record(&packed, PassStart::Embeddings, &batch, &moved, needs).remove(0).logits, &targets)
         };
         for (place, found) in found.gates.iter().enumerate() {
             let (layer, head) = (place / random.heads, place % random.heads);
@@ -248,7 +248,7 @@ fn gate_derivatives_of_a_layer_add_up_to_that_of_a_shared_gate() {
         let loss = |keep: f32| {
             let mut moved = whole.clone();
             for head in 0..random.heads {
-                moved.set(layer, head, Gate { keep, ..whole.get(layer, head).unwrap().clone() });
+                moved.set_gate(layer, head, Gate { keep, ..whole.get(layer, head).unwrap().clone() });
             }
             encoder.prediction_gradient(&batch, &moved, &targets).unwrap().loss
         };
@@ -282,7 +282,7 @@ fn the_loss_equals_that_of_the_logits() {
     let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
     let found = encoder.prediction_gradient(&batch, &Gates::default(), &[3, 40]).unwrap().loss;
     let logits =
-        record(&encoder, Start::Embeddings, &batch, &Gates::default(), Needs { logits: true, ..Needs::default() })
+        record(&encoder, PassStart::Embeddings, &batch, &Gates::default(), Needs { logits: true, ..Needs::default() })
             .remove(0)
             .logits;
     let expected = prediction_loss(&logits, &[3, 40]);

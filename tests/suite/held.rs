@@ -10,7 +10,7 @@ use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::held::HeldOutputs;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
-use headscope::model::forward::{Encoder, Scratch, Start};
+use headscope::model::forward::{Encoder, PassStart, Scratch};
 use headscope::sequences::pack::Pack;
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ const TOLERANCE: f32 = 1e-4;
 /// The hidden states that enter each layer in an unchanged run, and everything that the layers wrote.
 fn states_and_writes(encoder: &dyn Encoder, batch: &Batch<'_>, layers: usize) -> (Vec<Vec<f32>>, HeldOutputs) {
     let needs = Needs { hidden_states: true, ..Needs::default() };
-    let whole = record(encoder, Start::Embeddings, batch, &Gates::default(), needs);
+    let whole = record(encoder, PassStart::Embeddings, batch, &Gates::default(), needs);
     let layer_states = |layer: usize| {
         let own_states =
             |states: &[f32]| states[layer * states.len() / (layers + 1)..][..states.len() / (layers + 1)].to_vec();
@@ -28,7 +28,7 @@ fn states_and_writes(encoder: &dyn Encoder, batch: &Batch<'_>, layers: usize) ->
     };
     let mut writes = HeldOutputs::default();
     let gates = Gates::default();
-    encoder.forward_from(Start::Embeddings, batch, &gates, &mut Scratch::default(), &mut writes).unwrap();
+    encoder.forward_from(PassStart::Embeddings, batch, &gates, &mut Scratch::default(), &mut writes).unwrap();
     ((0..layers).map(layer_states).collect(), writes)
 }
 
@@ -41,7 +41,7 @@ fn held_attention(
     gates: &Gates,
 ) -> Vec<Vec<f32>> {
     let (states, writes) = states_and_writes(encoder, batch, layers);
-    let start = Start::Held { layer, states: &states[layer], writes: &writes };
+    let start = PassStart::Held { layer, states: &states[layer], writes: &writes };
     record(encoder, start, batch, gates, Needs::ATTENTION).into_iter().map(|sentence| sentence.attentions).collect()
 }
 
@@ -49,7 +49,7 @@ fn held_attention(
 fn replace_head(random: &RandomEncoder, layer: usize, head: usize) -> Gates {
     let mut gates = Gates::default();
     let ones = std::array::from_fn(|class| vec![f32::from(u8::from(class == 3)); random.head_dim]);
-    gates.set(layer, head, if head == 0 { Gate::scale(0.0) } else { Gate::replace(ones) });
+    gates.set_gate(layer, head, if head == 0 { Gate::from_factor(0.0) } else { Gate::from_replacement(ones) });
     gates
 }
 
@@ -69,7 +69,7 @@ proptest! {
         let layers = random.order.len();
         let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
         let fast = PackedEncoder::new(parameters);
-        let whole = record(&fast, Start::Embeddings, &batch, &Gates::default(), Needs::ATTENTION);
+        let whole = record(&fast, PassStart::Embeddings, &batch, &Gates::default(), Needs::ATTENTION);
         for layer in 0..layers {
             let unchanged = held_attention(&fast, &batch, layers, layer, &Gates::default());
             for (whole, unchanged) in whole.iter().zip(&unchanged) {
@@ -103,7 +103,7 @@ fn effects_on_the_next_layer_are_direct_without_feed_forward() {
     let batch = pack.batch().with_classes(&classes);
     let layers = random.order.len();
     let gates = replace_head(&random, 0, 1);
-    let total = record(&encoder, Start::Embeddings, &batch, &gates, Needs::ATTENTION);
+    let total = record(&encoder, PassStart::Embeddings, &batch, &gates, Needs::ATTENTION);
     let direct = held_attention(&encoder, &batch, layers, 0, &gates);
     for (total, direct) in total.iter().zip(&direct) {
         let size = total.attentions.len() / layers;
@@ -123,7 +123,7 @@ fn writes_that_were_not_kept_cannot_be_held() {
     let batch = pack.batch();
     let error = |writes: &HeldOutputs, needs: Needs| {
         let states = states_and_writes(&fast, &batch, random.order.len()).0;
-        let start = Start::Held { layer: 0, states: &states[0], writes };
+        let start = PassStart::Held { layer: 0, states: &states[0], writes };
         let error_of = |encoder: &dyn Encoder| {
             format!("{:#}", try_record(encoder, start, &batch, &Gates::default(), needs).unwrap_err())
         };

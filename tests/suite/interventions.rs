@@ -13,7 +13,7 @@ use headscope::model::forward::gates::{Gate, Gates, ReplacementVectors};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{FinalNorm, HeadView, Needs, ResidualPart, Visitor};
-use headscope::model::forward::{Encoder, Scratch, Start};
+use headscope::model::forward::{Encoder, PassStart, Scratch};
 use headscope::model::parameters::{Objective, Parameters};
 use headscope::model::weights::Checkpoint;
 use headscope::sequences::pack::Pack;
@@ -71,11 +71,11 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     replacement.resize(TokenClass::COUNT, vec![0.0; replacement[0].len()]);
     let replacement: ReplacementVectors = replacement.try_into().unwrap();
     let mut zero = Gates::default();
-    zero.set(0, 1, Gate::scale(0.0));
+    zero.set_gate(0, 1, Gate::from_factor(0.0));
     let mut gates = Gates::default();
-    gates.set(0, 0, Gate::replace(replacement.clone()));
-    gates.set(1, 2, Gate { keep: 0.25, replacement: Some(replacement.into()) });
-    gates.set(1, 0, Gate::scale(2.0));
+    gates.set_gate(0, 0, Gate::from_replacement(replacement.clone()));
+    gates.set_gate(1, 2, Gate { keep: 0.25, replacement: Some(replacement.into()) });
+    gates.set_gate(1, 0, Gate::from_factor(2.0));
     let mut rows = Gates::default();
     let parameters = with_head(name);
     for (sequence, ids) in ids.iter().enumerate() {
@@ -93,7 +93,7 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     for (label, gates) in [("plain", Gates::default()), ("zero", zero), ("gates", gates), ("rows", rows)] {
         let mut worst = [0.0_f32; 2];
         for encoder in [&slow as &dyn Encoder, &fast] {
-            let actual = record(encoder, Start::Embeddings, &batch, &gates, AT_THE_END);
+            let actual = record(encoder, PassStart::Embeddings, &batch, &gates, AT_THE_END);
             for (index, actual) in actual.iter().enumerate() {
                 let states = floats(&format!("{label}.hidden_states.{index}"));
                 let last = &actual.hidden_states[actual.hidden_states.len() - states.len()..];
@@ -187,7 +187,7 @@ fn prediction_heads_of_remote_code_match_pytorch() {
             let input = BatchInput { ids: &ids, segments: &segments, ..BatchInput::default() };
             let batch = Batch { inputs: vec![input] }.with_predicted(&predicted);
             for encoder in [&slow as &dyn Encoder, &fast] {
-                let actual = record(encoder, Start::Embeddings, &batch, &Gates::default(), AT_THE_END);
+                let actual = record(encoder, PassStart::Embeddings, &batch, &Gates::default(), AT_THE_END);
                 let difference = largest_difference(&actual[0].logits, &expected);
                 println!("{name}: logits differ by {difference:.1e}");
                 assert!(difference <= golden::TOLERANCE, "{name} {difference:e}");
@@ -276,7 +276,7 @@ impl DirectEffects {
 
     /// Asserts that all parts add up to the logits.
     fn check_sum(&self, parameters: &Parameters, name: &str, tolerance: f64) {
-        let (_, head) = parameters.direct_head().unwrap();
+        let (_, head) = parameters.direct_prediction_head().unwrap();
         for (sum, logit) in self.sums.iter().zip(&self.logits) {
             let bounded = head.cap.map_or(*sum, |cap| f64::from(cap) * (sum / f64::from(cap)).tanh());
             assert!((bounded - f64::from(*logit)).abs() < tolerance, "{name}: {bounded} {logit}");
@@ -319,7 +319,7 @@ fn direct_effects_are_outputs_along_the_vectors_of_tokens() {
     for name in ["tiny-gpt2", "tiny-gpt-neox", "tiny-opt", "tiny-llama", "tiny-qwen3", "causal"] {
         let parameters = with_head(name);
         let actual = DirectEffects::of(&parameters);
-        let (config, (norm, head)) = (&parameters.config, parameters.direct_head().unwrap());
+        let (config, (norm, head)) = (&parameters.config, parameters.direct_prediction_head().unwrap());
         let (hidden, heads, dim) = (config.hidden_size, config.num_attention_heads, config.head_dim());
         let words = head.decoder.as_ref().unwrap_or(&parameters.embeddings.words);
         let vector = |token: u32| -> Vec<f64> {
@@ -339,7 +339,7 @@ fn direct_effects_are_outputs_along_the_vectors_of_tokens() {
                 assert!((effect - expected).abs() < 1e-5, "{name} {layer} {head}: {effect} {expected}");
             }
         }
-        assert_eq!(actual.contexts.len(), parameters.order.len() * heads);
+        assert_eq!(actual.contexts.len(), parameters.layer_indices.len() * heads);
     }
 }
 
@@ -361,7 +361,7 @@ fn model_without_a_masked_lm_head_has_no_logits() {
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
         let gates = Gates::default();
-        let error = try_record(encoder, Start::Embeddings, &pack.batch(), &gates, AT_THE_END).unwrap_err();
+        let error = try_record(encoder, PassStart::Embeddings, &pack.batch(), &gates, AT_THE_END).unwrap_err();
         assert_eq!(error.to_string(), "logits are needed, but the head that predicts was not loaded with the encoder");
     }
 }
@@ -387,7 +387,7 @@ proptest! {
     #[test]
     fn parts_add_up_to_the_logits_in_every_model(random in RandomEncoder::any()) {
         let parameters = random.parameters();
-        if parameters.direct_head().is_some() {
+        if parameters.direct_prediction_head().is_some() {
             DirectEffects::of(&parameters).check_sum(&parameters, "random", 1e-3);
         }
     }
@@ -404,11 +404,11 @@ proptest! {
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let gates = if intervene { random.interventions(&pack.sequences) } else { Gates::default() };
         let encoder = PackedEncoder::new(random.parameters());
-        let whole = record(&encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
+        let whole = record(&encoder, PassStart::Embeddings, &batch, &gates, EVERYTHING);
         let layers = random.order.len();
         for layer in 0..=layers {
             let states = states_of(&whole, layer, layers);
-            let rest = record(&encoder, Start::Layer { layer, states: &states }, &batch, &gates, EVERYTHING);
+            let rest = record(&encoder, PassStart::Layer { layer, states: &states }, &batch, &gates, EVERYTHING);
             for (whole, rest) in whole.iter().zip(&rest) {
                 prop_assert_eq!(from_part(&whole.attentions, layer, layers), &rest.attentions);
                 prop_assert_eq!(from_part(&whole.values, layer, layers), &rest.values);
@@ -448,8 +448,8 @@ proptest! {
         let parameters = random.parameters();
         let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
         for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
-            let all = record(encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
-            let some = record(encoder, Start::Embeddings, &batch, &gates, needs);
+            let all = record(encoder, PassStart::Embeddings, &batch, &gates, EVERYTHING);
+            let some = record(encoder, PassStart::Embeddings, &batch, &gates, needs);
             for (all, some) in all.into_iter().zip(some) {
                 let if_needed = |needed: bool, all: Vec<f32>| if needed { all } else { Vec::new() };
                 let heads = if attention || values || value_norms || contexts || outputs { all.calls.0 } else { 0 };
@@ -491,7 +491,7 @@ proptest! {
         let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
         let fast = PackedEncoder::new(parameters);
         let run = |encoder: &dyn Encoder, batch: &Batch<'_>, gates: &Gates| {
-            record(encoder, Start::Embeddings, batch, gates, AT_THE_END)
+            record(encoder, PassStart::Embeddings, batch, gates, AT_THE_END)
         };
         let none = Gates::default();
         let plain = run(&fast, &batch, &none);
@@ -510,7 +510,7 @@ proptest! {
             let mut batch = pack.batch();
             batch.inputs[wrong].exchange = Some(exchange);
             if wrong == 2 || tokens != 3 {
-                prop_assert!(try_record(&fast, Start::Embeddings, &batch, &gates, AT_THE_END).is_err());
+                prop_assert!(try_record(&fast, PassStart::Embeddings, &batch, &gates, AT_THE_END).is_err());
             }
         }
     }
@@ -524,12 +524,12 @@ proptest! {
         for layer in 0..random.order.len() {
             for head in 0..random.heads {
                 let vectors = std::array::from_fn(|class| vec![class as f32; random.head_dim]);
-                gates.set(layer, head, Gate { keep: 1.0, replacement: (head % 2 == 1).then(|| vectors.into()) });
+                gates.set_gate(layer, head, Gate { keep: 1.0, replacement: (head % 2 == 1).then(|| vectors.into()) });
             }
         }
         let encoder = PackedEncoder::new(random.parameters());
-        let with = record(&encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
-        let without = record(&encoder, Start::Embeddings, &batch, &Gates::default(), EVERYTHING);
+        let with = record(&encoder, PassStart::Embeddings, &batch, &gates, EVERYTHING);
+        let without = record(&encoder, PassStart::Embeddings, &batch, &Gates::default(), EVERYTHING);
         prop_assert_eq!(with, without);
     }
 }
@@ -545,17 +545,17 @@ fn views_show_patched_rows_and_gates() {
     let even = vec![0.25; 4];
     gates.patch_rows(0, 1, 1, [(2, to_one(4, 2)), (3, even.clone())].into());
     let replacement: ReplacementVectors = std::array::from_fn(|class| vec![class as f32; random.head_dim]);
-    gates.set(0, 0, Gate::replace(replacement.clone()));
+    gates.set_gate(0, 0, Gate::from_replacement(replacement.clone()));
     let parameters = random.parameters();
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
         let needs = Needs { contexts: true, ..Needs::ATTENTION };
         let entropies = &mut Entropies::default();
-        encoder.forward_from(Start::Embeddings, &batch, &gates, &mut Scratch::default(), entropies).unwrap();
+        encoder.forward_from(PassStart::Embeddings, &batch, &gates, &mut Scratch::default(), entropies).unwrap();
         let [to_one, even_entropy] = entropies.0[..] else { panic!("{:?}", entropies.0) };
         assert!(to_one == 0.0 && (even_entropy - 4.0_f64.ln()).abs() < 1e-6, "{to_one} {even_entropy}");
-        let plain = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
-        let patched = record(encoder, Start::Embeddings, &batch, &gates, needs);
+        let plain = record(encoder, PassStart::Embeddings, &batch, &Gates::default(), needs);
+        let patched = record(encoder, PassStart::Embeddings, &batch, &gates, needs);
         // The first sentence has no patched rows. Head 1 follows head 0 in layer 0.
         assert_eq!(patched[0].attentions[..50], plain[0].attentions[..50]);
         let (before, after) = (&plain[1].attentions[16..32], &patched[1].attentions[16..32]);
@@ -591,7 +591,7 @@ fn interventions_that_do_not_fit_are_refused() {
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     let fast = PackedEncoder::new(parameters);
     let pack = Pack { sequences: sentences(&[3]) };
-    let error = |start: Start<'_>, batch: &Batch<'_>, gates: &Gates| {
+    let error = |start: PassStart<'_>, batch: &Batch<'_>, gates: &Gates| {
         let error_from =
             |encoder: &dyn Encoder| format!("{:#}", try_record(encoder, start, batch, gates, AT_THE_END).unwrap_err());
         assert_eq!(error_from(&slow), error_from(&fast));
@@ -600,22 +600,22 @@ fn interventions_that_do_not_fit_are_refused() {
     let gated = |intervene: fn(&mut Gates)| {
         let mut gates = Gates::default();
         intervene(&mut gates);
-        error(Start::Embeddings, &pack.batch(), &gates)
+        error(PassStart::Embeddings, &pack.batch(), &gates)
     };
     assert_eq!(
-        gated(|gates| gates.set(3, 0, Gate::scale(0.0))),
+        gated(|gates| gates.set_gate(3, 0, Gate::from_factor(0.0))),
         "there is no head L3H0 to intervene in: the model has 3 layers of 2 heads"
     );
     assert_eq!(
-        gated(|gates| gates.set(0, 0, Gate::scale(f32::NAN))),
+        gated(|gates| gates.set_gate(0, 0, Gate::from_factor(f32::NAN))),
         "the gate of L0H0 keeps NaN: a number is expected"
     );
     assert_eq!(
-        gated(|gates| gates.set(0, 1, Gate::replace(std::array::from_fn(|_| vec![0.0; 7])))),
+        gated(|gates| gates.set_gate(0, 1, Gate::from_replacement(std::array::from_fn(|_| vec![0.0; 7])))),
         "the replacement of L0H1 has 7 values, not 8"
     );
     assert_eq!(
-        gated(|gates| gates.set(0, 1, Gate::replace(std::array::from_fn(|_| vec![0.0; 8])))),
+        gated(|gates| gates.set_gate(0, 1, Gate::from_replacement(std::array::from_fn(|_| vec![0.0; 8])))),
         "sentence 0 has 3 tokens and the classes of 0: a replacement needs all of them"
     );
     assert_eq!(
@@ -636,9 +636,9 @@ fn interventions_that_do_not_fit_are_refused() {
         let expected = format!(
             "the weights of token 1 of sentence 0 in L2H1 are no attention: they sum to {sum}, or some are below 0"
         );
-        assert_eq!(error(Start::Embeddings, &pack.batch(), &gates), expected);
+        assert_eq!(error(PassStart::Embeddings, &pack.batch(), &gates), expected);
     }
-    let from = |layer, states| error(Start::Layer { layer, states }, &pack.batch(), &Gates::default());
+    let from = |layer, states| error(PassStart::Layer { layer, states }, &pack.batch(), &Gates::default());
     assert_eq!(from(4, &[]), "a pass cannot start from layer 4: the model has 3 layers");
     assert_eq!(
         from(1, &[0.0; 16]),
@@ -646,10 +646,10 @@ fn interventions_that_do_not_fit_are_refused() {
     );
     let nowhere = [Vec::new()];
     let batch = pack.batch().with_predicted(&nowhere);
-    assert!(try_record(&fast, Start::Embeddings, &batch, &Gates::default(), AT_THE_END).is_ok());
+    assert!(try_record(&fast, PassStart::Embeddings, &batch, &Gates::default(), AT_THE_END).is_ok());
     let positions = [vec![3]];
     assert_eq!(
-        error(Start::Embeddings, &pack.batch().with_predicted(&positions), &Gates::default()),
+        error(PassStart::Embeddings, &pack.batch().with_predicted(&positions), &Gates::default()),
         "logits are wanted at position 3 of sentence 0, which has 3 tokens"
     );
 }

@@ -14,7 +14,7 @@ use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{Needs, Visitor};
-use headscope::model::forward::{Encoder, Scratch, Start};
+use headscope::model::forward::{Encoder, PassStart, Scratch};
 use headscope::model::grid::HeadGrid;
 use headscope::model::grid::visibility::LayerClasses;
 use headscope::passes::kept::{KeepRequest, KeptActivations};
@@ -104,7 +104,7 @@ impl Encoder for CountedPasses<'_> {
 
     fn forward_from(
         &self,
-        start: Start<'_>,
+        start: PassStart<'_>,
         batch: &Batch<'_>,
         gates: &Gates,
         scratch: &mut Scratch,

@@ -10,7 +10,7 @@ use crate::golden::{Forward, Golden, largest_difference, of_ids, record};
 use crate::support::answers::Answers;
 use crate::support::{self, fixture, opened, path, run, tiny_bert, weight_files};
 use headscope::model::files::{ModelFile, ModelFiles, Pooling, TokenizerFiles};
-use headscope::model::forward::Start;
+use headscope::model::forward::PassStart;
 use headscope::model::forward::batch::{Batch, BatchInput, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
@@ -19,7 +19,7 @@ use headscope::model::grid::HeadPlace;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
 use headscope::model::weights::pruned::{PrunedWeights, RemovedHeads};
-use headscope::system::errors::Class;
+use headscope::system::errors::ErrorClass;
 use serde_json::{Value, json};
 
 /// The files of a fixture model, with the tokenizer of the tiny BERT where the model has none.
@@ -49,7 +49,7 @@ fn last_states(files: &ModelFiles, weights: Vec<ModelFile>, gates: &Gates, golde
     let classes: Vec<TokenClass> = texts.iter().flat_map(|text| &text.ids).map(|_| TokenClass::Text).collect();
     let batch = Batch { inputs: inputs.collect() }.with_classes(&classes);
     let needs = Needs { hidden_states: true, ..Needs::ATTENTION };
-    let actual = record(&encoder, Start::Embeddings, &batch, gates, needs);
+    let actual = record(&encoder, PassStart::Embeddings, &batch, gates, needs);
     let hidden = files.architecture.config.hidden_size;
     let last = |ids: &Vec<u32>, states: &[f32]| states[states.len() - ids.len() * hidden..].to_vec();
     actual.iter().zip(&golden.expected).map(|(actual, one)| last(&one.ids, &actual.hidden_states)).collect()
@@ -75,14 +75,17 @@ fn check(name: &str) -> bool {
         let shares = |layer: usize| names.layers[layer] == names.layers[place.layer];
         (shares(0) && place.head == first_head) || (shares(last) && place.head == last_head)
     };
-    for place in grid.places().filter(is_removed) {
+    for place in grid.head_places().filter(is_removed) {
         // Layers that share their weights share the constants, too.
         let first = names.layers.iter().position(|stem| *stem == names.layers[place.layer]).unwrap();
         let seed = first * grid.heads + place.head;
         let vector: Vec<f32> = (0..dim).map(|at| ((seed * dim + at) as f32 * 0.7).sin()).collect();
-        let gate =
-            if constant { Gate::replace([(); TokenClass::COUNT].map(|()| vector.clone())) } else { Gate::scale(0.0) };
-        gates.set(place.layer, place.head, gate);
+        let gate = if constant {
+            Gate::from_replacement([(); TokenClass::COUNT].map(|()| vector.clone()))
+        } else {
+            Gate::from_factor(0.0)
+        };
+        gates.set_gate(place.layer, place.head, gate);
         removed.insert(place, constant.then_some(vector));
     }
     let bench = tempfile::tempdir().unwrap();
@@ -182,7 +185,7 @@ fn tensors_change_by_their_names() {
     let pruned = PrunedWeights::new(&files, &removed).unwrap();
     pruned.write(0, &mut std::io::sink()).unwrap();
     let error = pruned.write(0, &mut &mut [0; 100][..]).unwrap_err();
-    assert_eq!(Class::of(&error), Class::Output, "{error:#}");
+    assert_eq!(ErrorClass::from_error(&error), ErrorClass::Output, "{error:#}");
 }
 
 /// A fixture model with a tokenizer, copied into a folder in `bench`.

@@ -5,7 +5,7 @@ use headscope::model::config::Config;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
-use headscope::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, Scratch};
+use headscope::model::forward::{AttentionScratch, Encoder, Positions, QueriesAndKeys, Scratch};
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
 
@@ -45,7 +45,7 @@ fn attention(
     lengths: &[usize],
 ) -> Vec<f32> {
     let attention = encoder.layer_attention(layer, positions).expect("a packed encoder has it");
-    let [mut from, mut to] = [QueriesKeys::default(), QueriesKeys::default()];
+    let [mut from, mut to] = [QueriesAndKeys::default(), QueriesAndKeys::default()];
     attention.project(queries, lengths, &mut from);
     attention.project(keys, lengths, &mut to);
     let (mut scratch, mut start, mut all) = (AttentionScratch::default(), 0, Vec::new());
@@ -83,7 +83,7 @@ pub fn check(packed: &PackedEncoder, readable: &dyn Encoder, config: &Config, se
             let again = attention((packed, heads), (layer, Positions::Used), [inputs; 2], &lengths);
             let difference = largest_difference(&again, own);
             assert!(difference <= room, "layer {layer}: attention from the true rows differs by {difference:e}");
-            if !lengths.iter().all(|&n| config.visibility.in_layer(layer).is_full(n)) {
+            if !lengths.iter().all(|&n| config.visibility.layer_visibility(layer).is_full(n)) {
                 continue;
             }
             let unseen = |rows: &[f32]| attention((packed, heads), (layer, Positions::Ignored), [rows; 2], &lengths);

@@ -61,14 +61,16 @@ const PRE_NORM_STUDY: &str = "direct";
 
 /// The studies that fit an encoder with a norm after each block.
 fn encoder_studies() -> Vec<&'static str> {
-    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !card.decoders_only);
+    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !card.is_for_decoders_only);
     cards.map(|card| card.name).filter(|name| *name != PRE_NORM_STUDY).collect()
 }
 
 /// A report on a decoder, with the studies that fit no other model.
 static DECODER: LazyLock<String> = LazyLock::new(|| {
-    let cards =
-        STUDIES.iter().map(|study| study.card()).filter(|card| card.decoders_only || card.name == PRE_NORM_STUDY);
+    let cards = STUDIES
+        .iter()
+        .map(|study| study.card())
+        .filter(|card| card.is_for_decoders_only || card.name == PRE_NORM_STUDY);
     let studies = cards.map(|card| card.name).collect::<Vec<_>>().join(",");
     let task = fixture("tasks/copies.jsonl");
     let options = ["--with", &studies, "--task", path(&task), "--limit", "20", "-o", "-"];

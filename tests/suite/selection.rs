@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headscope::commands::analyze::selection::{Absence, RunSubject, StudyRequest, StudySelection};
+use headscope::commands::analyze::selection::{AbsenceReason, RunSubject, StudyRequest, StudySelection};
 use headscope::evaluation::askable::ModelTraits;
 use headscope::evaluation::presets;
 use headscope::sequences::derived::task::TaskKind;
@@ -18,9 +18,9 @@ fn request(words: &str) -> (StudyRequest, Option<ModelTraits>) {
     for word in words.split(' ').filter(|word| !word.is_empty()) {
         let names = |list: &str| list.split(',').map(str::to_owned).collect::<Vec<_>>();
         match word.split_once('=').unwrap_or((word, "")) {
-            ("with", list) => request.with = names(list),
-            ("without", list) => request.without = names(list),
-            ("preset", name) => request.presets = vec![presets::find(name).unwrap()],
+            ("with", list) => request.with_studies = names(list),
+            ("without", list) => request.without_studies = names(list),
+            ("preset", name) => request.presets = vec![presets::find_preset(name).unwrap()],
             ("task", kind) => {
                 let kinds = [TaskKind::Cloze, TaskKind::Pair, TaskKind::Triple];
                 let kind = kinds.into_iter().find(|known| known.to_string() == kind).unwrap();
@@ -56,14 +56,16 @@ fn outcome(words: &str) -> String {
     };
     let studies = selection.studies().iter().filter(|study| !study.card().is_default);
     let more = studies.map(|study| format!("+{}", study.card().name));
-    let is_told = |(study, why): &&(&'static dyn AnyStudy, Absence)| {
-        study.card().is_default || !matches!(why, Absence::Unrequested | Absence::SwitchedOff)
+    let is_told = |(study, why): &&(&'static dyn AnyStudy, AbsenceReason)| {
+        study.card().is_default || !matches!(why, AbsenceReason::Unrequested | AbsenceReason::SwitchedOff)
     };
-    let fewer = selection.absent().iter().filter(is_told).map(|(study, why)| match why {
-        Absence::Unrequested => format!("-{}", study.card().name),
-        Absence::SwitchedOff => format!("-{} (off)", study.card().name),
-        Absence::WithoutCounts => format!("-{} (uncounted)", study.card().name),
-        Absence::Inapplicable(why) => format!("-{} ({})", study.card().name, why.split([',', ':']).next().unwrap()),
+    let fewer = selection.absent_studies().iter().filter(is_told).map(|(study, why)| match why {
+        AbsenceReason::Unrequested => format!("-{}", study.card().name),
+        AbsenceReason::SwitchedOff => format!("-{} (off)", study.card().name),
+        AbsenceReason::WithoutCounts => format!("-{} (uncounted)", study.card().name),
+        AbsenceReason::Inapplicable(why) => {
+            format!("-{} ({})", study.card().name, why.split([',', ':']).next().unwrap())
+        }
     });
     more.chain(fewer).collect::<Vec<_>>().join(" ")
 }

@@ -58,7 +58,7 @@ fn sharp_layers_are_as_far_from_even_as_trained_layers() {
     let batch = Batch { inputs: inputs.collect() };
     let rows: Vec<Vec<usize>> = ids.iter().map(|ids| (0..ids.len()).collect()).collect();
     let model = golden::load(&fixture("models/small"));
-    let fresh = model.untrained_and_sharp(1, &SharpnessSample { batch: batch.clone(), rows: &rows }).unwrap();
+    let fresh = model.sharp_untrained_encoder(1, &SharpnessSample { batch: batch.clone(), rows: &rows }).unwrap();
     let [trained, sharp] = [&*model.encoder, &*fresh].map(|encoder| seen(encoder, &batch).layers);
     assert_eq!((trained.len(), sharp.len()), (4, 4));
     for (trained, sharp) in trained.iter().zip(&sharp) {
@@ -75,7 +75,7 @@ fn rotated_outputs_keep_the_attention_of_the_first_layer() {
     let segments = [0; 40];
     let inputs = ids.iter().map(|ids| BatchInput { ids, segments: &segments[..ids.len()], ..BatchInput::default() });
     let batch = Batch { inputs: inputs.collect() };
-    let [turned, again, other] = [3, 3, 4].map(|seed| seen(&*model.rotated(seed).unwrap(), &batch));
+    let [turned, again, other] = [3, 3, 4].map(|seed| seen(&*model.rotated_encoder(seed).unwrap(), &batch));
     let whole = seen(&*model.encoder, &batch);
     assert_eq!(turned.layers[0], whole.layers[0]);
     assert!(turned.layers[1] != whole.layers[1] && turned.states != whole.states);

@@ -12,7 +12,7 @@ use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
-use headscope::model::forward::{Encoder, Start};
+use headscope::model::forward::{Encoder, PassStart};
 use headscope::model::parameters::{ClassifiedUnit, Classifier, Parameters};
 use headscope::model::weights::Checkpoint;
 use serde_json::Value;
@@ -316,7 +316,7 @@ fn classifier_logits_match_transformers() {
             let needs = Needs { logits: true, ..Needs::default() };
             for encoder in [&slow as &dyn Encoder, &fast] {
                 let batch = Batch { inputs: vec![input] };
-                let actual = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
+                let actual = record(encoder, PassStart::Embeddings, &batch, &Gates::default(), needs);
                 let difference = largest_difference(&actual[0].logits, &expected);
                 assert!(difference <= 1e-5, "{name}: {difference:e}");
             }
@@ -348,7 +348,8 @@ fn tagger_logits_match_transformers() {
             let input =
                 BatchInput { ids: &ids, segments: &segments, predicted_positions: &every, ..BatchInput::default() };
             let needs = Needs { logits: true, ..Needs::default() };
-            let actual = record(&encoder, Start::Embeddings, &Batch { inputs: vec![input] }, &Gates::default(), needs);
+            let actual =
+                record(&encoder, PassStart::Embeddings, &Batch { inputs: vec![input] }, &Gates::default(), needs);
             let difference = largest_difference(&actual[0].logits, &expected);
             assert!(difference <= 1e-5, "{name}: {difference:e}");
         }

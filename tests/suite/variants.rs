@@ -6,10 +6,10 @@ use std::num::NonZeroUsize;
 
 use crate::golden::record;
 use crate::random::{RandomEncoder, sentences};
-use headscope::model::forward::gates::{AttentionRows, Gate, Gates};
+use headscope::model::forward::gates::{Gate, Gates, PatchedRows};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
-use headscope::model::forward::{Encoder, Start};
+use headscope::model::forward::{Encoder, PassStart};
 use headscope::model::grid::visibility::LayerClasses;
 use headscope::model::grid::{HeadGrid, HeadPlace};
 use headscope::model::parameters::Parameters;
@@ -93,7 +93,7 @@ impl InputToken {
 fn masked(lengths: &[usize]) -> Vec<Sequence> {
     let with_words = |(index, sentence): (usize, Sequence)| Sequence {
         index: index as u64,
-        family: headscope::corpus::SentenceFamily::new(index as u64),
+        family: headscope::corpus::SentenceGroup::new(index as u64),
         words: WordSpan::whole_words((0..sentence.ids.len()).map(|token| token..token + 1)),
         ..sentence
     };
@@ -113,7 +113,7 @@ fn run(encoder: &dyn Encoder, variants: &Variants, observers: ObserverSet, seque
 fn means(encoder: &dyn Encoder, grid: HeadGrid, head_dim: usize, sequences: &[Sequence]) -> Vec<Gate> {
     let observers = ObserverSet::new(vec![new_observer(ContextSums::new(grid, head_dim))]);
     let seen = run(encoder, &Variants::baseline_only(Gates::default()), observers, sequences).into_observers();
-    expect_sums::<ContextSums>(&*seen[0]).means().into_iter().map(Gate::replace).collect()
+    expect_sums::<ContextSums>(&*seen[0]).means().into_iter().map(Gate::from_replacement).collect()
 }
 
 fn grid(parameters: &Parameters) -> (HeadGrid, usize) {
@@ -145,17 +145,17 @@ proptest! {
         for (place, gate) in gates.iter().enumerate() {
             let (layer, head) = grid.layer_and_head(place);
             let mut one = Gates::default();
-            one.set(layer, head, gate.clone());
-            everything.set(layer, head, gate.clone());
+            one.set_gate(layer, head, gate.clone());
+            everything.set_gate(layer, head, gate.clone());
             expected.push((Some(place), one));
         }
-        if grid.count() > 1 {
-            expected.push((Some(grid.count()), everything));
+        if grid.head_count() > 1 {
+            expected.push((Some(grid.head_count()), everything));
         }
         let mut count = 0;
         for (variant, gates) in expected {
             let needs = Needs { logits: true, ..Needs::default() };
-            let whole = record(&encoder, Start::Embeddings, &batch, &gates, needs);
+            let whole = record(&encoder, PassStart::Embeddings, &batch, &gates, needs);
             for (sequence, whole) in pack.sequences.iter().zip(whole) {
                 let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
                 for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
@@ -176,7 +176,7 @@ struct Tried {
 }
 
 /// A row in which the first of `tokens` tokens attends to the second token alone.
-fn to_the_second(tokens: usize) -> AttentionRows {
+fn to_the_second(tokens: usize) -> PatchedRows {
     [(0, (0..tokens).map(|token| if token == 1 { 1.0 } else { 0.0 }).collect())].into()
 }
 
@@ -249,7 +249,7 @@ proptest! {
             let mut gates = Gates::default();
             gates.patch_rows(place.layer, place.head, 0, to_the_second(sequence.ids.len()));
             let needs = Needs { logits: true, ..Needs::default() };
-            let whole = &record(&encoder, Start::Embeddings, &batch, &gates, needs)[0];
+            let whole = &record(&encoder, PassStart::Embeddings, &batch, &gates, needs)[0];
             let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
             for number in 0..=sequence.index % 2 {
                 for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
@@ -276,10 +276,10 @@ fn results(
     let gates = match removal {
         Replacement::Mean => means(&encoder, grid, head_dim, sequences),
         Replacement::Constant => unreachable!("no test here asks for it"),
-        Replacement::Zero => vec![Gate::scale(0.0); grid.count()],
+        Replacement::Zero => vec![Gate::from_factor(0.0); grid.head_count()],
     };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut observers = ObserverSet::new(vec![study.passes()[0].observer(&subject)]);
+    let mut observers = ObserverSet::new(vec![study.passes()[0].make_observer(&subject)]);
     observers.begin_pass(&PassSetup {
         conditions: PassConditions { removal: Some(removal), objective: None, task: None },
         ..PassSetup::default()
@@ -300,7 +300,7 @@ fn results(
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let sums = seen.into_observers().remove(0);
     // A study that compares with an untrained model gets the observed model twice.
-    let passes: Vec<_> = study.passes().iter().map(|_| ObservedPass { sums: &*sums, left_out: 0 }).collect();
+    let passes: Vec<_> = study.passes().iter().map(|_| ObservedPass { sums: &*sums, left_out_sentences: 0 }).collect();
     study.measure(&Observed(&passes), &context)
 }
 

@@ -121,7 +121,7 @@ fn report_hash_covers_all_weight_files() {
 fn shared_layer_is_in_memory_once() {
     let albert = load(&architecture("tiny-albert"), &weights("tiny-albert"));
     // Three runs of two layers each: the first group twice, then the second group.
-    assert_eq!((albert.layers.len(), albert.order), (4, vec![0, 1, 0, 1, 2, 3]));
+    assert_eq!((albert.layers.len(), albert.layer_indices), (4, vec![0, 1, 0, 1, 2, 3]));
 }
 
 #[test]

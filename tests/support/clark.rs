@@ -24,7 +24,7 @@ pub const LIMIT: &str = "300";
 /// The sequences that the program packs, as token ids.
 fn sequences(model: &Path) -> Value {
     let model = Model::load(ModelRef::parse(path(model)).resolve(&Downloads::default()).unwrap()).unwrap();
-    let positions = model.architecture.config.longest_with_positions();
+    let positions = model.architecture.config.max_positioned_tokens();
     let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, positions, false).with_spacing(Spacing::Spaced);
     let corpus = Corpus::open(&[Input::parse(&fixture("corpus/gold.conllu"), None).unwrap()]).unwrap();
     let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| tokenizer.encode(sentence?));

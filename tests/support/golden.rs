@@ -11,7 +11,7 @@ use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{HeadView, Mixing, Needs, Visitor};
-use headscope::model::forward::{Encoder, Scratch, Start};
+use headscope::model::forward::{Encoder, PassStart, Scratch};
 use headscope::model::source::ModelRef;
 use headscope::sequences::pack::Pack;
 use headscope::sequences::reading::Spacing;
@@ -142,18 +142,24 @@ pub const EVERYTHING: Needs = Needs {
 pub fn forward(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> {
     let needs = Needs { hidden_states: true, ..Needs::ATTENTION };
     let pack = Pack { sequences: sentences };
-    record(encoder, Start::Embeddings, &pack.batch(), &Gates::default(), needs)
+    record(encoder, PassStart::Embeddings, &pack.batch(), &Gates::default(), needs)
 }
 
 /// Runs a pass and records all activations that it shows.
-pub fn record(encoder: &dyn Encoder, start: Start<'_>, batch: &Batch<'_>, gates: &Gates, needs: Needs) -> Vec<Forward> {
+pub fn record(
+    encoder: &dyn Encoder,
+    start: PassStart<'_>,
+    batch: &Batch<'_>,
+    gates: &Gates,
+    needs: Needs,
+) -> Vec<Forward> {
     try_record(encoder, start, batch, gates, needs).expect("a forward pass")
 }
 
 /// As [`record`], for a pass that may fail.
 pub fn try_record(
     encoder: &dyn Encoder,
-    start: Start<'_>,
+    start: PassStart<'_>,
     batch: &Batch<'_>,
     gates: &Gates,
     needs: Needs,

@@ -11,7 +11,8 @@ use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::grid::visibility::{LayerClasses, Visibility};
 use headscope::model::parameters::{
-    Disentangled, Embeddings, Layer, Linear, Norm, Parameters, PositionBias, PredictionHead, RotaryAngles, Transform,
+    DisentangledTerms, Embeddings, Layer, Linear, Norm, Parameters, PositionBias, PredictionHead, RotaryAngles,
+    Transform,
 };
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
@@ -191,7 +192,7 @@ impl RandomEncoder {
                     rotary: head_dim / 2 * rotary / 2 * 2,
                     visibility,
                     query_key_norms,
-                    write_norms: write_norms && blocks.normalises_first(),
+                    write_norms: write_norms && blocks.is_pre_norm(),
                     norm,
                     gated,
                     hidden,
@@ -288,7 +289,7 @@ impl RandomEncoder {
             Bias::None => None,
             Bias::Buckets => Some(buckets(32, 128)),
             Bias::FewBuckets => Some(buckets(8, 12)),
-            Bias::Slopes => Some(PositionBias::slopes(self.heads)),
+            Bias::Slopes => Some(PositionBias::from_head_count(self.heads)),
         };
         let position_bias = position_bias.map(Arc::new);
         let angles = config.rotary[0].as_ref().map(|rotary| {
@@ -310,9 +311,13 @@ impl RandomEncoder {
             let write_norms = self.write_norms.then(|| [norm(), norm()]);
             let disentangled = self.disentangled.map(|there| {
                 let [keys, queries] = there.map(|there| there.then(|| values(16 * heads_width, 0.5)));
-                Disentangled { keys, queries, places: DistanceRows { span: 8, buckets: Some(8), longest_distance: 30 } }
+                DisentangledTerms {
+                    position_keys: keys,
+                    position_queries: queries,
+                    distance_rows: DistanceRows { span: 8, buckets: Some(8), longest_distance: 30 },
+                }
             });
-            let none = self.blocks.normalises_first() && !self.first_norm && place == 0;
+            let none = self.blocks.is_pre_norm() && !self.first_norm && place == 0;
             let query_key_norms = self.query_key_norms.map(|per_head| {
                 let width = if per_head { self.head_dim } else { heads_width };
                 [1.5, 0.5].map(|weight| Norm { weight: vec![weight; width], bias: values(width, shift * 0.3) })
@@ -329,15 +334,13 @@ impl RandomEncoder {
                 intermediate,
                 output,
                 output_norm,
-                write_norms,
+                block_output_norms: write_norms,
             }
         };
         let stored = self.order.iter().max().unwrap() + 1;
         let layers = (0..stored).map(&mut layer).collect();
-        let final_norm = self
-            .blocks
-            .normalises_first()
-            .then(|| Norm { weight: vec![1.0; hidden], bias: values(hidden, shift * scale) });
+        let final_norm =
+            self.blocks.is_pre_norm().then(|| Norm { weight: vec![1.0; hidden], bias: values(hidden, shift * scale) });
         let width = self.output_embedding_size.unwrap_or(width);
         let prediction = PredictionHead {
             transform: self.transform.then(|| Transform {
@@ -351,7 +354,7 @@ impl RandomEncoder {
             cap: self.seed.is_multiple_of(2).then_some(1.0),
         };
         let order = self.order.clone();
-        Parameters { config, embeddings, layers, order, final_norm, prediction: Some(prediction) }
+        Parameters { config, embeddings, layers, layer_indices: order, final_norm, prediction: Some(prediction) }
     }
 
     /// Random gates and patched rows of all kinds. Some heads stay untouched.
@@ -362,10 +365,14 @@ impl RandomEncoder {
             for head in 0..self.heads {
                 let replacement = std::array::from_fn(|_| numbers.values(self.head_dim, 1.0));
                 match numbers.below(6) {
-                    0 => gates.set(layer, head, Gate::scale(0.0)),
-                    1 => gates.set(layer, head, Gate::scale(numbers.value())),
-                    2 => gates.set(layer, head, Gate::replace(replacement)),
-                    3 => gates.set(layer, head, Gate { keep: numbers.value(), replacement: Some(replacement.into()) }),
+                    0 => gates.set_gate(layer, head, Gate::from_factor(0.0)),
+                    1 => gates.set_gate(layer, head, Gate::from_factor(numbers.value())),
+                    2 => gates.set_gate(layer, head, Gate::from_replacement(replacement)),
+                    3 => gates.set_gate(
+                        layer,
+                        head,
+                        Gate { keep: numbers.value(), replacement: Some(replacement.into()) },
+                    ),
                     _ => {}
                 }
                 for (sequence, sentence) in sentences.iter().enumerate() {

@@ -40,29 +40,29 @@ impl ModelTraits {
 
     /// The reason why `study` does not apply to the model, as a clause whose subject is the model; `None` if the
     /// study applies.
-    pub fn reason_against(self, study: &dyn AnyStudy) -> Option<String> {
+    pub fn refusal_reason(self, study: &dyn AnyStudy) -> Option<String> {
         let card = study.card();
         if self.has_residue_tokens && card.needs_language {
             return Some("knows no words: its tokens are residues of proteins".to_owned());
         }
-        if card.decoders_only && !self.is_decoder {
+        if card.is_for_decoders_only && !self.is_decoder {
             return Some("is no decoder: it does not predict the next token from those before it".to_owned());
         }
-        if card.decoders_only && !self.predicts_tokens {
+        if card.is_for_decoders_only && !self.predicts_tokens {
             return Some("has no head that predicts the next token".to_owned());
         }
         if self.lacks_heads && !card.allows_absent_heads {
             return Some("lacks heads (pruned_heads), and this study asks about all".to_owned());
         }
-        card.why_not_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
+        card.decoder_refusal.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
 
     /// As [`Self::reason_against`], and a study that needs a loss is also refused if the checkpoint lacks its
     /// token-prediction layer.
-    pub fn reason_against_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
+    pub fn refusal_reason_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
         let lacks_loss = || !self.predicts_tokens && needs_loss(study);
         let without = "has no head by which it was trained, and so no loss";
-        self.reason_against(study).or_else(|| lacks_loss().then(|| without.to_owned()))
+        self.refusal_reason(study).or_else(|| lacks_loss().then(|| without.to_owned()))
     }
 }
 
@@ -87,17 +87,17 @@ mod tests {
         let encoder =
             ModelTraits { has_residue_tokens: false, is_decoder: false, predicts_tokens: false, lacks_heads: false };
         for name in ["effect", "pruning", "gradient"] {
-            assert!(encoder.reason_against(named(name)).is_none(), "{name}");
-            assert!(encoder.reason_against_with_loss(named(name)).unwrap().ends_with("no loss"), "{name}");
+            assert!(encoder.refusal_reason(named(name)).is_none(), "{name}");
+            assert!(encoder.refusal_reason_with_loss(named(name)).unwrap().ends_with("no loss"), "{name}");
             let predicting = ModelTraits { predicts_tokens: true, ..encoder };
-            assert_eq!(predicting.reason_against_with_loss(named(name)), None, "{name}");
+            assert_eq!(predicting.refusal_reason_with_loss(named(name)), None, "{name}");
         }
-        assert_eq!(encoder.reason_against_with_loss(named("examples")), None);
-        assert!(encoder.reason_against(named("in-context")).unwrap().starts_with("is no decoder"));
+        assert_eq!(encoder.refusal_reason_with_loss(named("examples")), None);
+        assert!(encoder.refusal_reason(named("in-context")).unwrap().starts_with("is no decoder"));
         let pruned = ModelTraits { lacks_heads: true, ..encoder };
-        assert!(pruned.reason_against(named("edges")).unwrap().starts_with("lacks heads"));
-        assert_eq!(["attention", "effect"].map(|name| pruned.reason_against(named(name))), [None, None]);
+        assert!(pruned.refusal_reason(named("edges")).unwrap().starts_with("lacks heads"));
+        assert_eq!(["attention", "effect"].map(|name| pruned.refusal_reason(named(name))), [None, None]);
         let proteins = ModelTraits { has_residue_tokens: true, ..encoder };
-        assert!(proteins.reason_against(named("coreference")).unwrap().starts_with("knows no words"));
+        assert!(proteins.refusal_reason(named("coreference")).unwrap().starts_with("knows no words"));
     }
 }

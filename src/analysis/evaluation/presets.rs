@@ -36,7 +36,7 @@ pub struct Preset {
 pub type LabelledHead<'a> = (&'a [Label], &'a Values);
 
 /// An empty preset: presets take from it the fields that they do not set.
-const EMPTY: Preset = Preset {
+const EMPTY_PRESET: Preset = Preset {
     name: "",
     description: "",
     studies: &[],
@@ -54,7 +54,7 @@ pub const PRESETS: &[Preset] = &[
         studies: &["clark2019"],
         // The paper's corpora are words, joined by spaces.
         spacing: Spacing::Spaced,
-        ..EMPTY
+        ..EMPTY_PRESET
     },
     // Sections 5.1 to 5.3: heads are positional by the place of the largest weight, and syntactic without a test. The paper names
     // no fewest words of a relation, and no threshold for rare words: these keep their defaults.
@@ -62,9 +62,9 @@ pub const PRESETS: &[Preset] = &[
         name: "voita2019",
         description: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
         is_exclusive: true,
-        policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
-        summary: Some(voita2019),
-        ..EMPTY
+        policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), PRESET_LABEL_Q],
+        summary: Some(voita2019_summary),
+        ..EMPTY_PRESET
     },
     // Section 4.1 has the classes without numbers. Here one pattern explains half of the variance, or each of two a quarter.
     Preset {
@@ -77,12 +77,12 @@ pub const PRESETS: &[Preset] = &[
             ("class_offset_r2", Value::Share(0.5)),
             ("class_both_r2", Value::Share(0.25)),
             ("class_segment_r2", Value::Share(0.25)),
-            LABEL_Q,
+            PRESET_LABEL_Q,
             // This threshold cannot be off, but no head beats a baseline by 1.
             ("syntactic_margin", Value::Share(1.0)),
         ],
-        summary: Some(kovaleva2019),
-        ..EMPTY
+        summary: Some(kovaleva2019_summary),
+        ..EMPTY_PRESET
     },
     // Section 3 removes heads by zeros, section 4 prunes them in the order of their derivatives.
     Preset {
@@ -90,21 +90,21 @@ pub const PRESETS: &[Preset] = &[
         description: "Michel et al. 2019: heads of a task (`--task`) by derivative and by removal, by zeros, and how many can go",
         studies: &["task", "gradient", "pruning"],
         removal: Some(Replacement::Zero),
-        ..EMPTY
+        ..EMPTY_PRESET
     },
     Preset {
         name: "blimp",
         description: "Warstadt et al. 2020: minimal pairs (`--task` with a file of BLiMP) and the heads that each phenomenon needs",
         studies: &["task"],
-        ..EMPTY
+        ..EMPTY_PRESET
     },
 ];
 
 /// The threshold `label_q` of presets that switch off all other label rules. It bounds q-values once a policy file
 /// switches a rule on again.
-const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
+const PRESET_LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
-pub fn find(name: &str) -> Option<&'static Preset> {
+pub fn find_preset(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
@@ -161,7 +161,7 @@ const SYNTACTIC_LABELS: [&str; 1] = ["syntactic:<relation>"];
 
 /// The summary line of `voita2019`: the numbers of positional and of syntactic heads, with two mean confidences.
 /// One mean is over heads with such a role, the other over all other heads.
-fn voita2019(heads: &[LabelledHead<'_>]) -> String {
+fn voita2019_summary(heads: &[LabelledHead<'_>]) -> String {
     let has = |(labels, _): &LabelledHead<'_>, families: &[&str]| {
         labels
             .iter()
@@ -180,7 +180,7 @@ fn voita2019(heads: &[LabelledHead<'_>]) -> String {
     )
 }
 
-fn kovaleva2019(heads: &[LabelledHead<'_>]) -> String {
+fn kovaleva2019_summary(heads: &[LabelledHead<'_>]) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let classes = heads.iter().flat_map(|(labels, _)| *labels).filter_map(|label| label.label.strip_prefix("class:"));
     classes.for_each(|class| *counts.entry(class).or_default() += 1);
@@ -218,7 +218,7 @@ mod tests {
 
     /// The thresholds of labels under a preset, without the health of the input, which no preset changes.
     fn of_labels(preset: &str) -> serde_json::Map<String, serde_json::Value> {
-        let policy = serde_json::to_value(policy(&[find(preset).unwrap()])).unwrap();
+        let policy = serde_json::to_value(policy(&[find_preset(preset).unwrap()])).unwrap();
         let thresholds = policy.as_object().unwrap().clone().into_iter();
         thresholds.filter(|(name, _)| !name.starts_with("health_")).collect()
     }
@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn a_preset_that_measures_alone_leaves_another_its_rules() {
-        let voita2019 = find("voita2019").unwrap();
-        assert_eq!(policy(&[find("clark2019").unwrap(), voita2019]), policy(&[voita2019]));
+        let voita2019 = find_preset("voita2019").unwrap();
+        assert_eq!(policy(&[find_preset("clark2019").unwrap(), voita2019]), policy(&[voita2019]));
     }
 
     #[test]
@@ -277,18 +277,18 @@ mod tests {
         let heads = ["class:vertical", "class:block", "class:vertical"].map(head);
         let heads: Vec<LabelledHead<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
         let line = "Preset kovaleva2019: vertical 2, diagonal 0, vertical+diagonal 0, block 1, heterogeneous 0\n";
-        assert_eq!(kovaleva2019(&heads), line);
+        assert_eq!(kovaleva2019_summary(&heads), line);
         let none: [LabelledHead<'_>; 2] = [heads[1], (&[], heads[0].1)];
-        assert!(kovaleva2019(&none).ends_with(" block 1, heterogeneous 0; no class 1\n"));
+        assert!(kovaleva2019_summary(&none).ends_with(" block 1, heterogeneous 0; no class 1\n"));
     }
 
     #[test]
     fn a_preset_may_need_a_study() {
-        let kovaleva = [find("kovaleva2019").unwrap()];
+        let kovaleva = [find_preset("kovaleva2019").unwrap()];
         let segments = registry::find_study("segments").unwrap();
         assert_eq!(missing_study(&kovaleva, &[]), Some(("kovaleva2019", "segments")));
         assert_eq!(missing_study(&kovaleva, &[segments]), None);
-        assert_eq!(missing_study(&[find("voita2019").unwrap()], &[]), None);
+        assert_eq!(missing_study(&[find_preset("voita2019").unwrap()], &[]), None);
     }
 
     const CONFIDENCE: Column = Column { id: "confidence", keys: Keys::Single, scale: Scale::Share, bounds: [0.0, 1.0] };
@@ -333,11 +333,11 @@ mod tests {
         ];
         let heads: Vec<LabelledHead<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
         assert_eq!(
-            voita2019(&heads),
+            voita2019_summary(&heads),
             "Preset voita2019: positional heads 2, syntactic heads 2; mean confidence of them 0.750, of the others 0.375\n"
         );
         let none =
             "Preset voita2019: positional heads 0, syntactic heads 0; mean confidence of them -, of the others 0.250\n";
-        assert_eq!(voita2019(&heads[3..4]), none);
+        assert_eq!(voita2019_summary(&heads[3..4]), none);
     }
 }

@@ -11,7 +11,7 @@ pub const MAX_MAP_TOKENS: usize = 32;
 
 /// The letters for the 64 levels of an attention weight, from 0/63 to 63/63. They are those of base64 (RFC 4648,
 /// table 1), which need no escape in JSON and HTML.
-const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const LEVEL_LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The attention of every head over one sentence, rounded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,7 +60,7 @@ pub struct SentenceArc {
 impl AttentionMaps {
     /// Encodes the attention of all heads over a sentence that the user gave; `weights` is `[heads, tokens, tokens]`.
     pub fn new(tokens: Vec<String>, weights: &[f32]) -> Self {
-        let maps = weights.chunks(tokens.len() * tokens.len()).map(encoded).collect();
+        let maps = weights.chunks(tokens.len() * tokens.len()).map(encode_weights).collect();
         Self { example_of: None, sentence: None, tokens, maps, units: Vec::new(), arcs: Vec::new() }
     }
 
@@ -74,14 +74,14 @@ impl AttentionMaps {
             return Some(format!("`attention_maps` has {} tokens, and not from 1 to {MAX_MAP_TOKENS}", tokens.len()));
         }
         let is_whole = |map: &String| {
-            map.len() == tokens.len() * tokens.len() && map.bytes().all(|letter| LEVELS.contains(&letter))
+            map.len() == tokens.len() * tokens.len() && map.bytes().all(|letter| LEVEL_LETTERS.contains(&letter))
         };
         let is_there = |unit: &SentenceUnit| unit.tokens[0] < unit.tokens[1] && unit.tokens[1] <= tokens.len();
         let joins = |arc: &SentenceArc| arc.from.max(arc.to) < units.len();
         if !units.iter().all(is_there) || !arcs.iter().all(joins) {
             return Some("`attention_maps` has a word or an arc beyond its tokens".to_owned());
         }
-        if maps.len() != grid.count() || !maps.iter().all(is_whole) {
+        if maps.len() != grid.head_count() || !maps.iter().all(is_whole) {
             return Some("`attention_maps` has not a weight of each head for each pair of tokens".to_owned());
         }
         None
@@ -89,11 +89,11 @@ impl AttentionMaps {
 }
 
 /// Encodes attention weights (0 to 1) as letters, each weight rounded to the nearest of the 64 levels.
-fn encoded(weights: &[f32]) -> String {
+fn encode_weights(weights: &[f32]) -> String {
     let level = |weight: &f32| {
-        let level = (weight.clamp(0.0, 1.0) * (LEVELS.len() - 1) as f32).round();
+        let level = (weight.clamp(0.0, 1.0) * (LEVEL_LETTERS.len() - 1) as f32).round();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 63")]
-        char::from(LEVELS[level as usize])
+        char::from(LEVEL_LETTERS[level as usize])
     };
     weights.iter().map(level).collect()
 }

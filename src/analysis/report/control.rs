@@ -68,7 +68,7 @@ impl ControlReport {
             let labels = names(in_control);
             let labels_in_analysis = BTreeSet::from_iter(names(in_analysis));
             let kept = labels.iter().filter(|label| labels_in_analysis.contains(*label)).cloned().collect();
-            ControlHead { place: grid.place(index), labels, kept }
+            ControlHead { place: grid.head_place(index), labels, kept }
         };
         let mut heads: Vec<ControlHead> = verdicts.iter().zip(analysis).enumerate().map(head).collect();
         heads.retain(|head| !head.labels.is_empty());
@@ -79,8 +79,8 @@ impl ControlReport {
         let is_firm = |verdict: &Verdict| has_firm_role(&verdict.labels);
         Self {
             control,
-            label_counts: registry::label_counts(&studies, labels.chain(chosen)),
-            kept_counts: registry::label_counts(&studies, kept),
+            label_counts: registry::count_labels(&studies, labels.chain(chosen)),
+            kept_counts: registry::count_labels(&studies, kept),
             firm_roles: Some(verdicts.iter().filter(|verdict| is_firm(verdict)).count() as u64),
             heads,
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::{CorpusIdentity, FileIdentity, Format, MAX_REMEMBERED_DIGESTS, RepeatCounts, TakenDocuments, Unit};
 use crate::sequences::reading::WindowTally;
 use crate::sequences::tally::{FileTally, SkipReason, Tally, WordSkip};
-use crate::stats::block_test::{FEWEST_BLOCKS, FEWEST_EFFECTIVE_BLOCKS};
+use crate::stats::block_test::{MIN_BLOCKS_FOR_TEST, MIN_EFFECTIVE_BLOCKS};
 use crate::stats::blocks::BLOCKS;
 use crate::study::health::Health;
 use crate::study::metrics::metric::{Denominator, Metrics};
@@ -173,17 +173,17 @@ impl CorpusInfo {
 
     /// A text on how many sampling units the corpus has, if they are too few to test the metrics with these
     /// denominators; else `None`. `piece` is the noun for a piece of the corpus: a sentence or a protein.
-    pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
+    pub fn unit_shortage_text(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
         let [one, many] = self.unit.nouns(piece);
         let counted = format!("{units} {}", plural(&units, one, many));
-        if units < FEWEST_BLOCKS as u64 {
-            return Some(format!("{counted} (a test takes {FEWEST_BLOCKS})"));
+        if units < MIN_BLOCKS_FOR_TEST as u64 {
+            return Some(format!("{counted} (a test takes {MIN_BLOCKS_FOR_TEST})"));
         }
         let effective = denominators.cells().map(|(_, known)| known.effective_blocks).reduce(f64::max)?;
         let unequal =
-            || format!("{counted}, as good as {effective:.1} of equal size (a test takes {FEWEST_EFFECTIVE_BLOCKS})");
-        (effective < FEWEST_EFFECTIVE_BLOCKS).then(unequal)
+            || format!("{counted}, as good as {effective:.1} of equal size (a test takes {MIN_EFFECTIVE_BLOCKS})");
+        (effective < MIN_EFFECTIVE_BLOCKS).then(unequal)
     }
 }
 
@@ -274,7 +274,7 @@ impl TextInfo {
     }
 
     /// Whether the corpus has fewer groups of dependent sentences than there are jackknife blocks (64).
-    pub fn has_few_families(&self) -> bool {
+    pub fn has_few_sentence_groups(&self) -> bool {
         self.families < BLOCKS as u64
     }
 

@@ -58,57 +58,57 @@ impl Report {
 
     /// Whether a run with a task read the built-in corpus because no corpus was named.
     pub fn uses_builtin_corpus_for_task(&self) -> bool {
-        self.settings.protocol.task.is_some() && self.corpus.name == boxed::CORPUS
+        self.settings.protocol.task.is_some() && self.corpus.name == boxed::DEFAULT_CORPUS
     }
 
     /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The
     /// sentence names the first failing check as the cause.
-    pub fn unread_warning(&self) -> Option<String> {
-        let [why, way_out] = self.corpus.unread_cause(&self.model).filter(|_| self.analyses_corpus())?;
+    pub fn unread_corpus_warning(&self) -> Option<String> {
+        let [why, way_out] = self.corpus.unread_cause_and_advice(&self.model).filter(|_| self.analyses_corpus())?;
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }
 
     /// A sentence on why no label could be tested and what to do, if the corpus has too few sampling units; else `None`.
-    pub(super) fn untested_warning(&self) -> Option<String> {
+    pub(super) fn untested_labels_warning(&self) -> Option<String> {
         let Self { model, corpus, .. } = self;
         let [piece, _] = model.text_units();
-        let units = corpus.too_few_units(&self.denominators, piece).filter(|_| self.analyses_corpus())?;
+        let units = corpus.unit_shortage_text(&self.denominators, piece).filter(|_| self.analyses_corpus())?;
         Some(format!("No label could be tested, since the corpus has {units}: {}.", corpus.advice_for_more_units()))
     }
 }
 
 impl CorpusInfo {
     /// The numbers of documents read and available, if `--limit` left some documents out; else `None`.
-    fn limited_documents(&self) -> Option<TakenDocuments> {
+    fn limit_document_counts(&self) -> Option<TakenDocuments> {
         self.documents.filter(|documents| documents.taken < documents.of)
     }
 
     /// What to do if the corpus has too few sampling units.
     fn advice_for_more_units(&self) -> &'static str {
         match self.unit {
-            _ if self.limited_documents().is_some() => "raise --limit, or give `--unit sentences`",
+            _ if self.limit_document_counts().is_some() => "raise --limit, or give `--unit sentences`",
             Unit::Sentences => "give more text",
             _ => "give more text, or `--unit sentences` if its documents need not be told apart",
         }
     }
 
     /// `[cause, advice]` if the model could not read the corpus; `None` if it could.
-    pub fn unread_cause(&self, model: &ModelInfo) -> Option<[String; 2]> {
+    pub fn unread_cause_and_advice(&self, model: &ModelInfo) -> Option<[String; 2]> {
         let mut unread = self.health.reading_failures();
         let cause = unread.next()?;
-        let [fact, way_out] = self.message(cause, model);
-        let fact = unread.fold(fact, |facts, check| facts + "; " + &self.message(check, model)[0]);
+        let [fact, way_out] = self.failed_check_message(cause, model);
+        let fact = unread.fold(fact, |facts, check| facts + "; " + &self.failed_check_message(check, model)[0]);
         Some([fact, way_out])
     }
 
     /// The messages of failing health checks that do not keep labels from being firm, without a full stop.
-    pub(super) fn other_failing_checks(&self, model: &ModelInfo) -> Vec<String> {
+    pub(super) fn minor_check_messages(&self, model: &ModelInfo) -> Vec<String> {
         let others = self.health.failing_checks().filter(|check| !check.id.affects_firmness());
-        others.map(|check| self.message(check, model).join(": ")).collect()
+        others.map(|check| self.failed_check_message(check, model).join(": ")).collect()
     }
 
     /// The message for a failing health check, as `[what is wrong, what to do]`.
-    fn message(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
+    fn failed_check_message(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
         let [sentence, word] = model.text_units();
         let value = check.value.unwrap_or_default();
         let share = whole_percent(value);
@@ -170,7 +170,7 @@ impl CorpusInfo {
             HealthId::Units => {
                 let [one, many] = self.unit.nouns(sentence);
                 let units = format!("{value:.0} {}", if value == 1.0 { one } else { many });
-                let limit = self.limited_documents().map_or_else(String::new, |TakenDocuments { taken, of }| {
+                let limit = self.limit_document_counts().map_or_else(String::new, |TakenDocuments { taken, of }| {
                     format!(", since --limit took {taken} of {of} documents")
                 });
                 let fact = format!("it has {units}, and a test asks for {:.0}{limit}", check.threshold);

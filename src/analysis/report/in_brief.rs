@@ -9,30 +9,30 @@ use super::{HeadReport, Report, Sections};
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::studies::registry::detector_of_label;
-use crate::study::labels::content::{lead_over_chance, lead_reference};
+use crate::study::labels::content::{lead_over_chance, lead_reference_text};
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::section::ViewContext;
 use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::wording::{below_word_classes, decimal, whole_percent};
-use crate::system::counted::{counted, join_with_and, plural};
+use crate::study::show::wording::{below_word_classes_text, decimal, whole_percent};
+use crate::system::counted::{format_count, join_with_and, plural};
 
 /// Maximum number of kinds of labels that a sentence names, the most frequent first. The remaining kinds are
 /// written as one sum.
-const MAX_KINDS: usize = 5;
+const MAX_NAMED_KINDS: usize = 5;
 /// Maximum number of heads that are named (`L3H1`) for one kind of label. If more heads have the label, they are
 /// only counted.
 const MAX_NAMED_PER_KIND: usize = 2;
 /// Maximum number of heads that are named (`L3H1`) in the sentence on heads that write a constant.
-const MAX_NAMED_CONSTANT: usize = 16;
+const MAX_NAMED_CONSTANT_HEADS: usize = 16;
 
 /// The opening sentences of a report. A topic on which the report found nothing gets no sentence.
 pub(super) fn opening_sentences(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
-    let unread = report.unread_warning();
+    let unread = report.unread_corpus_warning();
     let is_read = unread.is_none();
     let is_of_corpus = report.analyses_corpus();
-    let untested = report.untested_warning();
+    let untested = report.untested_labels_warning();
     let is_tested = untested.is_none();
     let results = || match untested {
         Some(why) => vec![why],
@@ -40,11 +40,11 @@ pub(super) fn opening_sentences(report: &Report) -> Vec<String> {
     };
     let of_corpus = || unread.into_iter().chain(results()).collect();
     let mut lines: Vec<String> = if is_of_corpus { of_corpus() } else { Vec::new() };
-    lines.extend(constant_heads(report));
+    lines.extend(constant_heads_sentence(report));
     let mut shortages = shortages(report);
     let mut openings = 0;
-    for (study, view) in report.views() {
-        let InBrief { finding: found, shortage, comes_first: opens } = view.in_brief;
+    for (study, view) in report.section_views() {
+        let InBrief { finding: found, shortage, has_priority: opens } = view.in_brief;
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices_sentence(report));
         }
@@ -69,22 +69,23 @@ fn roles_sentence(report: &Report) -> String {
     let roles = RoleCounts::new(report);
     let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
     let kinds =
-        count_by_kind(report.non_constant_heads().filter_map(|head| Some((category(&first(head)?), head.place))));
+        count_by_kind(report.non_constant_heads().filter_map(|head| Some((label_category(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
     format!(
         "{} a firm role, not counting `broad`{kinds}{}.",
-        roles.at_least_clause(roles.firm),
+        roles.at_least_clause(roles.firm_roles),
         control_clauses(report)
     )
 }
 
 /// A sentence on the heads that write a constant; `None` if there are none.
-fn constant_heads(report: &Report) -> Option<String> {
+fn constant_heads_sentence(report: &Report) -> Option<String> {
     let heads = &report.model.constant_heads;
     let count = heads.len();
     let (writes, attends) = plural(&count, ("writes a constant", "it attends"), ("write a constant", "they attend"));
-    let all = counted(report.present_heads().count(), "head");
-    let with_role = report.heads.iter().filter(|head| report.is_constant(head) && has_firm_role(&head.labels)).count();
+    let all = format_count(report.present_heads().count(), "head");
+    let with_role =
+        report.heads.iter().filter(|head| report.writes_constant(head) && has_firm_role(&head.labels)).count();
     let consequence = match with_role {
         0 if count == report.present_heads().count() => ", and roles say only where its heads look",
         0 => "",
@@ -95,7 +96,7 @@ fn constant_heads(report: &Report) -> Option<String> {
 }
 
 fn name_heads(heads: &[HeadPlace]) -> String {
-    let names: Vec<String> = heads.iter().take(MAX_NAMED_CONSTANT).map(ToString::to_string).collect();
+    let names: Vec<String> = heads.iter().take(MAX_NAMED_CONSTANT_HEADS).map(ToString::to_string).collect();
     match heads.len() - names.len() {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
@@ -107,7 +108,8 @@ fn name_heads(heads: &[HeadPlace]) -> String {
 fn choices_sentence(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
-        let code = detector_of_label(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
+        let code =
+            detector_of_label(&chooses.label).map(|detector| detector.code_of_label(&chooses.label).into_owned());
         let code = code.unwrap_or_else(|| chooses.label.clone());
         let cue =
             if code == "token" { "by the identity of the attended token".to_owned() } else { format!("by {code}") };
@@ -141,7 +143,7 @@ fn control_clauses(report: &Report) -> String {
 
 /// The category under which a label is counted. It is the part before the colon for rules such as
 /// `syntactic:<relation>`, and the whole label for other rules.
-fn category(label: &str) -> String {
+fn label_category(label: &str) -> String {
     let rule = detector_of_label(label).map(|detector| detector.explanation.name).filter(|name| name.contains('<'));
     rule.map_or(label, |name| name.split_once(':').map_or(name, |(category, _)| category)).to_owned()
 }
@@ -154,7 +156,7 @@ fn count_by_kind(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     let mut kinds: Vec<(String, Vec<HeadPlace>)> = kinds.into_iter().collect();
     kinds.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
     // If only one kind is left, it is named as well.
-    let named = if kinds.len() == MAX_KINDS + 1 { kinds.len() } else { MAX_KINDS };
+    let named = if kinds.len() == MAX_NAMED_KINDS + 1 { kinds.len() } else { MAX_NAMED_KINDS };
     let shown = kinds.iter().take(named).map(|(kind, places)| {
         if places.len() > MAX_NAMED_PER_KIND {
             return format!("{} {kind}", places.len());
@@ -198,7 +200,7 @@ fn relation_sentence(report: &Report) -> Option<String> {
     let (tags, stands) = match &label.versus_tags {
         None => (String::new(), "the corpus has no word classes".to_owned()),
         Some(tags) => {
-            let stands = match (label.reach(), below_word_classes(label)) {
+            let stands = match (label.beaten_baseline(), below_word_classes_text(label)) {
                 (Some(Reach::Tags), _) => "it is beyond word classes".to_owned(),
                 (_, Some(below)) => format!("it is {below}"),
                 _ => "it is not shown to be beyond word classes".to_owned(),
@@ -218,7 +220,7 @@ fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
         let Shortage { missing_finding: of, count, required: asked, things: [_, things], .. } = shortage;
         let more = shortage.more_sentences(read);
         let more = more.map_or_else(String::new, |more| {
-            let sentences = counted(more, &format!("more {sentence}"));
+            let sentences = format_count(more, &format!("more {sentence}"));
             format!("; about {sentences} like these would do")
         });
         format!("{of} ({count} {things}, {asked} needed{more})")
@@ -232,7 +234,10 @@ fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
         0 => String::new(),
         count => {
             let are = plural(&count, "is", "are");
-            format!("{} {are} undecided (?): the text neither shows a label nor rules one out.", counted(count, "head"))
+            format!(
+                "{} {are} undecided (?): the text neither shows a label nor rules one out.",
+                format_count(count, "head")
+            )
         }
     };
     let sentences = [lacks, undecided, RoleCounts::new(report).borderline_sentence()];
@@ -250,7 +255,7 @@ pub(super) fn head_sentence(head: &HeadReport, sections: &Sections, known: ViewC
         return format!("{} is absent: the checkpoint was saved without it.", head.place);
     }
     let of_studies = sections.0.iter().flat_map(|(_, section)| section.head_card(head.place, known).clauses);
-    let clauses: Vec<String> = head.chooses.iter().map(clause).chain(of_studies).collect();
+    let clauses: Vec<String> = head.chooses.iter().map(label_clause).chain(of_studies).collect();
     let end = if clauses.is_empty() { ".".to_owned() } else { format!("; it {}.", join_with_and(&clauses)) };
     format!("{} {}{end}", head.place, attention_clause(head))
 }
@@ -263,24 +268,24 @@ fn attention_clause(head: &HeadReport) -> String {
     let mut independent = alike.iter().filter(is_independent);
     let role = independent.clone().find(|label| is_role(label)).or_else(|| independent.next());
     let Some(&role) = role else { return unlabelled_clause(&head.nearest) };
-    let mut sentence = clause_with(role, &share_by_chance(head, role).unwrap_or_default());
-    if let Some(sink) = sink_clause(head).filter(|_| lead_reference(&role.number).is_some()) {
+    let mut sentence = label_clause_with_note(role, &share_and_chance_text(head, role).unwrap_or_default());
+    if let Some(sink) = sink_clause(head).filter(|_| lead_reference_text(&role.number).is_some()) {
         sentence = format!("{sink}, and {sentence}");
     }
     let dependent = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));
     let dependent: Vec<&&Label> = dependent.collect();
-    dependent.iter().for_each(|label| sentence = format!("{sentence} and {}", clause(label)));
+    dependent.iter().for_each(|label| sentence = format!("{sentence} and {}", label_clause(label)));
     let is_told = |label: &&Label| label.label == role.label || dependent.iter().any(|told| told.label == label.label);
     let others: Vec<&Label> = head.labels.iter().filter(|label| !is_told(label)).collect();
     match others[..] {
         [] => sentence,
-        [other] => format!("{sentence}, and is {}labelled {} as well", perhaps(other), other.label),
-        [..] => format!("{sentence}, and has {}", counted(others.len(), "more label")),
+        [other] => format!("{sentence}, and is {}labelled {} as well", borderline_hedge(other), other.label),
+        [..] => format!("{sentence}, and has {}", format_count(others.len(), "more label")),
     }
 }
 
 /// Metrics of the attention to tokens without content (sinks), each with the noun for those tokens.
-const SINKS: [(&str, &str); 3] = [
+const SINK_METRICS: [(&str, &str); 3] = [
     ("first_special_mass", "the first special token"),
     ("separator_mass", "separators"),
     ("first_token_mass", "the first token"),
@@ -289,13 +294,13 @@ const SINKS: [(&str, &str); 3] = [
 /// A verb phrase for a head that gives more than half of its attention to a token without content; else `None`.
 fn sink_clause(head: &HeadReport) -> Option<String> {
     let share = |metric: &str| head.metrics.get(metric, None).copied().flatten().filter(|share| *share > 0.5);
-    SINKS
+    SINK_METRICS
         .iter()
         .find_map(|(metric, tokens)| Some(format!("gives {tokens} {} of its attention", whole_percent(share(metric)?))))
 }
 
 /// The attention share and the chance level of a label whose score is their difference; `None` for other labels.
-fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
+fn share_and_chance_text(head: &HeadReport, label: &Label) -> Option<String> {
     let (metric, key) = lead_over_chance(&label.number)?;
     let share = head.metrics.get(metric, key).copied().flatten()?;
     let chance = share - label.score;
@@ -303,19 +308,19 @@ fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
 }
 
 /// A verb phrase for a label, with its score, interval and baseline.
-fn clause(label: &Label) -> String {
-    clause_with(label, "")
+fn label_clause(label: &Label) -> String {
+    label_clause_with_note(label, "")
 }
 
 /// As [`clause`], with `level_note` after the level above which the label's score is measured.
-fn clause_with(label: &Label, level_note: &str) -> String {
+fn label_clause_with_note(label: &Label, level_note: &str) -> String {
     let phrase = detector_of_label(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
-    let perhaps = perhaps(label);
+    let perhaps = borderline_hedge(label);
     let interval = label.ci95.map_or_else(String::new, |ci95| {
         let [low, high] = [ci95.low(), ci95.high()].map(|end| decimal(end, 2));
         format!(" [{low}, {high}]")
     });
-    let comparison = match (lead_reference(&label.number), label.baseline) {
+    let comparison = match (lead_reference_text(&label.number), label.baseline) {
         (Some(level), _) => format!(" above {level}{level_note}"),
         (None, Some(level)) => format!(", {} {}", label.baseline_name(), decimal(level, 2)),
         (None, None) => String::new(),
@@ -324,7 +329,7 @@ fn clause_with(label: &Label, level_note: &str) -> String {
 }
 
 /// The word "perhaps" for a borderline label, and an empty text for a firm one.
-fn perhaps(label: &Label) -> &'static str {
+fn borderline_hedge(label: &Label) -> &'static str {
     if label.borderline { "perhaps " } else { "" }
 }
 
@@ -365,7 +370,7 @@ mod tests {
 
     #[test]
     fn families_with_many_members_are_one_kind() {
-        let families = ["syntactic:obj", "tag:NOUN", "offset:-2", "sink:no-op", "broad", "new"].map(category);
+        let families = ["syntactic:obj", "tag:NOUN", "offset:-2", "sink:no-op", "broad", "new"].map(label_category);
         assert_eq!(families, ["syntactic", "tag", "offset:-2", "sink:no-op", "broad", "new"]);
     }
 }

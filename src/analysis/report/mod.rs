@@ -31,7 +31,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::labels::{ABSENT, Label, Near, REMOVED, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
-use crate::study::section::{Completion, Section, SectionFacts, View, ViewContext};
+use crate::study::section::{LateFact, Section, SectionFacts, View, ViewContext};
 pub use attention_maps::{AttentionMaps, MAX_MAP_TOKENS, SentenceArc, SentenceUnit};
 use caveats::RunFacts;
 pub use caveats::{Caveat, is_about_certainty};
@@ -218,24 +218,24 @@ impl Report {
         let verdicts = results.with_knockout_tests(results.verdicts(policy), grid, policy);
         let reading = settings.protocol.reading.as_ref();
         let run_facts = RunFacts { model: &model, corpus: &corpus, reading, verdicts: &verdicts };
-        let caveats = caveats::for_run(&run_facts, results.caveats(&verdicts, policy));
+        let caveats = caveats::caveats_for_run(&run_facts, results.caveats(&verdicts, policy));
         let studies = results.studies();
         let choices = results.choice_labels(policy);
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).chain(choices.iter().flatten());
         let labels = labels.map(|label| label.label.as_str());
-        let label_counts = registry::label_counts(&studies, labels);
+        let label_counts = registry::count_labels(&studies, labels);
         let controls = controls.into_iter().map(|control| ControlReport::new(control, &verdicts, grid)).collect();
         let Results { estimates, mut sections, .. } = results;
         let heads_per_group = model.query_heads_per_group();
         if let Some(heads) = heads_per_group {
-            sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
+            sections.iter_mut().for_each(|(_, section)| section.complete(&LateFact::SharedKeys(heads)));
         }
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
         let measured =
             heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance.into_iter().zip(own_denominators));
         let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), (verdict, chooses)))| {
-            let (place, Verdict { primary, labels, nearest }) = (grid.place(place), verdict);
+            let (place, Verdict { primary, labels, nearest }) = (grid.head_place(place), verdict);
             let key_value_group = heads_per_group.map(|heads| place.head / heads);
             HeadReport {
                 place,
@@ -311,13 +311,13 @@ impl Report {
     }
 
     /// The label policy and the facts about the run that are needed to display the sections.
-    pub fn known_facts(&self) -> ViewContext<'_> {
+    pub fn view_context(&self) -> ViewContext<'_> {
         ViewContext { policy: &self.settings.policy, run: &self.facts }
     }
 
     /// Each study with the view of its section, in the order of the registry.
-    pub fn views(&self) -> impl Iterator<Item = (&'static dyn AnyStudy, View<'_>)> {
-        self.sections.0.iter().map(|(study, section)| (*study, section.view(self.known_facts())))
+    pub fn section_views(&self) -> impl Iterator<Item = (&'static dyn AnyStudy, View<'_>)> {
+        self.sections.0.iter().map(|(study, section)| (*study, section.view(self.view_context())))
     }
 
     /// The heads that the model ran with, without absent and removed ones.
@@ -329,7 +329,7 @@ impl Report {
     pub fn firm_label_counts(&self) -> BTreeMap<String, u64> {
         let studies: Vec<_> = self.sections.0.iter().map(|(study, _)| *study).collect();
         let labels = self.heads.iter().flat_map(|head| head.labels.iter().chain(&head.chooses));
-        registry::label_counts(&studies, labels.filter(|label| !label.borderline).map(|label| label.label.as_str()))
+        registry::count_labels(&studies, labels.filter(|label| !label.borderline).map(|label| label.label.as_str()))
     }
 
     /// The control runs, grouped by kind of control; a group has one run for each seed.
@@ -350,7 +350,7 @@ impl HeadReport {
     }
 
     /// The labels of the head in the analysis that it also has in all of the control `runs`.
-    pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
+    pub fn labels_in_all_controls<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());
         labels.filter(|label| runs.iter().all(|run| run.shares_label(self.place, label)))
     }

@@ -7,7 +7,7 @@ use crate::passes::observation::identity::ModelInfo;
 use crate::sequences::reading::{Bos, Context, Reading};
 use crate::studies::registry;
 use crate::system::boxed;
-use crate::system::counted::{counted, join_with_and, plural, ranges};
+use crate::system::counted::{format_count, format_ranges, join_with_and, plural};
 use crate::system::printable::printable;
 
 impl Report {
@@ -26,14 +26,14 @@ impl Report {
         });
         let count = self.model.absent.len();
         let absent = (count > 0)
-            .then(|| format!("its checkpoint was saved without {}: they are in no count", counted(count, "head")));
+            .then(|| format!("its checkpoint was saved without {}: they are in no count", format_count(count, "head")));
         let removed = &self.settings.protocol.removed;
         let removed = (!removed.is_empty()).then(|| {
             let names: Vec<String> = removed.iter().map(ToString::to_string).collect();
             format!("it runs without {} (`--remove`): they are in no count", names.join(", "))
         });
         let repeated = self.model.stored_layers.map(|stored| {
-            let (layers, stored) = (self.model.layers, counted(stored, "layer"));
+            let (layers, stored) = (self.model.layers, format_count(stored, "layer"));
             format!(
                 "its {layers} layers share the weights of {stored}: `pruning`, `gates` and `prune` remove a head from \
                  all of them at once, other studies from one layer"
@@ -52,7 +52,7 @@ impl Report {
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
         let read = read.map(|(context, reading)| read_sequences(context, reading));
-        let unhealthy = self.corpus.other_failing_checks(&self.model);
+        let unhealthy = self.corpus.minor_check_messages(&self.model);
         let overlap = boxed::overlap_warning(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
         let of_corpus = of_corpus.chain(self.missing_links_remark()).filter(|_| self.analyses_corpus());
@@ -79,13 +79,14 @@ impl Report {
         let (_, section) = self.sections.0.iter().find(|(known, _)| known.card().name == study)?;
         let source = protocol.links_from.as_ref().map(|from| format!("--links-from {from}"));
         let source = source.or_else(|| (!protocol.links.is_empty()).then(|| "its options".to_owned()))?;
-        section.view(self.known_facts()).lacks_subject.then(|| format!("it has no link that {source} could find"))
+        section.view(self.view_context()).lacks_subject.then(|| format!("it has no link that {source} could find"))
     }
 
     /// A remark on the study that is left out because a decoder lacks its token-prediction layer; `None` for other
     /// models.
     fn headless_decoder_remark(&self) -> Option<String> {
-        let decoders_only = |name: &&String| registry::find_study(name).is_some_and(|study| study.card().decoders_only);
+        let decoders_only =
+            |name: &&String| registry::find_study(name).is_some_and(|study| study.card().is_for_decoders_only);
         let left_out = self.settings.protocol.left_out.iter().find(decoders_only)?;
         Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
     }
@@ -97,7 +98,7 @@ fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, re
     let read = match reading.context {
         Context::Document => format!(
             "it was read in {} of whole sentences, with {:.1} sentences (at most {}) and {mean:.1} tokens (at most {most}) each on average",
-            counted(*sequences, "window"),
+            format_count(*sequences, "window"),
             sentences.mean,
             sentences.largest
         ),
@@ -121,7 +122,7 @@ fn window_remarks(model: &ModelInfo) -> impl Iterator<Item = String> {
         let seen = visibility.description()?;
         let layers = match layers.len() {
             0 => "in all layers".to_owned(),
-            count => format!("in {} {}", plural(&count, "layer", "layers"), ranges(&layers)),
+            count => format!("in {} {}", plural(&count, "layer", "layers"), format_ranges(&layers)),
         };
         Some(format!("{layers} a token sees {seen}"))
     })

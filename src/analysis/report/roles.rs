@@ -10,27 +10,27 @@ use crate::study::labels::{
 };
 use crate::study::show::in_brief::Shortage;
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 impl Report {
     /// Whether a head writes a constant, whatever it attends to. `false` for all heads if every head of the model
     /// does.
-    pub fn is_constant(&self, head: &HeadReport) -> bool {
+    pub fn writes_constant(&self, head: &HeadReport) -> bool {
         self.model.constant_heads_unless_all().contains(&head.place)
     }
 
     /// The heads whose labels count as roles: all except heads that write a constant.
     pub fn non_constant_heads(&self) -> impl Iterator<Item = &HeadReport> {
-        self.heads.iter().filter(|head| !self.is_constant(head))
+        self.heads.iter().filter(|head| !self.writes_constant(head))
     }
 
     /// The marks after a head's first label: `?` borderline, `~` near tie, `=` head that writes a constant, `+2`
     /// two more labels.
-    pub fn marks(&self, head: &HeadReport) -> String {
+    pub fn head_marks(&self, head: &HeadReport) -> String {
         let marks = [
             (head.labels.first().is_some_and(|label| label.borderline), BORDERLINE_MARK),
             (head.labels.iter().any(|label| label.tied), TIED_MARK),
-            (self.is_constant(head), CONSTANT_MARK),
+            (self.writes_constant(head), CONSTANT_MARK),
         ];
         let marks: String = marks.iter().filter(|(applies, _)| *applies).map(|(_, mark)| *mark).collect();
         match head.labels.len() {
@@ -56,9 +56,9 @@ pub struct RoleCounts {
     /// Number of heads that the model ran with, heads that write a constant included.
     heads: usize,
     /// Number of heads with a firm role.
-    pub firm: usize,
+    pub firm_roles: usize,
     /// Number of heads that have a firm label, but no firm role.
-    without_role: usize,
+    firm_without_role: usize,
     /// Number of labels, firm and borderline, that the heads have together.
     labels: usize,
     /// Number of borderline labels among `labels`.
@@ -74,8 +74,8 @@ impl RoleCounts {
         let labels = || report.non_constant_heads().flat_map(|head| &head.labels);
         Self {
             heads: report.present_heads().count(),
-            firm,
-            without_role: count(&|head| head.labels.iter().any(|label| !label.borderline)) - firm,
+            firm_roles: firm,
+            firm_without_role: count(&|head| head.labels.iter().any(|label| !label.borderline)) - firm,
             labels: labels().count(),
             borderline: labels().filter(|label| label.borderline).count(),
         }
@@ -87,7 +87,7 @@ impl RoleCounts {
         if borderline == 0 {
             return String::new();
         }
-        let labels = counted(labels, "label");
+        let labels = format_count(labels, "label");
         let are = plural(&borderline, "is", "are");
         format!("{borderline} of {labels} {are} borderline: score above the threshold, but not significantly.")
     }
@@ -104,13 +104,13 @@ impl RoleCounts {
     /// The number of `heads` and their share of all heads: `12 of 144 heads (8 %)`.
     pub fn share_of_heads(&self, heads: usize) -> String {
         let share = 100.0 * heads as f64 / self.heads.max(1) as f64;
-        format!("{heads} of {} ({share:.0} %)", counted(self.heads, "head"))
+        format!("{heads} of {} ({share:.0} %)", format_count(self.heads, "head"))
     }
 }
 
 impl fmt::Display for RoleCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &Self { firm, without_role, .. } = self;
+        let &Self { firm_roles: firm, firm_without_role: without_role, .. } = self;
         write!(f, "{} a firm role", self.at_least_clause(firm))?;
         if without_role > 0 {
             write!(f, "; {without_role} more {} broad only", plural(&without_role, "is", "are"))?;
@@ -159,7 +159,7 @@ fn study_shortage(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
     // A study that runs by default says itself if the corpus has nothing for it.
     let study_says_so = most.count == 0 && card.is_default_in_first_run();
-    Shortage::of_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !study_says_so)
+    Shortage::for_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !study_says_so)
 }
 
 impl HeadReport {

@@ -9,7 +9,7 @@ use crate::evaluation::plan;
 use crate::stats::block_test::standard_error_from_half_width;
 use crate::study::labels::ABSENT;
 use crate::study::metrics::metric::{Denominator, Metrics, StandardErrors};
-use crate::study::section::{Completion, SectionFacts, ViewContext};
+use crate::study::section::{LateFact, SectionFacts, ViewContext};
 use crate::study::{columns, saved};
 use crate::system::json::read_key;
 use crate::system::parallel::run_both;
@@ -20,7 +20,7 @@ impl Report {
     pub(super) fn derive_facts(&mut self) {
         let (Settings { protocol, policy }, sections) = (&self.settings, &mut self.sections.0);
         let first: Vec<String> = self.heads.iter().map(|head| head.primary.clone()).collect();
-        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
+        sections.iter_mut().for_each(|(_, section)| section.complete(&LateFact::Labels(&first)));
         let mut views = sections.iter().map(|(_, section)| section.view(ViewContext::new(policy)));
         self.facts = SectionFacts {
             read: protocol.context(),
@@ -41,7 +41,7 @@ impl Report {
         let sections = || {
             let settings = settings.ok_or_else(|| serde_json::Error::missing_field("settings"))?;
             let studies = plan::studies(&settings.protocol.studies).map_err(serde_json::Error::custom)?;
-            saved::sections(&studies, text).map(|sections| (studies, sections))
+            saved::read_sections(&studies, text).map(|sections| (studies, sections))
         };
         let (report, sections) = run_both(|| serde_json::from_str::<Self>(text), sections);
         let (mut report, (studies, sections)) = (report?, sections?);
@@ -68,7 +68,7 @@ impl Report {
             head.standard_errors.drop_where(&is_implied);
         }
         let all = self.sections.0.iter_mut().map(|(_, section)| section);
-        all.for_each(|section| section.complete(&Completion::Rounded));
+        all.for_each(|section| section.complete(&LateFact::Rounded));
         self
     }
 
@@ -109,7 +109,7 @@ impl Report {
         if has_metrics
             && let Some(head) = self.heads.iter().find(|head| expected.cells().next().is_none() || !has_all(head))
         {
-            return Some(incomplete(head));
+            return Some(missing_metric_message(head));
         }
         let of_maps = self.attention_maps.as_ref().and_then(|maps| maps.defect(grid));
         of_maps.or_else(|| self.sections.0.iter().find_map(|(_, section)| section.defect(grid)))
@@ -123,7 +123,7 @@ impl Report {
             let place = head.place;
             let stray = |value: &str| format!("the head `{place}` has a {value} of what is no metric");
             let ordered = take(&mut head.metrics).in_order(&expected).zip(take(&mut head.ci95).in_order(&expected));
-            (head.metrics, head.ci95) = ordered.ok_or_else(|| incomplete(head))?;
+            (head.metrics, head.ci95) = ordered.ok_or_else(|| missing_metric_message(head))?;
             let chance = take(&mut head.chance).present_in_order(&expected);
             head.chance = chance.ok_or_else(|| stray("chance level"))?;
             let denominators = take(&mut head.denominators).present_in_order(&expected);
@@ -160,6 +160,6 @@ fn implied_errors(head: &HeadReport, common: &Metrics<Denominator>, round: impl 
 }
 
 /// The message for a head that lacks a metric.
-fn incomplete(head: &HeadReport) -> String {
+fn missing_metric_message(head: &HeadReport) -> String {
     format!("the head `{}` does not have every metric", head.place)
 }

@@ -131,7 +131,7 @@ pub fn default_policy() -> Policy {
 
 /// Counts labels by the name of the detector that gave them, among the detectors of these studies; detectors
 /// without a label count 0. Panics if a label comes from another detector.
-pub fn label_counts<'a>(
+pub fn count_labels<'a>(
     studies: &[&'static dyn AnyStudy],
     labels: impl Iterator<Item = &'a str>,
 ) -> BTreeMap<String, u64> {
@@ -209,7 +209,7 @@ pub fn closest_name(name: &str) -> Option<&'static str> {
 
 /// Finds the label, or category of labels, whose name is most similar to `name`.
 pub fn closest_label(name: &str) -> Option<&'static str> {
-    similar::closest_name(name, detectors().flat_map(|detector| [detector.explanation.name, detector.family()]))
+    similar::closest_name(name, detectors().flat_map(|detector| [detector.explanation.name, detector.shared_prefix()]))
 }
 
 /// Lists the labels of a category with their documentation: `sink` finds `sink:no-op` and others.
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_label_is_shown_by_its_code_its_parameter_or_itself() {
-        let code = |label: &'static str| detector_of_label(label).unwrap().code(label);
+        let code = |label: &'static str| detector_of_label(label).unwrap().code_of_label(label);
         let shown = ["previous-token", "offset:-3", "offset:2", "syntactic:nsubj:pass", "broad"].map(code);
         assert_eq!(shown, ["prev", "-3", "+2", "nsubj:pass", "broad"]);
     }

@@ -31,7 +31,7 @@ pub struct Card {
     pub needs: &'static str,
     pub is_default: bool,
     /// Whether the study, though off by default, runs where a run names no corpus and so uses the built-in one.
-    pub is_default_on_builtin_corpus: bool,
+    pub runs_on_builtin_corpus: bool,
     /// Names of the studies whose results this study needs; they run wherever this study runs.
     pub builds_on: &'static [&'static str],
     /// As `builds_on`, for a run with a task; `None` if the lists are equal.
@@ -42,9 +42,9 @@ pub struct Card {
     pub needs_language: bool,
     /// Reason why the study cannot run on a decoder, as a clause whose subject is the decoder; `None` if the study
     /// can run.
-    pub why_not_decoders: Option<&'static str>,
+    pub decoder_refusal: Option<&'static str>,
     /// Whether the study is about decoders, so that it cannot run on an encoder.
-    pub decoders_only: bool,
+    pub is_for_decoders_only: bool,
     /// Whether the study, though off by default, runs on a decoder unless an option switches it off.
     pub is_default_on_decoders: bool,
     /// Whether the study accepts a checkpoint that lacks some heads. Absent heads have no numbers and are counted
@@ -66,11 +66,11 @@ pub struct Card {
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Returns whether a metric, given its name, is a share from 0 to 1, except for rounding. Intervals and tests
     /// of shares are on the logit scale.
-    pub is_share: fn(&str) -> bool,
+    pub is_share_metric: fn(&str) -> bool,
     pub unit: fn(&str) -> Unit,
     /// Returns the name of the metric from which a metric is computed with rates of the corpus. `None` if the
     /// metric depends on the attention head alone. The rates differ between analyses of different sentences.
-    pub base_metric: fn(&str) -> Option<&str>,
+    pub base_metric_of: fn(&str) -> Option<&str>,
     /// Detectors of the study's labels, in the order in which ties between labels are broken.
     pub labels: &'static [Detector],
     /// Detectors of labels for how an attention head chooses its keys (`chooses:*`), which stand in a separate
@@ -103,13 +103,13 @@ impl Card {
         question: "",
         needs: "",
         is_default: false,
-        is_default_on_builtin_corpus: false,
+        runs_on_builtin_corpus: false,
         builds_on: &[],
         builds_on_with_task: None,
         is_default_with_builds_on: false,
         needs_language: false,
-        why_not_decoders: None,
-        decoders_only: false,
+        decoder_refusal: None,
+        is_for_decoders_only: false,
         is_default_on_decoders: false,
         allows_absent_heads: false,
         removes_heads: false,
@@ -119,9 +119,9 @@ impl Card {
         controls: &[],
         metrics: Vec::new,
         range: |_| f64::NEG_INFINITY..=f64::INFINITY,
-        is_share: |_| false,
+        is_share_metric: |_| false,
         unit: |_| Unit::Shares,
-        base_metric: |_| None,
+        base_metric_of: |_| None,
         labels: &[],
         choices: &[],
         verdicts: &[],
@@ -135,7 +135,7 @@ impl Card {
     };
 
     /// The caveats of the study that apply to a run.
-    pub fn caveats_of(&self, labelling: &Labelling<'_>) -> Vec<&'static Caveat> {
+    pub fn applicable_caveats(&self, labelling: &Labelling<'_>) -> Vec<&'static Caveat> {
         self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
     }
 
@@ -151,7 +151,7 @@ impl Card {
 
     /// Whether the study runs by default in a run that names no corpus and so uses the built-in one.
     pub fn is_default_in_first_run(&self) -> bool {
-        self.is_default || self.is_default_on_builtin_corpus
+        self.is_default || self.runs_on_builtin_corpus
     }
 }
 

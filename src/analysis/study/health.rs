@@ -8,40 +8,40 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::labels::policy::{Policy, Threshold};
-use crate::stats::block_test::FEWEST_BLOCKS;
+use crate::stats::block_test::MIN_BLOCKS_FOR_TEST;
 
 /// Share of unread tokens, letters, words or sentences above which no label is firm.
 ///
 /// If a share `u` of tokens is unread, `1 - (1 - u)^2` of all token pairs have an unread token. For `u` of .05
 /// these are about 10 in 100, and a syntactic label is a lead of 10 points. `all-MiniLM-L6-v2` leaves less than .01
 /// of EWT, GUM, PUD and German GSD unread.
-const MAX_UNREAD: f64 = 0.05;
+const MAX_UNREAD_SHARE: f64 = 0.05;
 
 /// Threshold of checks that measure a part of the corpus, such as its skipped sentences. A part above one half
 /// decides most numbers.
-const MAX_PART: f64 = 0.5;
+const MAX_PART_SHARE: f64 = 0.5;
 
 /// Threshold of each check of the input, in the order of [`HealthId::ALL`].
 static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     Threshold::share(
         "health_unparted",
-        MAX_UNREAD,
+        MAX_UNREAD_SHARE,
         "largest share of sentences with a stretch of letters that is one unknown token, where the vocabulary is one of letters or \
             k-mers: with .05 of tokens unread, a tenth of all pairs have one",
     ),
     Threshold::share(
         "health_foreign_script",
-        MAX_UNREAD,
+        MAX_UNREAD_SHARE,
         "largest share of letters of scripts in which the vocabulary has no words, as in `health_unparted`",
     ),
     Threshold::share(
         "health_lower_cased",
-        MAX_UNREAD,
+        MAX_UNREAD_SHARE,
         "largest share of words whose capitals the tokenizer lower-cases although the vocabulary is cased, as in `health_unparted`",
     ),
     Threshold::share(
         "health_unknown_tokens",
-        MAX_UNREAD,
+        MAX_UNREAD_SHARE,
         "largest share of unknown tokens among tokens of text, as in `health_unparted`",
     ),
     // German in the vocabulary of English BERT has 2.0 times the usual tokens, Greek 3.4 (docs/methodology/health.md).
@@ -53,23 +53,23 @@ static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     ),
     Threshold::share(
         "health_one_token_sentences",
-        MAX_PART,
+        MAX_PART_SHARE,
         "largest share of sentences of one token, which has no other to attend to: beyond .5 they are most of the corpus",
     ),
     Threshold::share(
         "health_skipped",
-        MAX_PART,
+        MAX_PART_SHARE,
         "largest share of sentences left out: beyond .5 labels are about the lesser part of the corpus",
     ),
     Threshold::share(
         "health_repeated",
-        MAX_PART,
+        MAX_PART_SHARE,
         "largest share of sentences that are copies of earlier ones: beyond .5 they are most of the corpus; tests count copies once, so \
             labels stay firm",
     ),
     Threshold::count(
         "health_units",
-        ("sampling units", FEWEST_BLOCKS as u64),
+        ("sampling units", MIN_BLOCKS_FOR_TEST as u64),
         "fewest sampling units: fewer than 10 have no test, so no label is firm anyway",
     ),
 ];

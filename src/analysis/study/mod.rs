@@ -105,11 +105,11 @@ impl<S: Study> AnyStudy for S {
     }
 
     fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults {
-        Study::upstream(self, observed, section::section(labelling.section), labelling)
+        Study::upstream(self, observed, section::downcast_section(labelling.section), labelling)
     }
 
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<(&'static str, &'a dyn erased_serde::Serialize)> {
-        S::Section::KEYS.iter().map(|key| (key.name, (key.value)(section::section(section)))).collect()
+        S::Section::KEYS.iter().map(|key| (key.name, (key.value)(section::downcast_section(section)))).collect()
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
@@ -129,7 +129,7 @@ impl<S: Study> AnyStudy for S {
 pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
     let card = study.card();
     let column = |(explanation, keys): (&'static Explanation, Keys)| {
-        let scale = if (card.is_share)(explanation.name) { Scale::Share } else { Scale::Real };
+        let scale = if (card.is_share_metric)(explanation.name) { Scale::Share } else { Scale::Real };
         let range = (card.range)(explanation.name);
         Column { id: explanation.name, keys, scale, bounds: [*range.start(), *range.end()] }
     };

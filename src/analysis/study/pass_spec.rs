@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 
 use anyhow::Result;
 
-use super::upstream::{NO_RESULTS, UpstreamResults};
+use super::upstream::{NO_UPSTREAM_RESULTS, UpstreamResults};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::kept::KeepRequest;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::observer::{self, Observer, Sums, new_observer};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
@@ -40,8 +40,8 @@ impl PassSpec {
 
     /// A pass with separate sums for each class of layers. `make` also takes the class's visibility: which keys its
     /// queries see.
-    pub fn by_class<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>, Visibility) -> S + 'static) -> Self {
-        Self::new(pass, move |subject| ByClass::new(subject.classes, |visibility| make(subject, visibility)))
+    pub fn new_by_class<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>, Visibility) -> S + 'static) -> Self {
+        Self::new(pass, move |subject| ByLayerClass::new(subject.classes, |visibility| make(subject, visibility)))
     }
 
     /// This pass, moved to the second stage.
@@ -56,7 +56,7 @@ impl PassSpec {
     }
 
     /// Makes an observer with empty sums for `subject`.
-    pub fn observer(&self, subject: &Subject<'_>) -> Box<dyn Observer> {
+    pub fn make_observer(&self, subject: &Subject<'_>) -> Box<dyn Observer> {
         (self.make)(subject)
     }
 
@@ -100,7 +100,7 @@ impl<'a> Subject<'a> {
             token_id,
             probes: &[],
             class_column: None,
-            upstream: &NO_RESULTS,
+            upstream: &NO_UPSTREAM_RESULTS,
             first_stage_sums: Observed(&[]),
             threads: NonZeroUsize::MIN,
         }
@@ -116,7 +116,7 @@ pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
 pub struct ObservedPass<'a> {
     pub sums: &'a dyn Observer,
     /// Number of sentences of the corpus that could be encoded, but that no sequence of the pass contains.
-    pub left_out: u64,
+    pub left_out_sentences: u64,
 }
 
 impl<'a> Observed<'a> {
@@ -127,12 +127,12 @@ impl<'a> Observed<'a> {
 
     /// The first sums of type `S`.
     /// Panics if no pass has such sums.
-    pub fn sums<S: Sums>(&self) -> &'a S {
+    pub fn first_sums<S: Sums>(&self) -> &'a S {
         self.all_sums().next().expect("a study gets back the sums that it gave")
     }
 
     /// Number of sentences that could be encoded, but that no sequence of the first pass contains.
-    pub fn left_out(&self) -> u64 {
-        self.0.first().map_or(0, |pass| pass.left_out)
+    pub fn left_out_sentences(&self) -> u64 {
+        self.0.first().map_or(0, |pass| pass.left_out_sentences)
     }
 }

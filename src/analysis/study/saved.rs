@@ -10,7 +10,7 @@ use super::section::{KeyValues, Section};
 
 /// Reads the sections of these `studies`, in their order, from the JSON of a report. Fails if a section is missing, or is not of
 /// its study's type.
-pub fn sections(studies: &[&'static dyn AnyStudy], report: &str) -> serde_json::Result<Vec<Box<dyn Section>>> {
+pub fn read_sections(studies: &[&'static dyn AnyStudy], report: &str) -> serde_json::Result<Vec<Box<dyn Section>>> {
     let reader = Reader { studies, report };
     let mut values = serde_json::Deserializer::from_str(report).deserialize_map(reader)?;
     studies.iter().map(|study| study.section_from_values(&mut values).map_err(Error::missing_field)).collect()
@@ -38,7 +38,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
             };
             // The value is read as text, which the study then parses. Parsing through `erased_serde` takes twice as long.
             let json = report.next_value::<&RawValue>()?.get();
-            let value = parse(json).map_err(|error| Error::custom(in_report(self.report, json, &error)))?;
+            let value = parse(json).map_err(|error| Error::custom(error_in_report(self.report, json, &error)))?;
             if values.insert(key, value).is_some() {
                 return Err(Error::duplicate_field(key));
             }
@@ -49,7 +49,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
 /// Writes the message of an error in a `part` of a report with its line and column in the report, in the form of
 /// `serde_json`.
-fn in_report(report: &str, part: &str, error: &serde_json::Error) -> String {
+fn error_in_report(report: &str, part: &str, error: &serde_json::Error) -> String {
     // `part` is borrowed from the report.
     let before = &report[..part.as_ptr().addr() - report.as_ptr().addr()];
     let lines = before.matches('\n').count();
@@ -70,7 +70,7 @@ mod tests {
             let part = &report[report.find('[').unwrap()..=report.find(']').unwrap()];
             let error = serde_json::from_str::<Vec<u8>>(part).err();
             let error = error.unwrap_or_else(|| serde_json::from_str::<Vec<bool>>(part).unwrap_err());
-            let shown = in_report(report, part, &error);
+            let shown = error_in_report(report, part, &error);
             let (line, column) = shown.rsplit_once(" at line ").unwrap().1.split_once(" column ").unwrap();
             let line = report.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap();
             // The column is that of the last character of what is wrong.

@@ -15,7 +15,7 @@ use super::show::figure::Figure;
 use super::show::in_brief::InBrief;
 use super::show::summary::Summary;
 use super::show::table::TableRows;
-use super::tracked::Tracked;
+use super::tracked::RelationScores;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::passes::control::ControlKind;
@@ -24,7 +24,7 @@ use crate::sequences::reading::Context;
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
     /// Adds to the section a fact that is known only after all studies have measured.
-    fn complete(&mut self, _known: &Completion<'_>) {}
+    fn complete(&mut self, _known: &LateFact<'_>) {}
 
     /// The view of the section: all that is shown of it, and all that other parts of the program read from it.
     fn view(&self, known: ViewContext<'_>) -> View<'_>;
@@ -57,7 +57,7 @@ pub struct View<'a> {
     /// Numbers by which two analyses can be compared, without the metrics.
     pub numbers: Vec<Number<'a>>,
     /// For each relation that the study scores, the accuracy of each attention head.
-    pub tracked: Vec<Tracked>,
+    pub relation_scores: Vec<RelationScores>,
     /// Tests of whether the model uses the arcs that a label claims for its head.
     pub use_tests: Vec<LabelUse>,
     /// Attention heads, each with the number of its typical sentence in the corpus.
@@ -77,7 +77,7 @@ impl View<'_> {
 }
 
 /// A fact that is known only after all studies have measured; sections are completed by it.
-pub enum Completion<'a> {
+pub enum LateFact<'a> {
     /// The metrics of all studies.
     Estimates(&'a Estimates),
     /// The label policy, by whose thresholds a section corrects its tests.
@@ -239,7 +239,7 @@ impl ShareOf {
     pub const ALL: [Self; 3] = [Self::Loss, Self::AllHeads, Self::Right];
 
     /// The measure as a noun phrase, such as "the loss".
-    pub fn words(self) -> &'static str {
+    pub fn noun_phrase(self) -> &'static str {
         match self {
             Self::Loss => "the loss",
             Self::AllHeads => "what all heads are worth",
@@ -348,7 +348,7 @@ impl Stored for NoSection {
 }
 
 /// The section as the type `S` of its study. Panics if the section belongs to another study.
-pub fn section<S: Section>(section: &dyn Section) -> &S {
+pub fn downcast_section<S: Section>(section: &dyn Section) -> &S {
     (section as &dyn Any).downcast_ref().expect("a study gets back the section that it made")
 }
 

@@ -8,7 +8,7 @@ use crate::stats::interval::Interval;
 
 /// A relation with its two baselines (best offset, word classes) and the accuracy of every attention head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tracked {
+pub struct RelationScores {
     /// Name of the relation in the corpus.
     pub relation: String,
     /// In a decoder, the part of the relation's words whose syntactic heads stand on one side; `None` in an
@@ -24,7 +24,7 @@ pub struct Tracked {
     /// class.
     pub tags_accuracy: Option<f64>,
     /// Accuracy of each attention head in both directions, the most accurate first.
-    pub heads: Vec<Tracker>,
+    pub heads: Vec<TrackingHead>,
 }
 
 /// The words of a relation whose syntactic heads stand on one side.
@@ -38,7 +38,7 @@ pub struct RelationPart {
 
 /// Accuracy of one attention head on a relation, in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tracker {
+pub struct TrackingHead {
     #[serde(flatten)]
     pub place: HeadPlace,
     /// The end of the dependency arc that is the query.

@@ -38,7 +38,7 @@ pub enum Obstacle {
     TooFewUnits,
 }
 
-pub static NO_RESULTS: LazyLock<UpstreamResults> = LazyLock::new(UpstreamResults::default);
+pub static NO_UPSTREAM_RESULTS: LazyLock<UpstreamResults> = LazyLock::new(UpstreamResults::default);
 
 impl UpstreamResults {
     /// These results and the results of another study.

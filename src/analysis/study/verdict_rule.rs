@@ -17,7 +17,7 @@ pub struct VerdictRule {
     /// default.
     pub margin: &'static str,
     /// The family of tests: the tests that are corrected together by Benjamini & Hochberg.
-    pub family: &'static str,
+    pub test_family: &'static str,
     /// Minimum evidence that the verdict requires.
     pub min_evidence: &'static str,
     /// The numbers that reports print beside the verdict.
@@ -40,8 +40,8 @@ impl VerdictRow {
 
     /// The row of a verdict's rule; names of thresholds in its texts are replaced by their values in `policy`.
     pub fn from_rule(rule: &VerdictRule, policy: &Policy) -> Self {
-        let VerdictRule { verdict, statistic, margin, family, min_evidence: least, printed } = *rule;
-        Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill(text)))
+        let VerdictRule { verdict, statistic, margin, test_family: family, min_evidence: least, printed } = *rule;
+        Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill_thresholds(text)))
     }
 
     /// The row of a detector, whose one rule gives all its labels; names of thresholds are replaced by their values
@@ -60,7 +60,7 @@ impl VerdictRow {
         let statistic = format!("`{}`", explanation.formula.replace('|', "\\|"));
         let (family, printed) = ("all heads and labels of this row", "score, interval, threshold, q");
         let name = format!("`{}`", explanation.name);
-        Self([&name, &statistic, &margins, family, &least, printed].map(|text| policy.fill(text)))
+        Self([&name, &statistic, &margins, family, &least, printed].map(|text| policy.fill_thresholds(text)))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::{Context as _, Result, anyhow, ensure};
 
 use super::options::{AnalysisOutput, AnalyzeOptions, PartialOptions};
-use super::selection::{CANNOT_COUNT, COUNTS_HINT, StudySelection};
+use super::selection::{CANNOT_COUNT_REASON, COUNTS_HINT, StudySelection};
 use crate::commands::sentences::tokenizer_with_options;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope, Unit};
 use crate::model::files::ModelFiles;
@@ -22,7 +22,7 @@ use crate::sequences::counts::{TokenCounter, TokenCounts};
 use crate::sequences::reading::{Bos, Context as Reads, Reading};
 use crate::studies::registry;
 use crate::study::{AnyStudy, Card, PassSpec, TokenCountUse};
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print_to_stderr;
@@ -31,7 +31,7 @@ use crate::system::terminal::print_to_stderr;
 pub struct LoadedModel {
     pub(super) model: Model,
     /// Background computation of the hashes of the model's files; `None` once the hashes are known.
-    fingerprint: Cell<Option<PendingHashes>>,
+    pending_hashes: Cell<Option<PendingHashes>>,
     /// Description of the model for the report; empty until the hashes of the model's files are known.
     info: OnceCell<ModelInfo>,
     /// Start of loading: wall-clock time, and a monotonic instant for durations.
@@ -41,22 +41,30 @@ pub struct LoadedModel {
 
 impl LoadedModel {
     /// Opens the corpus of a run and then loads its model, so that a missing corpus fails at once.
-    pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
+    pub fn load_with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
         let began = Cell::new(Some(current_times()));
         let corpus = open_corpus(options)?;
         let files = options.model.resolve(&Downloads::default())?;
         let fingerprint = Cell::new(Some(PendingHashes::start(&files)));
-        Ok((Self { model: load(files, options)?, fingerprint, info: OnceCell::new(), load_started: began }, corpus))
+        Ok((
+            Self {
+                model: load_model(files, options)?,
+                pending_hashes: fingerprint,
+                info: OnceCell::new(),
+                load_started: began,
+            },
+            corpus,
+        ))
     }
 
     /// Loads a model whose file hashes are known, with the output layer that a run needs ([`RequiredParts`]).
     pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
         let began = Cell::new(Some(current_times()));
-        let model = load(files, options)?;
+        let model = load_model(files, options)?;
         Ok(Self {
             info: ModelInfo::new(&model, hashes).into(),
             model,
-            fingerprint: Cell::default(),
+            pending_hashes: Cell::default(),
             load_started: began,
         })
     }
@@ -64,7 +72,7 @@ impl LoadedModel {
     /// Returns the model's description for the report.
     /// Fails if the model's files could not be hashed.
     pub(super) fn info(&self) -> Result<&ModelInfo> {
-        if let Some(fingerprint) = self.fingerprint.take() {
+        if let Some(fingerprint) = self.pending_hashes.take() {
             let info = ModelInfo::new(&self.model, fingerprint.finish()?);
             self.info.set(info).expect("it is found once");
         }
@@ -79,18 +87,18 @@ pub(super) fn current_times() -> (SystemTime, Instant) {
 
 /// Opens the corpus of a run, and checks the links between words where they come from a file or from rules.
 pub fn open_corpus(options: &AnalyzeOptions) -> Result<Corpus> {
-    let index = options.index_file.as_deref().map(Index::open).transpose().class(Class::Input)?;
-    let scope = Scope::new(options.limit, options.unit).with_half(options.unit_half);
+    let index = options.index_file.as_deref().map(Index::open).transpose().class(ErrorClass::Input)?;
+    let scope = Scope::new(options.sentence_limit, options.sampling_unit).with_half(options.unit_half);
     let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
-    if let Some(limit) = options.limit.filter(|_| !can_be_read_again) {
+    if let Some(limit) = options.sentence_limit.filter(|_| !can_be_read_again) {
         print_to_stderr(&format!(
             "--limit {limit}: the first sentences are read, because an input can be read only once"
         ));
     }
-    let (index, with) = (index.map(Arc::new), options.columns());
+    let (index, with) = (index.map(Arc::new), options.annotation_options());
     // With an index, a shard should read only its own part, so only the first shard checks the links against the whole corpus.
     let is_first =
-        if let AnalysisOutput::Partial(partial) = &options.outcome { partial.shard.number() == 1 } else { true };
+        if let AnalysisOutput::Partial(partial) = &options.output { partial.shard.number() == 1 } else { true };
     if options.links.has_external_links() && can_be_read_again && (index.is_none() || is_first) {
         check_links(options)?;
     }
@@ -100,7 +108,7 @@ pub fn open_corpus(options: &AnalyzeOptions) -> Result<Corpus> {
 /// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
 /// Prints a note on each rule that makes no link, and on each link type without a link as long as `--min-distance`.
 fn check_links(options: &AnalyzeOptions) -> Result<()> {
-    let mut corpus = Corpus::open_with(&options.corpus, &Scope::all_sentences(), options.columns(), None)?;
+    let mut corpus = Corpus::open_with(&options.corpus, &Scope::all_sentences(), options.annotation_options(), None)?;
     let mut types_without_far_link: BTreeMap<&str, usize> =
         options.links.types.min_distance.iter().map(|(name, min_distance)| (name.as_str(), *min_distance)).collect();
     for sentence in &mut corpus {
@@ -121,9 +129,9 @@ fn check_links(options: &AnalyzeOptions) -> Result<()> {
 }
 
 /// Loads the model, with the output layer (prediction or classification) that the studies need.
-fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+fn load_model(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let loading = progress::show_spinner("loading the model");
-    let model = load_with_output_layer(files, options).class(Class::Model)?;
+    let model = load_with_output_layer(files, options).class(ErrorClass::Model)?;
     loading.finish_and_clear();
     Ok(model)
 }
@@ -134,7 +142,7 @@ pub enum RequiredParts {
     /// Attention only, without an output layer.
     Attention,
     /// Attention, and in a decoder also the output layer that predicts tokens.
-    PredictionsOfDecoder,
+    DecoderPredictions,
     /// Attention, and the output layer that predicts tokens.
     Predictions,
     /// The classification layer in place of the output layer that predicts tokens.
@@ -151,7 +159,7 @@ impl RequiredParts {
         let joined_predicts = joining.flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
         match options.has_pass(|pass| options.needs_predictions(pass)) {
             true => Self::Predictions,
-            false if joined_predicts => Self::PredictionsOfDecoder,
+            false if joined_predicts => Self::DecoderPredictions,
             false => Self::Attention,
         }
     }
@@ -165,8 +173,8 @@ fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result
             Model::load_with_classifier(files, of).map_err(|error| error.with_option("task"))
         }
         RequiredParts::Predictions => Model::load_with_prediction(files),
-        RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
-        RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),
+        RequiredParts::DecoderPredictions if is_decoder => Model::load_with_prediction(files),
+        RequiredParts::Attention | RequiredParts::DecoderPredictions => Model::load(files),
     }?;
     // Studies that merely join on a decoder are left out if it has no prediction head, so they are not checked.
     let Some(study) = options.first_predicting_study() else { return Ok(model) };
@@ -174,7 +182,7 @@ fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result
     let of_task = registry::study_name_of_option("task");
     if options.classification_layer().is_some() {
         let is_of_tokens = |spec: &PassSpec| spec.pass.predicts() && !spec.pass.sequences.are_task_items();
-        let is_other = |study: &&&dyn AnyStudy| options.passes_of(**study).iter().any(is_of_tokens);
+        let is_other = |study: &&&dyn AnyStudy| options.passes_of_study(**study).iter().any(is_of_tokens);
         return match options.selection.studies().iter().find(is_other).map(|study| study.card().name) {
             None => Ok(model),
             Some(other) => {
@@ -261,7 +269,7 @@ pub fn corpus_token_counts(
 ) -> Result<CorpusTokenCounts> {
     let studies = selection.studies();
     for name in selection.studies_without_counts() {
-        print_to_stderr(&format!("the study {name} is left out: {CANNOT_COUNT}: {COUNTS_HINT}"));
+        print_to_stderr(&format!("the study {name} is left out: {CANNOT_COUNT_REASON}: {COUNTS_HINT}"));
     }
     // Replaced-token discriminators: replacement words are drawn by token frequency.
     let replaces = model.objective == Some(Objective::ReplacedTokens) && options.first_predicting_study().is_some();
@@ -279,14 +287,14 @@ pub fn corpus_token_counts(
     if !options.corpus.iter().all(Input::can_be_read_again) {
         for study in studies.iter().filter(|study| study.card().token_counts == TokenCountUse::Useful) {
             print_to_stderr(&format!(
-                "the study {} does without how common tokens are: {CANNOT_COUNT}: {COUNTS_HINT}",
+                "the study {} does without how common tokens are: {CANNOT_COUNT_REASON}: {COUNTS_HINT}",
                 study.card().name
             ));
         }
         return Ok(CorpusTokenCounts::default());
     }
     let is_part =
-        matches!(&options.outcome, AnalysisOutput::Partial(PartialOptions { shard, .. }) if shard.shard_count() > 1);
+        matches!(&options.output, AnalysisOutput::Partial(PartialOptions { shard, .. }) if shard.shard_count() > 1);
     if options.index_file.is_some() && is_part {
         print_to_stderr(
             "note: --index: this run reads all of the corpus, to count its tokens: give --counts FILE, which `headscope counts` writes",

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::reporting::{
-    self, PolicyOptions, ReportOptions, ensure_corpus_was_read, report_of, rounded_and_checked, write_partial,
+    self, PolicyOptions, ReportOptions, compute_report, ensure_corpus_was_read, round_and_check, write_partial,
 };
 use crate::corpus::{CorpusIdentity, UnitHalf};
 use crate::export::summary;
@@ -24,14 +24,14 @@ use crate::system::terminal::{print, print_to_stderr};
 use loaded::LoadedModel;
 use observe::{FirstStage, PreparedRun};
 use options::{AnalysisOutput, AnalyzeOptions, PartialOptions};
-use parts::SavedShard;
+use parts::ShardFile;
 
 /// Runs a model over a corpus and writes the report, or the partial of one shard.
 /// Fails if the model, the corpus or an output cannot be used; each error names the cause and a remedy.
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
-    match &options.outcome {
+    match &options.output {
         AnalysisOutput::Report { options: wanted, parts_folder: parts, partial_file: partial } => {
-            report(options, wanted, parts.as_deref(), partial.as_deref())
+            analyze_to_report(options, wanted, parts.as_deref(), partial.as_deref())
         }
         AnalysisOutput::Partial(wanted) => analyze_shard(options, wanted),
     }
@@ -39,15 +39,20 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
 
 /// Analyses the whole corpus and writes the report.
 /// Also writes the sums to the path `sums`, and saves the parts of the run in `folder`, where these are given.
-fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
+fn analyze_to_report(
+    options: &AnalyzeOptions,
+    wanted: &ReportOptions,
+    folder: Option<&Path>,
+    sums: Option<&Path>,
+) -> Result<()> {
     interrupt::set_interrupt_message(
         interrupt::OUTPUTS_ARE_REMOVED,
         "give the command again; with `--resume FOLDER` it goes on where it was",
     );
-    let outputs = wanted.open()?;
+    let outputs = wanted.open_outputs()?;
     let sums = sums.map(Output::open).transpose()?;
-    let policy = wanted.policy.policy()?;
-    let (loaded, corpus) = LoadedModel::with_corpus(options)?;
+    let policy = wanted.policy.load_policy()?;
+    let (loaded, corpus) = LoadedModel::load_with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
     reporting::write_report(&run_to_report(&mut ready, wanted, policy, folder, sums, |_| Ok(()))?, outputs)
 }
@@ -70,19 +75,19 @@ pub fn run_to_report(
     if let Some(sums) = sums {
         write_partial(&observation, sums)?;
     }
-    let report = ready.with_attention_maps(report_of(observation, policy, wanted.threads)?, shown);
+    let report = ready.with_attention_maps(compute_report(observation, policy, wanted.threads)?, shown);
     if ready.options.strict {
         ensure_corpus_was_read(&report)?;
     }
     let parts: Vec<_> = folder.map(Path::to_owned).into_iter().collect();
-    rounded_and_checked(report, wanted.digits, &parts)
+    round_and_check(report, wanted.digits, &parts)
 }
 
 /// Runs the model over one half of the sampling units and returns the sums. The sums of two halves cannot be merged.
 pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observation> {
     let options = AnalyzeOptions { unit_half: Some(half), ..options.clone() };
-    let (loaded, corpus) = LoadedModel::with_corpus(&options)?;
-    PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().policy()?)
+    let (loaded, corpus) = LoadedModel::load_with_corpus(&options)?;
+    PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().load_policy()?)
 }
 
 fn analyze_shard(options: &AnalyzeOptions, request: &PartialOptions) -> Result<()> {
@@ -91,8 +96,8 @@ fn analyze_shard(options: &AnalyzeOptions, request: &PartialOptions) -> Result<(
         format!("nothing of this run of shard {shard} is kept"),
         format!("run it again, from its beginning; in more shards than {} each takes less time", shard.shard_count()),
     );
-    let part = SavedShard::open(request)?;
-    let (loaded, corpus) = LoadedModel::with_corpus(options)?;
+    let part = ShardFile::open(request)?;
+    let (loaded, corpus) = LoadedModel::load_with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
     let first =
         request.first_stage_file.as_deref().map(|path| FirstStage::read(path, &ready, &request.policy)).transpose()?;

@@ -29,13 +29,13 @@ use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::pass::Pass;
 use crate::passes::run::means::MeanContexts;
-use crate::passes::run::{self, Runner, checked_heads, token_limit};
+use crate::passes::run::{self, Runner, check_heads, token_limit};
 use crate::report::roles::firm_heads_by_margin;
 use crate::report::{AttentionMaps, HeadReport, MAX_MAP_TOKENS, Report};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::task::encode::TaskReader;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{BESIDE_CORRUPTED, ItemSkip, Task, describe_labels, describe_skips};
+use crate::sequences::derived::task::{ItemSkip, Task, WITH_CORRUPTED_TEXT, describe_labels, describe_skips};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
@@ -43,9 +43,9 @@ use crate::stats::blocks::BLOCKS;
 use crate::study::Subject;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::upstream::{NO_RESULTS, UpstreamResults};
-use crate::system::counted::counted;
-use crate::system::errors::{Class, Facts};
+use crate::study::upstream::{NO_UPSTREAM_RESULTS, UpstreamResults};
+use crate::system::counted::format_count;
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::progress::run::RunProgress;
 use crate::system::terminal::print_to_stderr;
 
@@ -53,7 +53,7 @@ use crate::system::terminal::print_to_stderr;
 pub struct FirstStage {
     observation: Observation,
     /// Digest of the sums, recorded in partials of the second stage.
-    sums: String,
+    sums_digest: String,
     policy: Policy,
 }
 
@@ -61,18 +61,18 @@ impl FirstStage {
     /// Reads first-stage sums from a file (`--after`).
     /// Fails if the sums belong to another run, or the policy cannot be used.
     pub fn read(path: &Path, ready: &PreparedRun<'_>, policy: &PolicyOptions) -> Result<Self> {
-        let observation = merge::read_first_stage(path).class(Class::Input)?;
+        let observation = merge::read_first_stage(path).class(ErrorClass::Input)?;
         if let Some(difference) = observation.identity.first_difference(&ready.identity()?) {
             let shown = path.display();
             let error = anyhow!("--after `{shown}`: it is of another run: {difference} (now)");
-            return Err(error.with_file(shown).class(Class::Input));
+            return Err(error.with_file(shown).class(ErrorClass::Input));
         }
-        Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
+        Ok(Self { sums_digest: observation.digest()?, policy: policy.load_policy()?, observation })
     }
 
     /// Identity of the second stage: the digests of the first-stage sums and of the labelling policy.
     fn second_stage(&self) -> Stage {
-        Stage::After { sums: self.sums.clone(), policy: self.policy.digest() }
+        Stage::After { sums: self.sums_digest.clone(), policy: self.policy.digest() }
     }
 }
 
@@ -80,11 +80,11 @@ impl FirstStage {
 pub struct PreparedRun<'a> {
     pub(super) options: &'a AnalyzeOptions,
     /// Start of the current stage or shard: wall-clock time, and a monotonic instant for durations.
-    started: (SystemTime, Instant),
+    start_times: (SystemTime, Instant),
     /// The open corpus; `None` once the first stage has read it.
     open_corpus: Option<Corpus>,
     pub(super) scope: Scope,
-    index: Option<Arc<Index>>,
+    corpus_index: Option<Arc<Index>>,
     loaded: &'a LoadedModel,
     pub(super) model: &'a Model,
     /// The model's tokenizer, with the run's beginning-of-text setting.
@@ -94,14 +94,14 @@ pub struct PreparedRun<'a> {
     /// Whether the run measures the corpus and not only a task. If not, `strict` ignores skipped sentences.
     is_about_corpus: bool,
     task: Option<Task>,
-    counts: Option<Arc<TokenCounts>>,
+    token_counts: Option<Arc<TokenCounts>>,
     /// Identity of the corpus whose tokens this run counted; `None` if it counted none.
-    counted: Option<CorpusIdentity>,
+    counted_corpus: Option<CorpusIdentity>,
     /// Index of the first layer with the same weights, for each layer; empty if no layers share weights.
     first_layers: Vec<usize>,
     mean_contexts: MeanContexts,
     /// Activations that passes of the first stage keep in memory for passes of the second stage.
-    kept: KeptActivations,
+    kept_activations: KeptActivations,
     progress: RunProgress,
 }
 
@@ -111,29 +111,31 @@ impl<'a> PreparedRun<'a> {
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a LoadedModel, mut corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
         let (unit, scope) = (corpus.unit(), corpus.scope().clone());
-        let (reading, tokenizer) = decoder_reading(options, model, unit).class(Class::Usage)?;
+        let (reading, tokenizer) = decoder_reading(options, model, unit).class(ErrorClass::Usage)?;
         let context = reading.as_ref().map(|reading| reading.context).unwrap_or_default();
-        let max_tokens = token_limit(&model.architecture.config, options.max_tokens, context).class(Class::Usage)?;
-        let selection = options.selection.for_model(&model.id, ModelTraits::from_model(model)).class(Class::Usage)?;
+        let max_tokens =
+            token_limit(&model.architecture.config, options.max_tokens, context).class(ErrorClass::Usage)?;
+        let selection =
+            options.selection.for_model(&model.id, ModelTraits::from_model(model)).class(ErrorClass::Usage)?;
         let CorpusTokenCounts { counts, sha256, counted_corpus: counted } =
             corpus_token_counts(options, &selection, (model, &tokenizer, context), max_tokens, &scope)
-                .class(Class::Input)?;
+                .class(ErrorClass::Input)?;
         counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_index_matches(counted))?;
         let task = options.task.as_deref().map(|file| read_task(options, (model, &tokenizer), max_tokens, file));
         let task = task.transpose()?;
         let protocol = Protocol {
             max_tokens,
             truncate: options.truncate,
-            limit: options.limit,
+            limit: options.sentence_limit,
             words: options.spacing,
-            unit: options.unit,
+            unit: options.sampling_unit,
             from_token: options.from_token,
             tokens_as_words: options.tokenizer.tokens_as_words,
             residues: options.tokenizer.residues,
             reading,
             blocks: BLOCKS,
             controls: options.controls.clone(),
-            removed: checked_heads(model.grid(), &options.removed_heads).class(Class::Usage)?,
+            removed: check_heads(model.grid(), &options.removed_heads).class(ErrorClass::Usage)?,
             ablation: options.ablation,
             task: task.as_ref().map(|task| task.info.clone()),
             counts: sha256,
@@ -147,7 +149,7 @@ impl<'a> PreparedRun<'a> {
         let plan = Plan::new(&protocol)?;
         let is_about_corpus = selection.is_about_corpus();
         // The process of a shard runs one stage only, so it keeps no activations.
-        let bound = if let AnalysisOutput::Report { .. } = options.outcome {
+        let bound = if let AnalysisOutput::Report { .. } = options.output {
             kept::memory_bound(options.activation_memory)
         } else {
             0
@@ -155,10 +157,10 @@ impl<'a> PreparedRun<'a> {
         let kept = KeptActivations::new(plan.kept_activations(), &model.architecture.config, bound);
         Ok(Self {
             options,
-            started: loaded.load_started.take().unwrap_or_else(current_times),
+            start_times: loaded.load_started.take().unwrap_or_else(current_times),
             open_corpus: Some(corpus),
             scope,
-            index,
+            corpus_index: index,
             loaded,
             model,
             tokenizer,
@@ -166,12 +168,12 @@ impl<'a> PreparedRun<'a> {
             plan,
             is_about_corpus,
             task,
-            counts,
-            counted,
+            token_counts: counts,
+            counted_corpus: counted,
             first_layers: first_layers(&model.architecture.names.layers),
             mean_contexts: MeanContexts::default(),
-            kept,
-            progress: RunProgress::shown(),
+            kept_activations: kept,
+            progress: RunProgress::new_visible(),
         })
     }
 
@@ -183,10 +185,10 @@ impl<'a> PreparedRun<'a> {
         let mut observation = self.run_stage(parts.as_mut(), None)?;
         if observation.stage == Stage::First && observation.tally.sentences > 0 {
             // Only sums that are written to a file need a digest.
-            let are_kept = parts.is_some()
-                || matches!(&self.options.outcome, AnalysisOutput::Report { partial_file: Some(_), .. });
+            let are_kept =
+                parts.is_some() || matches!(&self.options.output, AnalysisOutput::Report { partial_file: Some(_), .. });
             let sums = if are_kept { observation.digest()? } else { String::new() };
-            let first = FirstStage { observation, sums, policy: policy.clone() };
+            let first = FirstStage { observation, sums_digest: sums, policy: policy.clone() };
             let second_stage = self.run_stage(parts.as_mut(), Some(&first))?;
             observation = first.observation;
             observation.add_second_stage(second_stage);
@@ -199,7 +201,7 @@ impl<'a> PreparedRun<'a> {
     fn run_stage(&mut self, parts: Option<&mut PartsFolder<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
             None => self.observe_shard(Shard::WHOLE, first),
-            Some(parts) => parts.observe_all(&self.stage_after(first), |shard| self.observe_shard(shard, first)),
+            Some(parts) => parts.observe_all_parts(&self.stage_after(first), |shard| self.observe_shard(shard, first)),
         }
     }
 
@@ -217,12 +219,12 @@ impl<'a> PreparedRun<'a> {
     /// Runs the passes of the first (or only) stage over a shard, and returns their sums.
     fn run_first_stage(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
-        let open_corpus = self.open_corpus.take().map_or_else(|| self.open(), Ok)?;
+        let open_corpus = self.open_corpus.take().map_or_else(|| self.reopen_corpus(), Ok)?;
         let token_id = |token: &str| self.model.tokenizer.id(token);
-        let observers = self.plan.first_stage_observers(&self.subject(&token_id, &NO_RESULTS));
+        let observers = self.plan.first_stage_observers(&self.subject(&token_id, &NO_UPSTREAM_RESULTS));
         let run::RunOutcome { tally, corpus, passes } = self.runner(shard, false).run(open_corpus, observers)?;
-        self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
-        let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
+        self.counted_corpus.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
+        let (stage, identity) = (self.plan.first_stage(), self.identity_with_corpus(corpus)?);
         Ok(Observation { identity, tally, stage, passes, run_info: self.run_info(loaded) })
     }
 
@@ -239,10 +241,10 @@ impl<'a> PreparedRun<'a> {
             absent_heads: model.pruned_heads().to_vec(),
             removed_heads: self.protocol.removed.clone(),
         };
-        let observed = self.plan.observed(&first.passes, None);
-        let upstream = Results::new(&observed, &context, policy).upstream(&observed, policy);
+        let observed = self.plan.complete_study_sums(&first.passes, None);
+        let upstream = Results::new(&observed, &context, policy).upstream_results(&observed, policy);
         let observers = self.plan.second_stage_observers(&first.passes, &self.subject(&token_id, &upstream));
-        let passes = self.runner(shard, true).run_further(&first.identity.corpus, observers)?;
+        let passes = self.runner(shard, true).run_more_passes(&first.identity.corpus, observers)?;
         let identity = first.identity.clone();
         Ok(Observation { identity, tally: Tally::default(), stage, passes, run_info: self.run_info(loaded) })
     }
@@ -262,12 +264,12 @@ impl<'a> PreparedRun<'a> {
 
     /// Runner of one stage over a shard; `follows` says whether the stage is the second one.
     fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
-        let is_whole = shard == Shard::WHOLE && matches!(self.options.outcome, AnalysisOutput::Report { .. });
+        let is_whole = shard == Shard::WHOLE && matches!(self.options.output, AnalysisOutput::Report { .. });
         Runner {
             corpus: &self.options.corpus,
             links: &self.options.links,
             scope: &self.scope,
-            index: self.index.as_ref(),
+            index: self.corpus_index.as_ref(),
             shard,
             model: self.model,
             tokenizer: &self.tokenizer,
@@ -275,9 +277,9 @@ impl<'a> PreparedRun<'a> {
             strict: self.options.strict && self.is_about_corpus,
             threads: self.options.threads,
             task: self.task.as_ref(),
-            counts: self.counts.clone(),
+            counts: self.token_counts.clone(),
             mean_contexts: &self.mean_contexts,
-            kept: &self.kept,
+            kept: &self.kept_activations,
             is_second_stage: follows,
             progress: &self.progress,
             later_passes: if is_whole && !follows { self.plan.second_stage_passes() } else { Vec::new() },
@@ -287,28 +289,33 @@ impl<'a> PreparedRun<'a> {
     /// Returns start and duration of the run since the last call; `None` if the report does not record them.
     /// `loaded` is the instant at which the model was loaded.
     fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
-        let (started_at, started) = std::mem::replace(&mut self.started, current_times());
+        let (started_at, started) = std::mem::replace(&mut self.start_times, current_times());
         self.options
             .run_info
             .then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
     /// Opens the corpus of the run once more.
-    fn open(&self) -> Result<Corpus> {
-        Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
+    fn reopen_corpus(&self) -> Result<Corpus> {
+        Corpus::open_with(
+            &self.options.corpus,
+            &self.scope,
+            self.options.annotation_options(),
+            self.corpus_index.as_ref(),
+        )
     }
 
     /// Returns what all shards of a run share: model, corpus and protocol.
     /// Reads the corpus to its end, unless there is an index.
     /// Fails if the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
-        let mut corpus = self.open()?.with_segments(|_| false);
+        let mut corpus = self.reopen_corpus()?.with_segments(|_| false);
         corpus.by_ref().try_for_each(|sentence| sentence.map(drop))?;
-        self.identity_with(corpus.into_identity()?)
+        self.identity_with_corpus(corpus.into_identity()?)
     }
 
     /// Model, corpus and protocol of the run, for a corpus that was read to its end.
-    fn identity_with(&self, corpus: CorpusIdentity) -> Result<Identity> {
+    fn identity_with_corpus(&self, corpus: CorpusIdentity) -> Result<Identity> {
         let model = self.loaded.info()?.clone();
         Ok(Identity { tool: Tool::default(), model, corpus, protocol: self.protocol.clone() })
     }
@@ -337,8 +344,8 @@ fn read_task(
     if let Some(pooling) = task.info.pooling.filter(|pooling| *pooling == Pooling::Text) {
         print_to_stderr(&format!("note: --task: the vector of a text is {}", pooling.description()));
     }
-    let items = counted(task.info.items, "item");
-    for (what, skipped) in [("scored", &task.texts.skipped), (BESIDE_CORRUPTED, &task.interchanged.skipped)] {
+    let items = format_count(task.info.items, "item");
+    for (what, skipped) in [("scored", &task.texts.skipped), (WITH_CORRUPTED_TEXT, &task.interchanged.skipped)] {
         if skipped.is_empty() {
             continue;
         }
@@ -371,9 +378,9 @@ impl PreparedRun<'_> {
             let id = &model.id;
             let long =
                 anyhow!("--show: the sentence has {tokens} tokens of `{id}`, and at most {MAX_MAP_TOKENS} are shown");
-            return Err(long.with_option("show").with_value(text).hint("give a shorter one")).class(Class::Usage);
+            return Err(long.with_option("show").with_value(text).hint("give a shorter one")).class(ErrorClass::Usage);
         }
-        attention_maps(model, sequence, &self.gates()).map(Some)
+        attention_maps(model, sequence, &self.removal_gates()).map(Some)
     }
 
     /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example sentence.
@@ -394,7 +401,8 @@ impl PreparedRun<'_> {
     /// Computes the attention maps of an example sentence within the token limit.
     /// It is the longest typical sentence of the heads with the largest margins; `None` if there is no such sentence.
     fn example_maps(&self, report: &Report) -> Result<Option<AttentionMaps>> {
-        let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical_sentences).collect();
+        let typical: Vec<(HeadPlace, u64)> =
+            report.section_views().flat_map(|(_, view)| view.typical_sentences).collect();
         let example_of_head = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
         let examples: Vec<(HeadPlace, u64)> =
             firm_heads_by_margin(report).into_iter().filter_map(example_of_head).take(MAX_EXAMPLE_HEADS).collect();
@@ -405,7 +413,7 @@ impl PreparedRun<'_> {
         let sentences = self.encode_sentences(&SentenceChoice::Corpus {
             inputs: self.options.corpus.clone(),
             indices: indices.into_iter().collect(),
-            find: None,
+            required_word: None,
             limit: None,
             scope: self.scope.clone(),
             shard: Shard::WHOLE,
@@ -415,12 +423,12 @@ impl PreparedRun<'_> {
         // Ties go to the first sentence.
         let Some(sequence) = short.rev().max_by_key(|sequence| sequence.ids.len()) else { return Ok(None) };
         let example_of = examples.iter().find(|(_, sentence)| *sentence == sequence.index).map(|(head, _)| *head);
-        let maps = attention_maps(self.model, sequence, &self.gates())?;
+        let maps = attention_maps(self.model, sequence, &self.removal_gates())?;
         Ok(Some(AttentionMaps { example_of, sentence: Some(sequence.index), ..maps }))
     }
 
     /// Gates that remove the heads named by `--remove`.
-    fn gates(&self) -> Gates {
+    fn removal_gates(&self) -> Gates {
         Pass::PLAIN.with_removed(&self.protocol.removed).removal_gates()
     }
 

@@ -37,9 +37,9 @@ pub struct AnalyzeOptions {
     /// Whether a sentence that cannot be analysed is an error; otherwise it is skipped.
     pub strict: bool,
     /// Number of sentences to read, approximate where documents are the sampling unit. `None`: all.
-    pub limit: Option<u64>,
+    pub sentence_limit: Option<u64>,
     /// Sampling unit of intervals and tests. `None`: decided by the corpus.
-    pub unit: Option<Unit>,
+    pub sampling_unit: Option<Unit>,
     /// Half of the sampling units to analyse; `None`: all units.
     pub unit_half: Option<UnitHalf>,
     pub threads: NonZeroUsize,
@@ -73,12 +73,12 @@ pub struct AnalyzeOptions {
     pub index_file: Option<PathBuf>,
     /// Sentence whose attention maps go into the report; `None`: no maps.
     pub mapped_sentence: Option<MappedSentence>,
-    pub outcome: AnalysisOutput,
+    pub output: AnalysisOutput,
 }
 
 impl AnalyzeOptions {
     /// Options that decide which annotations of the corpus are read: columns, links and word classes.
-    pub fn columns(&self) -> AnnotationOptions<'_> {
+    pub fn annotation_options(&self) -> AnnotationOptions<'_> {
         AnnotationOptions {
             requested_columns: &self.probed_columns,
             links: Some(&self.links),
@@ -96,7 +96,7 @@ impl AnalyzeOptions {
     }
 
     /// Passes of a study in a run with these options; a task adds passes to some studies.
-    pub fn passes_of(&self, study: &dyn AnyStudy) -> Vec<PassSpec> {
+    pub fn passes_of_study(&self, study: &dyn AnyStudy) -> Vec<PassSpec> {
         study.passes_for(self.task.is_some())
     }
 
@@ -109,13 +109,16 @@ impl AnalyzeOptions {
 
     /// Whether some selected study has a pass for which `is_wanted` returns true.
     pub fn has_pass(&self, is_wanted: impl Fn(&Pass) -> bool) -> bool {
-        self.selection.studies().iter().any(|study| self.passes_of(*study).iter().any(|spec| is_wanted(&spec.pass)))
+        self.selection
+            .studies()
+            .iter()
+            .any(|study| self.passes_of_study(*study).iter().any(|spec| is_wanted(&spec.pass)))
     }
 
     /// The first study that needs predictions, if any; studies named by options come first.
     pub fn first_predicting_study(&self) -> Option<&'static str> {
         let predicts = |study: &&'static dyn AnyStudy| {
-            self.passes_of(*study).iter().any(|spec| self.needs_predictions(&spec.pass))
+            self.passes_of_study(*study).iter().any(|spec| self.needs_predictions(&spec.pass))
         };
         self.selection.studies_named_first().find(predicts).map(|study| study.card().name)
     }

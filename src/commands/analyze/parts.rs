@@ -11,15 +11,15 @@ use crate::passes::observation::identity::Identity;
 use crate::passes::observation::partial::{self, DamagedPartial, Header};
 use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
-use crate::system::counted::{counted, plural};
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::{format_count, plural};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::print_to_stderr;
 
 /// Reads the header of the part saved at `path`; `None` if there is no part, or the part is damaged.
 /// Prints a note that a damaged part is run again.
-fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
+fn read_earlier_header(path: &Path, shard: Shard) -> Result<Option<Header>> {
     match partial::previous_header(path) {
         Err(error) if DamagedPartial::is_cause_of(&error) => {
             print_to_stderr(&format!("`{}` is damaged or cut short: shard {shard} is run again", path.display()));
@@ -31,7 +31,7 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
 
 /// Says how a saved part first differs from the wanted shard, stage and analysis, in words such as `is shard 2/4 and not 3/4`.
 /// Returns `None` if there is no difference.
-fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
+fn first_difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
     if part.shard != shard {
         return Some(format!("is shard {} and not {shard}", part.shard));
     }
@@ -49,15 +49,15 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
 }
 
 /// File to which a shard is written, with the header of the part that an earlier run left there.
-pub struct SavedShard<'a> {
+pub struct ShardFile<'a> {
     /// Wanted shard, and the path of its file.
-    wanted: &'a PartialOptions,
+    wanted_shard: &'a PartialOptions,
     /// Header of the part that an earlier run left in the file; `None` without a readable part.
-    earlier: Option<Header>,
+    earlier_header: Option<Header>,
     pub output: Output,
 }
 
-impl<'a> SavedShard<'a> {
+impl<'a> ShardFile<'a> {
     /// Opens the output file of a shard, after it reads the header of an earlier part from the file.
     /// Creates a missing folder of parts.
     /// Fails if the file cannot be written. In a folder of parts, fails also if an existing file is no part.
@@ -66,26 +66,26 @@ impl<'a> SavedShard<'a> {
         if let Some(folder) = path.parent().filter(|_| *in_folder) {
             make_folder(folder)?;
         }
-        let earlier = match earlier(path, *shard) {
+        let earlier = match read_earlier_header(path, *shard) {
             // Any other existing file is replaced, if the user named it.
             Err(_) if !in_folder => None,
-            read => read.class(Class::Output)?,
+            read => read.class(ErrorClass::Output)?,
         };
-        Ok(Self { wanted, earlier, output: Output::open(path)? })
+        Ok(Self { wanted_shard: wanted, earlier_header: earlier, output: Output::open(path)? })
     }
 
     /// Whether this shard of this stage and run is saved already.
     /// Fails if, in a folder of parts, the saved file is a part of another run.
     pub fn is_saved(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
-        let Some(earlier) = &self.earlier else { return Ok(false) };
-        let PartialOptions { shard, path, is_in_folder: in_folder, .. } = self.wanted;
-        let difference = difference(earlier, *shard, stage, &identity()?);
+        let Some(earlier) = &self.earlier_header else { return Ok(false) };
+        let PartialOptions { shard, path, is_in_folder: in_folder, .. } = self.wanted_shard;
+        let difference = first_difference(earlier, *shard, stage, &identity()?);
         match &difference {
             Some(difference) if *in_folder => {
                 let shown = path.display();
                 Err(anyhow!("`{shown}` {difference}").with_file(shown))
                     .hint("remove it, or name another folder")
-                    .class(Class::Output)
+                    .class(ErrorClass::Output)
             }
             _ => Ok(difference.is_none()),
         }
@@ -94,7 +94,7 @@ impl<'a> SavedShard<'a> {
 
 /// Number of parts into which each stage of a run is divided: an interruption loses at most a sixteenth of the work.
 /// Each part reads the corpus again and recomputes the replacements of removed heads.
-const PART_COUNT: u32 = 16;
+const PARTS_PER_STAGE: u32 = 16;
 
 /// Folder with the parts of a run, for one run at a time (`--resume`).
 pub struct PartsFolder<'a> {
@@ -102,9 +102,9 @@ pub struct PartsFolder<'a> {
     /// Identity of the run to which the parts must belong.
     identity: Identity,
     /// Number of parts that were read from their files.
-    reused: u32,
+    reused_count: u32,
     /// Number of parts that this process computed.
-    computed: u32,
+    computed_count: u32,
 }
 
 impl<'a> PartsFolder<'a> {
@@ -112,14 +112,14 @@ impl<'a> PartsFolder<'a> {
     /// Fails if the folder cannot be created, or the identity cannot be computed.
     pub fn open(folder: &'a Path, identity: impl FnOnce() -> Result<Identity>) -> Result<Self> {
         make_folder(folder)?;
-        Ok(Self { folder, identity: identity()?, reused: 0, computed: 0 })
+        Ok(Self { folder, identity: identity()?, reused_count: 0, computed_count: 0 })
     }
 
     /// Prints how many parts were read from their files, if any were.
     pub fn print_reused(&self) {
-        let Self { folder, reused, computed, .. } = self;
+        let Self { folder, reused_count: reused, computed_count: computed, .. } = self;
         if *reused > 0 {
-            let (parts, were) = (counted(reused + computed, "part"), plural(reused, "was", "were"));
+            let (parts, were) = (format_count(reused + computed, "part"), plural(reused, "was", "were"));
             print_to_stderr(&format!("{reused} of {parts} {were} in `{}` already", folder.display()));
         }
     }
@@ -127,7 +127,7 @@ impl<'a> PartsFolder<'a> {
     /// Returns the sums of a stage, added up over its parts.
     /// Reads saved parts; calls `observe` for missing parts and saves them.
     /// Fails if a part cannot be used or is of another run, or an observation fails.
-    pub fn observe_all(
+    pub fn observe_all_parts(
         &mut self,
         stage: &Stage,
         mut observe: impl FnMut(Shard) -> Result<Observation>,
@@ -138,10 +138,10 @@ impl<'a> PartsFolder<'a> {
         for (shard, path, is_saved) in places {
             self.set_interrupt_message(saved_count, stage);
             let part = if is_saved {
-                self.reused += 1;
-                self.read(&path, stage).class(Class::Input)?
+                self.reused_count += 1;
+                self.read_part(&path, stage).class(ErrorClass::Input)?
             } else {
-                self.computed += 1;
+                self.computed_count += 1;
                 let output = Output::open(&path)?;
                 let part = observe(shard)?;
                 self.identity.corpus.ensure_same(&part.identity.corpus)?;
@@ -167,7 +167,7 @@ impl<'a> PartsFolder<'a> {
         };
         let (folder, are) = (self.folder.display(), plural(&saved_count, "is", "are"));
         interrupt::set_interrupt_message(
-            format!("{saved_count} of {PART_COUNT} parts{stage_in_words} {are} in `{folder}`"),
+            format!("{saved_count} of {PARTS_PER_STAGE} parts{stage_in_words} {are} in `{folder}`"),
             "the same command goes on with the others",
         );
     }
@@ -176,12 +176,12 @@ impl<'a> PartsFolder<'a> {
     /// Fails if the folder has a part of another run.
     fn list_parts(&self, stage: &Stage) -> Result<Vec<(Shard, PathBuf, bool)>> {
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
-        for number in 1..=PART_COUNT {
-            let shard = Shard::try_from((number, PART_COUNT)).map_err(anyhow::Error::msg)?;
+        for number in 1..=PARTS_PER_STAGE {
+            let shard = Shard::try_from((number, PARTS_PER_STAGE)).map_err(anyhow::Error::msg)?;
             let name = partial::file_name(shard, stage.is_second_stage());
             let path = self.folder.join(&name);
-            let earlier = earlier(&path, shard).class(Class::Input)?;
-            let difference = earlier.as_ref().and_then(|part| difference(part, shard, stage, &self.identity));
+            let earlier = read_earlier_header(&path, shard).class(ErrorClass::Input)?;
+            let difference = earlier.as_ref().and_then(|part| first_difference(part, shard, stage, &self.identity));
             unfit.extend(difference.map(|difference| (name, difference)));
             places.push((shard, path, earlier.is_some()));
         }
@@ -192,11 +192,11 @@ impl<'a> PartsFolder<'a> {
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
         let error = anyhow!("{count}`{}` {difference}", shown.display()).with_file(shown.display());
         let error = error.hint(format!("remove {names}, or give --resume another folder or the options of then"));
-        Err(error.class(Class::Input))
+        Err(error.class(ErrorClass::Input))
     }
 
     /// Reads a saved part. Fails if the part changed after its header was checked.
-    fn read(&self, path: &Path, stage: &Stage) -> Result<Observation> {
+    fn read_part(&self, path: &Path, stage: &Stage) -> Result<Observation> {
         let (_, part) = partial::read(path, &Plan::restore)?;
         ensure!(
             part.stage == *stage && part.identity == self.identity,

@@ -14,7 +14,7 @@ use crate::study::{AnyStudy, Card, TokenCountUse};
 use crate::system::errors::Facts;
 
 /// Reason, in words, for leaving out a study that needs the corpus's token counts beforehand.
-pub const CANNOT_COUNT: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+pub const CANNOT_COUNT_REASON: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
 /// Hint that says how to give the token counts of a corpus that can be read only once.
 pub const COUNTS_HINT: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
@@ -22,9 +22,9 @@ pub const COUNTS_HINT: &str = "name a file, or give --counts FILE, which `headsc
 #[derive(Clone, Default)]
 pub struct StudyRequest {
     /// Names of the studies that `--with` switches on.
-    pub with: Vec<String>,
+    pub with_studies: Vec<String>,
     /// Names of the studies that `--without` switches off.
-    pub without: Vec<String>,
+    pub without_studies: Vec<String>,
     pub presets: Vec<&'static Preset>,
     pub task: Option<Arc<TaskFile>>,
     /// Whether studies with `Card::is_default_with_builds_on` run by default when all studies that they build on run.
@@ -48,7 +48,7 @@ pub enum RunSubject {
 
 /// Reason why a study does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Absence {
+pub enum AbsenceReason {
     /// Neither an option nor a default asks for the study.
     Unrequested,
     /// The option `--without` switches the study off.
@@ -61,17 +61,17 @@ pub enum Absence {
 
 /// Reason why a study is switched on.
 #[derive(Clone, Copy)]
-enum Origin {
+enum StudyOrigin {
     /// The study is on by default for the corpus or the model, or it joins the studies that it builds on.
     Default,
     /// An option switches the study on: the option's name and its value.
-    Option(&'static str, &'static str),
+    ByOption(&'static str, &'static str),
 }
 
-impl Origin {
+impl StudyOrigin {
     /// Error for the study `name`, which the origin's option asks for; `why` says why the study cannot run.
-    fn error(self, name: &'static str, why: &str) -> Error {
-        let (option, value) = if let Self::Option(option, value) = self { (option, value) } else { ("with", name) };
+    fn error_with_option(self, name: &'static str, why: &str) -> Error {
+        let (option, value) = if let Self::ByOption(option, value) = self { (option, value) } else { ("with", name) };
         anyhow!("--{option} {value}: {why}").with_option(option).with_value(value)
     }
 }
@@ -81,14 +81,14 @@ impl Origin {
 pub struct StudySelection {
     request: StudyRequest,
     studies: Vec<&'static dyn AnyStudy>,
-    absent_studies: Vec<(&'static dyn AnyStudy, Absence)>,
+    absent_studies: Vec<(&'static dyn AnyStudy, AbsenceReason)>,
 }
 
 impl StudySelection {
     /// Selects studies by the options and the corpus, before the model is known.
     /// Fails if the options contradict one another, or ask for a study that cannot run.
     pub fn new(request: StudyRequest) -> Result<Self> {
-        let selection = Self::resolve(request, None)?;
+        let selection = Self::select_studies(request, None)?;
         match selection.studies[..] {
             [] => Err(anyhow!("every study is switched off: there is nothing to analyse")),
             _ => Ok(selection),
@@ -98,9 +98,10 @@ impl StudySelection {
     /// Selects again for a known model: drops studies that do not apply to it, and adds the default studies of decoders.
     /// Fails if an option asks for a study that does not apply to the model, or no study is left.
     pub fn for_model(&self, id: &str, model: ModelTraits) -> Result<Self> {
-        let selection = Self::resolve(self.request.clone(), Some((id, model)))?;
-        let beyond =
-            |(_, why): &(_, Absence)| if let Absence::Inapplicable(why) = why { Some(why.clone()) } else { None };
+        let selection = Self::select_studies(self.request.clone(), Some((id, model)))?;
+        let beyond = |(_, why): &(_, AbsenceReason)| {
+            if let AbsenceReason::Inapplicable(why) = why { Some(why.clone()) } else { None }
+        };
         match selection.absent_studies.iter().find_map(beyond) {
             Some(why) if selection.studies.is_empty() => Err(anyhow!("no study can be asked of `{id}`: it {why}")),
             _ => Ok(selection),
@@ -108,11 +109,11 @@ impl StudySelection {
     }
 
     /// Selects studies. `model` is the id and the traits of the model; `None` if the model is not known yet.
-    fn resolve(request: StudyRequest, model: Option<(&str, ModelTraits)>) -> Result<Self> {
-        let origins = request.origins(model.is_some_and(|(_, model)| model.is_decoder))?;
+    fn select_studies(request: StudyRequest, model: Option<(&str, ModelTraits)>) -> Result<Self> {
+        let origins = request.study_origins(model.is_some_and(|(_, model)| model.is_decoder))?;
         let (mut studies, mut absent) = (Vec::new(), Vec::new());
         for (study, origin) in STUDIES.iter().copied().zip(origins) {
-            match request.absence(study, origin, model)? {
+            match request.absence_reason(study, origin, model)? {
                 None => studies.push(study),
                 Some(why) => absent.push((study, why)),
             }
@@ -133,36 +134,39 @@ impl StudySelection {
     }
 
     /// Whether the study with this name runs.
-    pub fn runs(&self, name: &str) -> bool {
+    pub fn has_study(&self, name: &str) -> bool {
         self.studies.iter().any(|study| study.card().name == name)
     }
 
     /// Selected studies: those that `--with` or `--task` names, then all in the registry's order, so that some come twice.
     pub fn studies_named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
-        let is_named = |study: &&&'static dyn AnyStudy| self.request.names(study.card().name);
+        let is_named = |study: &&&'static dyn AnyStudy| self.request.names_study(study.card().name);
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
     }
 
     /// Studies that a decoder adds to the run by default, unless they are switched off.
     pub fn decoder_defaults(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
-        let is_off = |study: &&'static dyn AnyStudy| has_name(&self.request.without, study.card().name);
+        let is_off = |study: &&'static dyn AnyStudy| has_name(&self.request.without_studies, study.card().name);
         let may_join = self.request.subject != RunSubject::TaskOnly;
         STUDIES.iter().copied().filter(move |study| may_join && study.card().is_default_on_decoders && !is_off(study))
     }
 
     /// Studies of the registry that do not run, each with the reason.
-    pub fn absent(&self) -> &[(&'static dyn AnyStudy, Absence)] {
+    pub fn absent_studies(&self) -> &[(&'static dyn AnyStudy, AbsenceReason)] {
         &self.absent_studies
     }
 
     /// Names of the studies that are left out because the tokens of the corpus cannot be counted beforehand.
     pub fn studies_without_counts(&self) -> impl Iterator<Item = &'static str> {
-        self.absent_studies.iter().filter(|(_, why)| *why == Absence::WithoutCounts).map(|(study, _)| study.card().name)
+        self.absent_studies
+            .iter()
+            .filter(|(_, why)| *why == AbsenceReason::WithoutCounts)
+            .map(|(study, _)| study.card().name)
     }
 
     /// Names of the studies that are left out: first for lack of token counts, then because they do not apply to the model.
     pub fn left_out_studies(&self) -> impl Iterator<Item = &'static str> {
-        let beyond = self.absent_studies.iter().filter(|(_, why)| matches!(why, Absence::Inapplicable(_)));
+        let beyond = self.absent_studies.iter().filter(|(_, why)| matches!(why, AbsenceReason::Inapplicable(_)));
         self.studies_without_counts().chain(beyond.map(|(study, _)| study.card().name))
     }
 }
@@ -173,8 +177,8 @@ fn has_name(names: &[String], name: &str) -> bool {
 
 impl StudyRequest {
     /// Whether `--with` names a study. `--task` also counts as naming the study that scores tasks.
-    fn names(&self, name: &str) -> bool {
-        has_name(&self.with, name) || self.task.is_some() && name == registry::study_name_of_option("task")
+    fn names_study(&self, name: &str) -> bool {
+        has_name(&self.with_studies, name) || self.task.is_some() && name == registry::study_name_of_option("task")
     }
 
     /// Names of the studies whose results a study uses, so that they run too.
@@ -183,7 +187,7 @@ impl StudyRequest {
     }
 
     /// Reason why a study itself is switched on, whichever studies build on it; `None` if it is off.
-    fn direct_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
+    fn direct_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<StudyOrigin> {
         let card = study.card();
         let is_default = match self.subject {
             RunSubject::Corpus => card.is_default || (is_decoder && card.is_default_on_decoders),
@@ -192,25 +196,27 @@ impl StudyRequest {
         };
         let preset = self.presets.iter().find(|preset| preset.studies.contains(&card.name));
         match () {
-            () if has_name(&self.without, card.name) => None,
-            () if self.names(card.name) => Some(Origin::Option("with", card.name)),
-            () if is_default => Some(Origin::Default),
-            () => preset.map(|preset| Origin::Option("preset", preset.name)),
+            () if has_name(&self.without_studies, card.name) => None,
+            () if self.names_study(card.name) => Some(StudyOrigin::ByOption("with", card.name)),
+            () if is_default => Some(StudyOrigin::Default),
+            () => preset.map(|preset| StudyOrigin::ByOption("preset", preset.name)),
         }
     }
 
     /// Reason why each study of the registry is switched on, in the registry's order; `None` for a study that is off.
     /// Fails if the options contradict one another.
-    fn origins(&self, is_decoder: bool) -> Result<Vec<Option<Origin>>> {
-        if let Some(contradicted) = self.with.iter().find(|name| has_name(&self.without, name)) {
+    fn study_origins(&self, is_decoder: bool) -> Result<Vec<Option<StudyOrigin>>> {
+        if let Some(contradicted) = self.with_studies.iter().find(|name| has_name(&self.without_studies, name)) {
             let error = anyhow!("--with {contradicted} and --without {contradicted}: which of them?");
             return Err(error.with_option("with").with_value(contradicted));
         }
         let with_origin = |study: &'static dyn AnyStudy| Some((study, self.direct_origin(study, is_decoder)?));
-        let switched_on: Vec<(&'static dyn AnyStudy, Origin)> =
+        let switched_on: Vec<(&'static dyn AnyStudy, StudyOrigin)> =
             STUDIES.iter().copied().filter_map(with_origin).collect();
         for (study, _) in &switched_on {
-            if let Some(needed) = self.required_studies(*study).iter().find(|needed| has_name(&self.without, needed)) {
+            if let Some(needed) =
+                self.required_studies(*study).iter().find(|needed| has_name(&self.without_studies, needed))
+            {
                 let asks = study.card().name;
                 let error = anyhow!("--without {needed}: the study {asks} asks about what it finds");
                 return Err(error.with_option("without").with_value(needed));
@@ -224,48 +230,50 @@ impl StudyRequest {
         let joins = |study: &dyn AnyStudy| {
             let Card { name, is_default_with_builds_on: joins, .. } = study.card();
             let have_origins = || self.required_studies(study).iter().all(|needed| origin(needed).is_some());
-            *joins && self.may_join && !has_name(&self.without, name) && have_origins()
+            *joins && self.may_join && !has_name(&self.without_studies, name) && have_origins()
         };
         let study_origin = |study: &&'static dyn AnyStudy| {
-            origin(study.card().name).or_else(|| joins(*study).then_some(Origin::Default))
+            origin(study.card().name).or_else(|| joins(*study).then_some(StudyOrigin::Default))
         };
         Ok(STUDIES.iter().map(study_origin).collect())
     }
 
     /// Reason why a study does not run; `None` if it runs. `origin` is why the study is switched on.
     /// Fails if an option asks for a study that cannot run.
-    fn absence(
+    fn absence_reason(
         &self,
         study: &'static dyn AnyStudy,
-        origin: Option<Origin>,
+        origin: Option<StudyOrigin>,
         model: Option<(&str, ModelTraits)>,
-    ) -> Result<Option<Absence>> {
+    ) -> Result<Option<AbsenceReason>> {
         let Card { name, task_kinds: takes, token_counts: counts, .. } = study.card();
         let Some(origin) = origin else {
-            let is_off = has_name(&self.without, name);
-            return Ok(Some(if is_off { Absence::SwitchedOff } else { Absence::Unrequested }));
+            let is_off = has_name(&self.without_studies, name);
+            return Ok(Some(if is_off { AbsenceReason::SwitchedOff } else { AbsenceReason::Unrequested }));
         };
         match &self.task {
-            None if is_task_only(study) => Err(origin.error(name, "there is no task").hint("give --task FILE"))?,
+            None if is_task_only(study) => {
+                Err(origin.error_with_option(name, "there is no task").hint("give --task FILE"))?
+            }
             Some(task) if !takes.is_empty() && !takes.contains(&task.kind) => {
                 let takes = takes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
                 let (path, kind) = (&task.path, task.kind);
                 let why = format!("it takes items of kind {takes}, and `{path}` has items of kind {kind}");
-                Err(origin.error(name, &why).hint("leave it out"))?;
+                Err(origin.error_with_option(name, &why).hint("leave it out"))?;
             }
             _ => {}
         }
         if *counts == TokenCountUse::Needed && !self.has_counts {
             return match origin {
-                Origin::Option(..) => Err(origin.error(name, CANNOT_COUNT).hint(COUNTS_HINT)),
-                Origin::Default => Ok(Some(Absence::WithoutCounts)),
+                StudyOrigin::ByOption(..) => Err(origin.error_with_option(name, CANNOT_COUNT_REASON).hint(COUNTS_HINT)),
+                StudyOrigin::Default => Ok(Some(AbsenceReason::WithoutCounts)),
             };
         }
-        match model.and_then(|(id, model)| Some((id, model.reason_against(study)?))) {
-            Some((id, why)) if matches!(origin, Origin::Option(..)) => {
-                Err(origin.error(name, &format!("`{id}` {why}")).hint("leave it out"))
+        match model.and_then(|(id, model)| Some((id, model.refusal_reason(study)?))) {
+            Some((id, why)) if matches!(origin, StudyOrigin::ByOption(..)) => {
+                Err(origin.error_with_option(name, &format!("`{id}` {why}")).hint("leave it out"))
             }
-            beyond => Ok(beyond.map(|(_, why)| Absence::Inapplicable(why))),
+            beyond => Ok(beyond.map(|(_, why)| AbsenceReason::Inapplicable(why))),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::corpus::{CorpusIdentity, Input};
 use crate::model::Hashes;
 use crate::model::files::ModelFiles;
 use crate::passes::observation::identity::Tool;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 
@@ -73,21 +73,21 @@ impl RunInputs {
         };
         let digest = |(option, path): (&&'static str, &std::path::PathBuf)| {
             let bytes = input::read(path, MAX_FILE_BYTES).cannot(&format!("read --{option}"), path.display());
-            Ok(((*option).to_owned(), hex(&Sha256::digest(bytes.class(Class::Input)?))))
+            Ok(((*option).to_owned(), hex(&Sha256::digest(bytes.class(ErrorClass::Input)?))))
         };
         let files = run.files.iter().map(digest).collect::<Result<_>>()?;
         Ok(Self { tool: Tool::default(), model, corpus, options: run.report_options.clone(), files })
     }
 
     /// Fails if the analysed corpus `corpus` differs from the corpus of these inputs.
-    pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
-        let error = || anyhow!("corpus `{}` changed while it was analysed", corpus.name).class(Class::Input);
+    pub fn ensure_same_corpus(&self, corpus: &CorpusIdentity) -> Result<()> {
+        let error = || anyhow!("corpus `{}` changed while it was analysed", corpus.name).class(ErrorClass::Input);
         ensure!(self.corpus == corpus.into(), error().hint("run again when nothing writes to it"));
         Ok(())
     }
 
     /// Sentence on the first input that differs from `before`, the inputs of an earlier report; `None` if all are equal.
-    pub fn change_since(&self, before: &Self) -> Option<String> {
+    pub fn first_change_since(&self, before: &Self) -> Option<String> {
         if self.tool != before.tool {
             return Some(format!("it was made by version {}, this is {}", before.tool.version, self.tool.version));
         }
@@ -106,12 +106,12 @@ impl RunInputs {
 
 /// Cache of corpus identities by input, so that each corpus is read and hashed only once.
 #[derive(Default)]
-pub struct CorpusIdentities(Vec<(Vec<Input>, CorpusInputs)>);
+pub struct CorpusInputsCache(Vec<(Vec<Input>, CorpusInputs)>);
 
-impl CorpusIdentities {
+impl CorpusInputsCache {
     /// Identity of the corpus of a run, from the cache or by reading the corpus.
     /// Fails if the corpus cannot be read, or can be read only once.
-    pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
+    pub fn corpus_inputs(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
         if let Some((_, identity)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
             return Ok(identity.clone());
         }
@@ -119,7 +119,7 @@ impl CorpusIdentities {
             let shown = single_read.path().map(|path| path.display().to_string()).unwrap_or_default();
             let error =
                 anyhow!("corpus `{shown}` can be read only once, and here it is read to see whether it has changed");
-            return Err(error.with_file(shown).hint("name a file").class(Class::Usage));
+            return Err(error.with_file(shown).hint("name a file").class(ErrorClass::Usage));
         }
         let identity = CorpusInputs::from(&loaded::open_corpus(options)?.into_identity()?);
         self.0.push((options.corpus.clone(), identity.clone()));

@@ -11,8 +11,8 @@ use crate::export::{ReportFormat, json};
 use crate::passes::observation::partial;
 use crate::report::Report;
 use crate::report::roles::RoleCounts;
-use crate::system::counted::{counted, plural};
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::{format_count, plural};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::output::{self, Output};
 use crate::system::json::describe_error_in_line;
 
@@ -54,7 +54,7 @@ impl RunStatus {
     }
 
     /// Error message of a failed run; `None` for any other status.
-    pub fn failure(&self) -> Option<&str> {
+    pub fn failure_message(&self) -> Option<&str> {
         if let Self::Failed(message) = self { Some(message) } else { None }
     }
 }
@@ -62,7 +62,7 @@ impl RunStatus {
 /// Ledger of a batch, in memory and in its file.
 pub struct Ledger {
     path: PathBuf,
-    known: LedgerRuns,
+    ledger_runs: LedgerRuns,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -129,14 +129,14 @@ impl ReportSummary {
             words: corpus.words,
             tokens: corpus.tokens,
             skipped: corpus.skipped.values().sum(),
-            firm: RoleCounts::new(report).firm,
+            firm: RoleCounts::new(report).firm_roles,
             label_counts: report.label_counts.clone(),
             firm_label_counts: report.firm_label_counts(),
         }
     }
 
     pub fn firm_roles_in_words(&self) -> String {
-        let (heads, have) = (counted(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
+        let (heads, have) = (format_count(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
         format!("{} of {heads} {have} a firm role", self.firm)
     }
 }
@@ -148,7 +148,7 @@ impl LedgerEntry {
         before: Option<ReportSummary>,
         written: impl IntoIterator<Item = &'a PathBuf>,
     ) -> Result<Self> {
-        Self { inputs, reports: BTreeMap::new(), found, before }.with_files(written)
+        Self { inputs, reports: BTreeMap::new(), found, before }.with_file_digests(written)
     }
 
     /// Changes in the number of firm labels since the previous report, as (label family, difference), without zeros.
@@ -162,17 +162,17 @@ impl LedgerEntry {
     }
 
     /// Adds the digests of the files `more`, which were written for the run. Fails if a file is gone.
-    pub fn with_files<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
+    pub fn with_file_digests<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
         for path in more {
             let digest = output::previous_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));
-            self.reports.insert(file_name(path), digest.with_file(path.display()).class(Class::Output)?);
+            self.reports.insert(file_name(path), digest.with_file(path.display()).class(ErrorClass::Output)?);
         }
         Ok(self)
     }
 
     /// Whether a file still has the digest that was recorded when it was written.
-    pub fn has_as_written(&self, path: &Path) -> bool {
+    pub fn is_unmodified(&self, path: &Path) -> bool {
         let recorded = self.reports.get(&file_name(path));
         recorded.is_some() && output::previous_sha256(path).as_ref() == recorded
     }
@@ -181,42 +181,43 @@ impl LedgerEntry {
 impl Ledger {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE_NAME);
-        Ok(Self { known: read(&path).class(Class::Input)?, path })
+        Ok(Self { ledger_runs: read_ledger_runs(&path).class(ErrorClass::Input)?, path })
     }
 
     pub fn entry(&self, name: &str) -> Option<&LedgerEntry> {
-        self.known.runs.get(name)
+        self.ledger_runs.runs.get(name)
     }
 
     /// Names of the run's recorded files that still exist.
     pub fn report_files(&self, name: &str) -> Vec<&str> {
         let written = self.entry(name).into_iter().flat_map(|entry| entry.reports.keys());
-        written.map(String::as_str).filter(|file| self.path_of(file).exists()).collect()
+        written.map(String::as_str).filter(|file| self.path_of_file(file).exists()).collect()
     }
 
     pub fn failure_message(&self, name: &str) -> Option<&str> {
-        self.known.failed.get(name).map(String::as_str)
+        self.ledger_runs.failed.get(name).map(String::as_str)
     }
 
-    pub fn path_of(&self, file: &str) -> PathBuf {
+    pub fn path_of_file(&self, file: &str) -> PathBuf {
         self.path.with_file_name(file)
     }
 
     /// Existing files of a run besides those of `asked`: unmodified files with their formats, and files that somebody changed.
     /// A repeated run also rewrites the unmodified files, so that no two formats contradict each other.
-    pub fn other_formats(
+    pub fn files_in_other_formats(
         &self,
         name: &str,
         asked: &[(PathBuf, RunFormat)],
     ) -> (Vec<(PathBuf, RunFormat)>, Vec<PathBuf>) {
         let (mut kept, mut changed) = (Vec::new(), Vec::new());
         for (file, digest) in self.entry(name).iter().flat_map(|entry| &entry.reports) {
-            let path = self.path_of(file);
+            let path = self.path_of_file(file);
             if asked.iter().any(|(one, _)| file_name(one) == *file) || !path.exists() {
                 continue;
             }
             let extension = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
-            let format = RunFormat::all().find(|(known, _)| Some(*known) == extension).map(|(_, format)| format);
+            let format =
+                RunFormat::all_with_extensions().find(|(known, _)| Some(*known) == extension).map(|(_, format)| format);
             match format.filter(|_| output::previous_sha256(&path).as_ref() == Some(digest)) {
                 Some(format) => kept.push((path, format)),
                 None => changed.push(path),
@@ -226,7 +227,7 @@ impl Ledger {
     }
 
     /// Records the entry of a run that succeeded, and clears its earlier failure.
-    pub fn record(&mut self, name: &str, entry: &LedgerEntry) -> Result<()> {
+    pub fn record_run(&mut self, name: &str, entry: &LedgerEntry) -> Result<()> {
         self.update(|known| {
             known.failed.remove(name);
             known.runs.insert(name.to_owned(), entry.clone());
@@ -251,8 +252,8 @@ impl Ledger {
     /// Applies a change to the ledger in memory and in its file.
     /// Reads the file again first, so that entries of other processes stay.
     fn update(&mut self, change: impl Fn(&mut LedgerRuns)) -> Result<()> {
-        change(&mut self.known);
-        let mut known = read(&self.path).class(Class::Input)?;
+        change(&mut self.ledger_runs);
+        let mut known = read_ledger_runs(&self.path).class(ErrorClass::Input)?;
         change(&mut known);
         let output = Output::open(&self.path)?;
         output.finish(json::to_indented_json(&LedgerFile { schema_version: SCHEMA_VERSION, known })?.as_bytes())
@@ -266,7 +267,7 @@ pub fn file_name(path: &Path) -> String {
 
 /// Reads the runs of a ledger file; none if the file is missing.
 /// Fails if this program did not write the file, or wrote another schema version.
-fn read(path: &Path) -> Result<LedgerRuns> {
+fn read_ledger_runs(path: &Path) -> Result<LedgerRuns> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
     let text = output::read_previous_output(path, MAX_LEDGER_BYTES).cannot("read", &shown)?;
@@ -300,19 +301,19 @@ pub enum RunFormat {
 
 impl RunFormat {
     /// Every format of a run's files, each with its file extension.
-    pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
+    pub fn all_with_extensions() -> impl Iterator<Item = (&'static str, Self)> {
         let reports = ReportFormat::ALL.iter().map(|(extension, writer)| (*extension, Self::Report(*writer)));
         reports.chain([(partial::EXTENSION, Self::Partial)])
     }
 
     /// Report format of the file; `None` for a partial.
-    pub fn writer(self) -> Option<ReportFormat> {
+    pub fn report_format(self) -> Option<ReportFormat> {
         if let Self::Report(writer) = self { Some(writer) } else { None }
     }
 
     /// Whether the format holds the complete report, from which the other report formats can be made.
     pub fn is_complete_report(self) -> bool {
-        self.writer().is_some_and(ReportFormat::holds_report)
+        self.report_format().is_some_and(ReportFormat::holds_report)
     }
 }
 
@@ -332,20 +333,21 @@ impl OutstandingWork {
             let reason = ledger.failure_message(run).map_or_else(|| "there is no report yet".to_owned(), failed);
             return Some(Self { reason, saved_report: None });
         };
-        if let Some(reason) = inputs.change_since(&entry.inputs) {
+        if let Some(reason) = inputs.first_change_since(&entry.inputs) {
             return Some(Self { reason, saved_report: None });
         }
-        let missing: Vec<_> = files.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
+        let missing: Vec<_> = files.iter().filter(|(path, _)| !entry.is_unmodified(path)).collect();
         if missing.is_empty() {
             return None;
         }
         let why = |path: &Path| if path.exists() { "is not what was written" } else { "is missing" };
         let reasons: Vec<_> = missing.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
-        let complete = RunFormat::all().filter(|(_, format)| format.is_complete_report());
-        let mut reports = complete.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
-        let report = reports.find(|path| entry.has_as_written(path));
+        let complete = RunFormat::all_with_extensions().filter(|(_, format)| format.is_complete_report());
+        let mut reports = complete.map(|(extension, _)| ledger.path_of_file(&format!("{run}.{extension}")));
+        let report = reports.find(|path| entry.is_unmodified(path));
         // Sums cannot be made from a report.
-        let targets: Option<_> = missing.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
+        let targets: Option<_> =
+            missing.iter().map(|(path, format)| Some((path.clone(), format.report_format()?))).collect();
         Some(Self { reason: reasons.join(", "), saved_report: report.zip(targets) })
     }
 

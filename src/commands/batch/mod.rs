@@ -22,15 +22,15 @@ use crate::export::{OutputTarget, ReportFormat, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Hashes, PendingHashes};
-use crate::passes::run::{checked_heads, token_limit};
-use crate::system::counted::counted;
-use crate::system::errors::{Class, ErrorFormat, Facts};
+use crate::passes::run::{check_heads, token_limit};
+use crate::system::counted::format_count;
+use crate::system::errors::{ErrorClass, ErrorFormat, Facts};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, print_to_stderr};
-use inputs::{CorpusIdentities, RunInputs};
+use inputs::{CorpusInputsCache, RunInputs};
 use ledger::{Ledger, LedgerEntry, OutstandingWork, ReportSummary, RunFormat, RunStatus};
 use overview::RunRow;
 use table::{BatchTable, OptionSyntax, TableRun};
@@ -40,7 +40,7 @@ pub struct BatchOptions {
     /// Folder for the reports, the ledger and the overview.
     pub folder: PathBuf,
     /// Patterns of run names, in which `*` matches any text; empty for all runs.
-    pub only: Vec<String>,
+    pub run_patterns: Vec<String>,
     /// Whether to go on after a failed run.
     pub keep_going: bool,
     /// Whether to print which runs are outstanding, and to analyse none.
@@ -58,8 +58,8 @@ pub struct BatchOptions {
 /// Fails if the table or the folder cannot be used.
 /// Fails if a run failed: at once, or with `keep_going` after all other runs.
 pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
-    let table = table::read(&options.table, syntax, options.offline)?;
-    let selected = selected_runs(&table.runs, &options.only).class(Class::Usage)?;
+    let table = table::read_table(&options.table, syntax, options.offline)?;
+    let selected = selected_runs(&table.runs, &options.run_patterns).class(ErrorClass::Usage)?;
     if !options.dry_run {
         make_folder(&options.folder)?;
         interrupt::set_interrupt_message(
@@ -71,9 +71,9 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         options,
         table: &table,
         ledger: Ledger::read(&options.folder)?,
-        corpora: CorpusIdentities::default(),
+        corpora: CorpusInputsCache::default(),
         statuses: BTreeMap::new(),
-        failed: Vec::new(),
+        failures: Vec::new(),
     };
     let groups: Vec<_> =
         group_by_model(&selected).into_iter().map(|(model, runs)| (model, batch.fitting_runs(model, runs))).collect();
@@ -89,21 +89,21 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
 /// Runs whose names match some pattern of `only`; all runs if it is empty. Fails if a pattern matches no run.
 fn selected_runs<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
-        let is_any_match = all.iter().any(|run| matches(pattern, &run.name));
+        let is_any_match = all.iter().any(|run| matches_pattern(pattern, &run.name));
         let names = || all.iter().take(10).map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
         let and_more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
         ensure!(is_any_match, "--only {}: there is no such run, but {}{and_more}", pattern.escape_debug(), names());
     }
-    let is_wanted = |run: &&TableRun| only.is_empty() || only.iter().any(|pattern| matches(pattern, &run.name));
+    let is_wanted = |run: &&TableRun| only.is_empty() || only.iter().any(|pattern| matches_pattern(pattern, &run.name));
     Ok(all.iter().filter(is_wanted).collect())
 }
 
 /// Whether a name matches a pattern, in which `*` matches any text.
-fn matches(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            (0..=name.len()).filter(|&at| name.is_char_boundary(at)).any(|at| matches(rest, &name[at..]))
+            (0..=name.len()).filter(|&at| name.is_char_boundary(at)).any(|at| matches_pattern(rest, &name[at..]))
         }),
     }
 }
@@ -129,16 +129,16 @@ struct Batch<'a> {
     options: &'a BatchOptions,
     table: &'a BatchTable,
     ledger: Ledger,
-    corpora: CorpusIdentities,
+    corpora: CorpusInputsCache,
     statuses: BTreeMap<String, RunStatus>,
     /// Name of each failed run, with the class of its error.
-    failed: Vec<(String, Class)>,
+    failures: Vec<(String, ErrorClass)>,
 }
 
 impl Batch<'_> {
     /// Whether the batch ends now, because a run failed and `keep_going` is off.
     fn must_stop(&self) -> bool {
-        !self.options.keep_going && !self.failed.is_empty()
+        !self.options.keep_going && !self.failures.is_empty()
     }
 
     /// Returns the runs whose options fit the model's `config.json`; other runs fail here, before hours of computation.
@@ -150,15 +150,15 @@ impl Batch<'_> {
         let files = match model.resolve(&Downloads::default()) {
             Ok(files) => files,
             Err(error) => {
-                self.fail(&runs, error);
+                self.record_failure(&runs, error);
                 return Vec::new();
             }
         };
         let mut fit = Vec::new();
         for run in runs {
-            match ensure_options_fit(&run.options, &files).class(Class::Usage) {
+            match ensure_options_fit(&run.options, &files).class(ErrorClass::Usage) {
                 Ok(()) => fit.push(run),
-                Err(error) => self.fail(&[run], error),
+                Err(error) => self.record_failure(&[run], error),
             }
         }
         fit
@@ -168,37 +168,39 @@ impl Batch<'_> {
     /// Fails if the ledger or standard output cannot be written.
     fn run_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
         let is_dry = self.options.dry_run;
-        let source = if is_dry { model.clone().offline() } else { model.clone() };
-        let (files, hashes) = match source.resolve(&Downloads::default()).and_then(with_hashes) {
+        let source = if is_dry { model.clone().without_network() } else { model.clone() };
+        let (files, hashes) = match source.resolve(&Downloads::default()).and_then(hash_files) {
             Ok(resolved) => resolved,
             Err(_) if is_dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
                 let message = "to do: its model is not in the cache of the Hub yet";
-                return runs.iter().try_for_each(|run| self.done(run, RunStatus::NotRun, message));
+                return runs.iter().try_for_each(|run| self.record_status(run, RunStatus::NotRun, message));
             }
             Err(error) => {
-                self.fail(runs, error);
+                self.record_failure(runs, error);
                 return Ok(());
             }
         };
         let mut pending = Vec::new();
         for run in runs {
-            let inputs = self.corpora.identity(&run.options);
+            let inputs = self.corpora.corpus_inputs(&run.options);
             match inputs.and_then(|corpus| RunInputs::new(run, &files, &hashes, corpus)) {
                 Ok(inputs) => {
                     match OutstandingWork::new(&self.ledger, &run.name, &inputs, &self.requested_files(run)) {
-                        None => self.done(run, RunStatus::UpToDate, "up to date")?,
-                        Some(outstanding) if is_dry => self.done(run, RunStatus::NotRun, &outstanding.in_words())?,
+                        None => self.record_status(run, RunStatus::UpToDate, "up to date")?,
+                        Some(outstanding) if is_dry => {
+                            self.record_status(run, RunStatus::NotRun, &outstanding.in_words())?
+                        }
                         Some(OutstandingWork { saved_report: Some((report, targets)), .. }) => {
-                            match self.export(run, &report, &targets) {
-                                Ok(Some(message)) => self.done(run, RunStatus::FromSavedReport, &message)?,
+                            match self.export_missing_formats(run, &report, &targets) {
+                                Ok(Some(message)) => self.record_status(run, RunStatus::FromSavedReport, &message)?,
                                 Ok(None) => pending.push((*run, inputs)),
-                                Err(error) => self.fail(&[run], error),
+                                Err(error) => self.record_failure(&[run], error),
                             }
                         }
                         Some(_) => pending.push((*run, inputs)),
                     }
                 }
-                Err(error) => self.fail(&[run], error),
+                Err(error) => self.record_failure(&[run], error),
             }
             if self.must_stop() {
                 return Ok(());
@@ -211,9 +213,9 @@ impl Batch<'_> {
             match LoadedModel::new(files.clone(), hashes.clone(), &pending[first].0.options) {
                 Ok(loaded) => {
                     for (run, inputs) in pending {
-                        match self.run(run, &loaded, inputs) {
-                            Ok(message) => self.done(run, RunStatus::Done, &message)?,
-                            Err(error) => self.fail(&[run], error),
+                        match self.run_analysis(run, &loaded, inputs) {
+                            Ok(message) => self.record_status(run, RunStatus::Done, &message)?,
+                            Err(error) => self.record_failure(&[run], error),
                         }
                         if self.must_stop() {
                             break;
@@ -221,7 +223,7 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).0], error),
+                Err(error) => self.record_failure(&[pending.remove(first).0], error),
             }
             if self.must_stop() {
                 break;
@@ -237,7 +239,12 @@ impl Batch<'_> {
     }
 
     /// Writes missing files from the saved report and returns the status line; `None` if the saved report cannot be read.
-    fn export(&mut self, run: &TableRun, saved: &Path, missing: &[(PathBuf, ReportFormat)]) -> Result<Option<String>> {
+    fn export_missing_formats(
+        &mut self,
+        run: &TableRun,
+        saved: &Path,
+        missing: &[(PathBuf, ReportFormat)],
+    ) -> Result<Option<String>> {
         let targets: Vec<_> = missing.iter().map(|(path, writer)| OutputTarget::File(path.clone(), *writer)).collect();
         let outputs = reporting::open_targets(&targets)?;
         let report = match json::read_overwritable(saved) {
@@ -249,18 +256,16 @@ impl Batch<'_> {
         };
         reporting::write_report(&report, outputs)?;
         let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
-        self.ledger.record(&run.name, &entry.with_files(missing.iter().map(|(path, _)| path))?)?;
+        self.ledger.record_run(&run.name, &entry.with_file_digests(missing.iter().map(|(path, _)| path))?)?;
         let written: Vec<_> = missing.iter().map(|(path, _)| ledger::file_name(path)).collect();
         Ok(Some(format!("{}: {}", RunStatus::FromSavedReport.name(), written.join(", "))))
     }
 
     /// Analyses the corpus of a run, writes its files, and returns the status line.
-    fn run(&mut self, run: &TableRun, loaded: &LoadedModel, inputs: RunInputs) -> Result<String> {
-        let AnalysisOutput::Report { options, .. } = &run.options.outcome else {
-            unreachable!("a table has no shards")
-        };
+    fn run_analysis(&mut self, run: &TableRun, loaded: &LoadedModel, inputs: RunInputs) -> Result<String> {
+        let AnalysisOutput::Report { options, .. } = &run.options.output else { unreachable!("a table has no shards") };
         let mut files = self.requested_files(run);
-        let (kept, changed) = self.ledger.other_formats(&run.name, &files);
+        let (kept, changed) = self.ledger.files_in_other_formats(&run.name, &files);
         for path in changed {
             print_to_stderr(&format!(
                 "note: {}: `{}` was changed since it was written and stays as it is: it is of the run before this one",
@@ -269,49 +274,51 @@ impl Batch<'_> {
             ));
         }
         files.extend(kept);
-        let target = |(path, format): &(PathBuf, RunFormat)| Some(OutputTarget::File(path.clone(), format.writer()?));
+        let target =
+            |(path, format): &(PathBuf, RunFormat)| Some(OutputTarget::File(path.clone(), format.report_format()?));
         let targets = files.iter().filter_map(target).collect();
-        let options = ReportOptions { outputs: targets, summary: None, ..options.clone() };
-        let outputs = options.open()?;
+        let options = ReportOptions { outputs: targets, summary_detail: None, ..options.clone() };
+        let outputs = options.open_outputs()?;
         let sums = files.iter().find(|(_, format)| *format == RunFormat::Partial);
         let sums = sums.map(|(path, _)| Output::open(path)).transpose()?;
-        let policy = options.policy.policy()?;
+        let policy = options.policy.load_policy()?;
         let corpus = loaded::open_corpus(&run.options)?;
         let mut ready = PreparedRun::new(&run.options, loaded, corpus)?;
-        let report = run_to_report(&mut ready, &options, policy, None, sums, |corpus| inputs.ensure_same(corpus))?;
+        let report =
+            run_to_report(&mut ready, &options, policy, None, sums, |corpus| inputs.ensure_same_corpus(corpus))?;
         reporting::write_report(&report, outputs)?;
         let summary = ReportSummary::new(&report);
         let message = format!("done: {}", summary.firm_roles_in_words());
         let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());
         self.ledger
-            .record(&run.name, &LedgerEntry::new(inputs, summary, before, files.iter().map(|(path, _)| path))?)?;
+            .record_run(&run.name, &LedgerEntry::new(inputs, summary, before, files.iter().map(|(path, _)| path))?)?;
         Ok(message)
     }
 
     /// Records the status of a run and prints it, unless the batch is quiet.
-    fn done(&mut self, run: &TableRun, status: RunStatus, message: &str) -> Result<()> {
+    fn record_status(&mut self, run: &TableRun, status: RunStatus, message: &str) -> Result<()> {
         self.statuses.insert(run.name.clone(), status);
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(message))) }
     }
 
     /// Prints an error, and records it as the failure of each of these runs.
-    fn fail(&mut self, runs: &[&TableRun], error: Error) {
+    fn record_failure(&mut self, runs: &[&TableRun], error: Error) {
         let error = self.table.with_location(runs[0], error);
-        let class = Class::of(&error);
+        let class = ErrorClass::from_error(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = without_passwords(&format!("{error:#}")).into_owned();
         let shown = if names.len() == 1 { names[0].to_owned() } else { format!("runs {}", names.join(", ")) };
         self.options.errors.say(&error.context(shown));
         for name in names {
             self.statuses.insert(name.to_owned(), RunStatus::Failed(message.clone()));
-            self.failed.push((name.to_owned(), class));
+            self.failures.push((name.to_owned(), class));
         }
     }
 
     /// Records failed runs and writes the overview of the batch. Fails if a requested run failed.
     fn finish(mut self, run_count: usize) -> Result<()> {
         if !self.options.dry_run {
-            let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
+            let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure_message()));
             self.ledger.record_failures(tried)?;
         }
         let mut rows = Vec::new();
@@ -323,22 +330,22 @@ impl Batch<'_> {
                 (None, None) => RunStatus::NotRun,
             };
             let status = self.statuses.remove(&run.name).unwrap_or_else(before);
-            rows.push(RunRow { run: &run.name, status, entry, reports: self.ledger.report_files(&run.name) });
+            rows.push(RunRow { run: &run.name, status, entry, report_files: self.ledger.report_files(&run.name) });
         }
         if !self.options.dry_run {
             overview::write_overview(&self.options.folder, &rows)?;
         }
-        let Some((_, first)) = self.failed.first() else { return Ok(()) };
-        let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
-        let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
-        Err(anyhow!("{} of {} failed: {}", names.len(), counted(run_count, "run"), names.join(", ")).class(class))
+        let Some((_, first)) = self.failures.first() else { return Ok(()) };
+        let class = if self.failures.iter().all(|(_, class)| class == first) { *first } else { ErrorClass::Other };
+        let names: Vec<&str> = self.failures.iter().map(|(name, _)| name.as_str()).collect();
+        Err(anyhow!("{} of {} failed: {}", names.len(), format_count(run_count, "run"), names.join(", ")).class(class))
     }
 }
 
 /// Fails if options contradict a model's `config.json`.
 fn ensure_options_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
     let config = &files.architecture.config;
-    checked_heads(files.grid(), &options.removed_heads)?;
+    check_heads(files.grid(), &options.removed_heads)?;
     token_limit(config, options.max_tokens, options.context.unwrap_or_default())?;
     let is_decoder = config.visibility.are_causal();
     // Facts that only tokenizer and weights tell are assumed to allow every study.
@@ -352,7 +359,7 @@ fn ensure_options_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()
 }
 
 /// Hashes the files of a model, and returns the files with their hashes.
-fn with_hashes(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
+fn hash_files(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
     let hashes = PendingHashes::start(&files).finish()?;
     Ok((files, hashes))
 }
@@ -376,7 +383,7 @@ mod tests {
             ("a*b", "ab", true),
             ("a*b", "a", false),
         ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
     }
 }

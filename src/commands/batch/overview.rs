@@ -10,7 +10,7 @@ use super::ledger::{LedgerEntry, RunStatus};
 use crate::export::page;
 use crate::export::tables::csv;
 use crate::passes::observation::identity::Tool;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::files::output::Output;
 
 /// Row of the overview: a run, and what is known of it.
@@ -20,17 +20,17 @@ pub struct RunRow<'a> {
     /// Ledger entry of the run; `None` if the run has no report.
     pub entry: Option<&'a LedgerEntry>,
     /// Names of the run's existing files.
-    pub reports: Vec<&'a str>,
+    pub report_files: Vec<&'a str>,
 }
 
 pub fn write_overview(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
-    for (name, bytes) in [("runs.csv", csv::rows_csv(&csv_rows(rows))?), ("index.html", page(rows)?)] {
+    for (name, bytes) in [("runs.csv", csv::rows_csv(&csv_rows(rows))?), ("index.html", render_page(rows)?)] {
         Output::open(&folder.join(name))?.finish(&bytes)?;
     }
     Ok(())
 }
 
-const COLUMNS: &str =
+const CSV_COLUMNS: &str =
     "run status message reports model layers heads corpus sentences words tokens skipped firm firm_before";
 
 /// Rows of `runs.csv`: a header, then a row per run, in which unknown cells are empty.
@@ -40,12 +40,16 @@ fn csv_rows(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let families: BTreeSet<&str> =
         entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
     let columns = |of: &str| families.iter().map(|family| format!("{of}.{family}")).collect::<Vec<_>>();
-    let header = [COLUMNS.split(' ').map(str::to_owned).collect(), columns("labels"), columns("firm_labels")].concat();
+    let header =
+        [CSV_COLUMNS.split(' ').map(str::to_owned).collect(), columns("labels"), columns("firm_labels")].concat();
     let line = |row: &RunRow<'_>| {
-        let mut cells =
-            vec![row.run.to_owned(), row.status.name().to_owned(), row.status.failure().unwrap_or_default().to_owned()];
+        let mut cells = vec![
+            row.run.to_owned(),
+            row.status.name().to_owned(),
+            row.status.failure_message().unwrap_or_default().to_owned(),
+        ];
         if let Some(LedgerEntry { found, before, .. }) = row.entry {
-            cells.push(row.reports.join(" "));
+            cells.push(row.report_files.join(" "));
             cells.push(found.model.clone());
             cells.extend([found.layers, found.heads].map(|number| number.to_string()));
             cells.push(found.corpus.clone());
@@ -72,14 +76,14 @@ fn changes_in_words(changes: Vec<(&str, i64)>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
+fn render_page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
     let counts: Vec<String> = ["done", "from saved report", "up to date", "earlier", "missing", "failed"]
         .into_iter()
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))
         .collect();
-    let row = |RunRow { run, status, entry, reports }: &RunRow<'_>| {
+    let row = |RunRow { run, status, entry, report_files: reports }: &RunRow<'_>| {
         // The format is the file name after the run's name.
         let link = |file: &&str| {
             let format = file.strip_prefix(run).and_then(|end| end.strip_prefix('.')).unwrap_or(file);
@@ -88,7 +92,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         json!({
             "run": run,
             "status": status.name(),
-            "message": status.failure().unwrap_or_default(),
+            "message": status.failure_message().unwrap_or_default(),
             "found": entry.map(|entry| &entry.found),
             "changes": entry.and_then(LedgerEntry::label_count_changes).map_or_else(String::new, changes_in_words),
             "reports": reports.iter().map(link).collect::<Vec<_>>(),
@@ -101,7 +105,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         // Facts shared by all runs are not known.
         "facts": [],
         "footer": format!("{name} {version}"),
-        "count": counted(rows.len(), "run"),
+        "count": format_count(rows.len(), "run"),
         "counts": counts.join(", "),
         "rows": rows,
         "failed": rows.iter().filter(|row| row["message"] != "").collect::<Vec<_>>(),
@@ -116,7 +120,8 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         let failed = RunStatus::Failed("no `<script>alert(\"a\")</script>`".to_owned());
-        let html = page(&[RunRow { run: "a.b", status: failed, entry: None, reports: Vec::new() }]).unwrap();
+        let html =
+            render_page(&[RunRow { run: "a.b", status: failed, entry: None, report_files: Vec::new() }]).unwrap();
         let html = String::from_utf8(html).unwrap();
         assert!(html.contains("no `&lt;script&gt;alert(&quot;a&quot;)&lt;/script&gt;`"), "{html}");
         assert!(html.contains("1 run: 1 failed."), "{html}");
@@ -124,7 +129,8 @@ mod tests {
 
     #[test]
     fn every_line_has_every_column() {
-        let lines = csv_rows(&[RunRow { run: "a.b", status: RunStatus::NotRun, entry: None, reports: Vec::new() }]);
+        let lines =
+            csv_rows(&[RunRow { run: "a.b", status: RunStatus::NotRun, entry: None, report_files: Vec::new() }]);
         assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,,");
         assert_eq!(lines[0].len(), lines[1].len());
     }

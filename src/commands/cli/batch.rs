@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args};
 
-use super::analyze::words::syntax;
-use super::errors::error_format;
-use super::shared::{Command, RUN_ERRORS, statuses};
+use super::analyze::words::option_syntax;
+use super::errors::requested_error_format;
+use super::shared::{Command, RUN_ERRORS, exit_status_help};
 use crate::commands::batch::ledger::RunFormat;
 use crate::commands::batch::{BatchOptions, batch};
 
@@ -31,7 +31,7 @@ which each model is run with over each corpus. More: docs/BATCH.md
 ";
 
 /// Exit statuses that concern the batch as a whole.
-const DONE_BATCH: &str = "0 every run that was asked for is done, or with --dry-run was looked at, else that of what failed, or 1 if that differs";
+const BATCH_STATUSES: &str = "0 every run that was asked for is done, or with --dry-run was looked at, else that of what failed, or 1 if that differs";
 
 /// Analyse every model of a table over every corpus of it
 ///
@@ -39,7 +39,7 @@ const DONE_BATCH: &str = "0 every run that was asked for is done, or with --dry-
 /// once. Run again, it does only what is missing or what has changed: the model's files, the corpus, the options, a file that
 /// an option names, or the version of the program.
 #[derive(Args)]
-#[command(after_help = format!("{EXAMPLES}\n{}", statuses(DONE_BATCH, &RUN_ERRORS[1..])))]
+#[command(after_help = format!("{EXAMPLES}\n{}", exit_status_help(BATCH_STATUSES, &RUN_ERRORS[1..])))]
 pub struct BatchArguments {
     /// The table: a TOML file
     table: PathBuf,
@@ -65,7 +65,7 @@ pub struct BatchArguments {
     dry_run: bool,
     /// Write each run in these formats; json comes with them unless json.gz is named, which then stands for it. `headscope` are the
     /// sums, a partial [default: html]
-    #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = PossibleValuesParser::new(RunFormat::all().map(|(extension, _)| extension)))]
+    #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = PossibleValuesParser::new(RunFormat::all_with_extensions().map(|(extension, _)| extension)))]
     formats: Option<Vec<String>>,
     /// Do not ask the Hub: take models from its cache
     #[arg(long)]
@@ -76,27 +76,29 @@ pub struct BatchArguments {
 }
 
 /// Format of the complete report, which is always written unless `json.gz` is named in its place.
-const JSON: &str = "json";
-const PAGE: &str = "html";
+const JSON_FORMAT: &str = "json";
+const HTML_FORMAT: &str = "html";
 
 impl BatchArguments {
     pub fn command(self) -> Command {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
-        let names = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
+        let names = formats.unwrap_or_else(|| vec![HTML_FORMAT.to_owned()]);
         let is_named = |name: &str| names.iter().any(|format| format == name);
-        let has_complete_report = RunFormat::all().any(|(name, format)| is_named(name) && format.is_complete_report());
-        let formats = RunFormat::all().filter(|(name, _)| is_named(name) || (*name == JSON && !has_complete_report));
+        let has_complete_report =
+            RunFormat::all_with_extensions().any(|(name, format)| is_named(name) && format.is_complete_report());
+        let formats = RunFormat::all_with_extensions()
+            .filter(|(name, _)| is_named(name) || (*name == JSON_FORMAT && !has_complete_report));
         let options = BatchOptions {
             table,
             folder: output,
-            only,
+            run_patterns: only,
             keep_going,
             dry_run,
             formats: formats.collect(),
             offline,
             quiet,
-            errors: error_format(),
+            errors: requested_error_format(),
         };
-        Command::new(move || batch(&options, &syntax()))
+        Command::new(move || batch(&options, &option_syntax()))
     }
 }

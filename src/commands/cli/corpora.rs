@@ -11,8 +11,8 @@ use super::shared::{
     Command, MERGE_ERRORS, READ_ERRORS, RUN_ERRORS, UsageError, help_with_statuses, lower_extension,
     named_value_parser, presets, refuse_overlap,
 };
-use crate::commands::corpora::{counts, index};
-use crate::commands::merge::{MergeOptions, Merged, merge};
+use crate::commands::corpora::{write_corpus_index, write_token_counts};
+use crate::commands::merge::{MergeOptions, MergeOutput, merge};
 use crate::corpus::{Format, Input};
 use crate::passes::observation::partial;
 use crate::sequences::reading::Spacing;
@@ -58,7 +58,7 @@ impl CountsArguments {
         let (model, corpus) = (self.network.model(self.model.as_deref())?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         let tokenizer = self.tokenizer.options();
-        Ok(Command::new(move || counts(&model, (tokenizer, self.words), &corpus, &self.output)))
+        Ok(Command::new(move || write_token_counts(&model, (tokenizer, self.words), &corpus, &self.output)))
     }
 }
 
@@ -96,12 +96,12 @@ impl IndexArguments {
             return Err(anyhow!("standard input can be read only once: an index is of files"));
         }
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
-        Ok(Command::new(move || index(&corpus, &self.output)))
+        Ok(Command::new(move || write_corpus_index(&corpus, &self.output)))
     }
 }
 
 /// Examples in the help of `headscope merge`. The examples of two stages name the studies that need them.
-fn examples() -> String {
+fn merge_examples() -> String {
     let studies = registry::two_stage_study_names().collect::<Vec<_>>().join(", ");
     let probes = registry::study_name_of_option("probe");
     format!(
@@ -130,7 +130,7 @@ Studies that look at the corpus twice ({studies}) take two stages:
 /// Adds up what `headscope analyze --shard` wrote, one file for each shard, in any order. The report is that of one run
 /// over the whole corpus. Files that do not belong together are refused, and so are missing shards.
 #[derive(Args)]
-#[command(after_help = help_with_statuses(&examples(), MERGE_ERRORS))]
+#[command(after_help = help_with_statuses(&merge_examples(), MERGE_ERRORS))]
 pub struct MergeArguments {
     /// The partials of all shards; of a folder those that are in it
     #[arg(required = true, value_name = "PART")]
@@ -158,22 +158,24 @@ impl MergeArguments {
         let run_info = !self.report.no_run_info;
         let is_partial = |path: &PathBuf| lower_extension(path) == partial::EXTENSION;
         let outcome = match (self.missing, &self.report.outputs[..]) {
-            (Some(count), _) => Merged::Missing(count),
+            (Some(count), _) => MergeOutput::MissingShards(count),
             (None, [path]) if is_partial(path) => {
-                if let Some(option) = self.report.labelling_option(presets::lookup(&self.presets)?.first().copied()) {
+                if let Some(option) =
+                    self.report.labelling_option(presets::presets_by_name(&self.presets)?.first().copied())
+                {
                     return Err(anyhow!("{option} is about labels, and a partial has none")
                         .hint("give it to the headscope merge that writes the report"));
                 }
-                Merged::Partial(path.clone())
+                MergeOutput::Partial(path.clone())
             }
             (None, outputs) if outputs.iter().any(is_partial) => {
                 return Err(anyhow!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
             }
             _ => {
                 let also = format!(", or .{} alone for the sums of all shards", partial::EXTENSION);
-                Merged::Report(self.report.validate(&self.presets, &also)?)
+                MergeOutput::Report(self.report.validate(&self.presets, &also)?)
             }
         };
-        Ok(MergeOptions { parts: self.parts, run_info, outcome })
+        Ok(MergeOptions { partial_paths: self.parts, has_run_info: run_info, output: outcome })
     }
 }

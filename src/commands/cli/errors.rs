@@ -6,12 +6,12 @@ use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::shared::UsageError;
-use crate::system::errors::{self, Class, ErrorFormat, ErrorReport, Facts};
+use crate::system::errors::{self, ErrorClass, ErrorFormat, ErrorReport, Facts};
 use crate::system::printable::{is_unprintable, one_line};
 use crate::system::terminal::print_to_stderr;
 
 /// Format of error messages, found in the raw arguments, so that it also holds for arguments that clap rejects.
-pub fn error_format() -> ErrorFormat {
+pub fn requested_error_format() -> ErrorFormat {
     const OPTION: &str = "--error-format";
     const JSON: &str = "json";
     let arguments: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
@@ -36,15 +36,15 @@ fn help_hint(all: &clap::Command) -> String {
 }
 
 /// Sentence with clap's first suggestion for a misspelt subcommand, argument or value; `None` if clap has no suggestion.
-fn suggestion(error: &clap::Error) -> Option<String> {
+fn first_suggestion(error: &clap::Error) -> Option<String> {
     /// Kinds of suggestions in a clap error, each with the noun for what it suggests.
-    const SIMILAR: [(ContextKind, &str); 3] = [
+    const SUGGESTION_KINDS: [(ContextKind, &str); 3] = [
         (ContextKind::SuggestedSubcommand, "subcommand"),
         (ContextKind::SuggestedArg, "argument"),
         (ContextKind::SuggestedValue, "value"),
     ];
     let quoted = |names: &[String]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
-    let similar = SIMILAR.into_iter().find_map(|(kind, what)| match error.get(kind)? {
+    let similar = SUGGESTION_KINDS.into_iter().find_map(|(kind, what)| match error.get(kind)? {
         ContextValue::String(name) => Some(format!("a similar {what} exists: '{name}'")),
         ContextValue::Strings(names) if names.len() > 1 => {
             Some(format!("some similar {what}s exist: {}", quoted(names)))
@@ -73,16 +73,20 @@ pub(super) fn refused_value(error: &clap::Error) -> Option<&str> {
 
 /// Prints clap's message, or one line of JSON, and exits; `all` has all commands.
 /// If an argument has unprintable characters, the message has no colours, and each argument is on one line.
-pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
-    if error.use_stderr() && error_format() == ErrorFormat::Json {
+pub(super) fn exit_with_clap_error(error: &clap::Error, all: &clap::Command) -> ! {
+    if error.use_stderr() && requested_error_format() == ErrorFormat::Json {
         let message = error.render().to_string();
         let message = message.strip_prefix("error: ").unwrap_or(&message);
         let message = message.split("\n\n").next().unwrap_or_default().trim_end();
         let of_value = error.source().and_then(errors::hint);
-        let hint = of_value.or_else(|| suggestion(error)).unwrap_or_else(|| help_hint(all));
+        let hint = of_value.or_else(|| first_suggestion(error)).unwrap_or_else(|| help_hint(all));
         let value = refused_value(error).map(str::to_owned);
-        ErrorReport { value, hint: Some(hint), ..ErrorReport::new(&anyhow!(message.to_owned()).class(Class::Usage)) }
-            .say();
+        ErrorReport {
+            value,
+            hint: Some(hint),
+            ..ErrorReport::new(&anyhow!(message.to_owned()).class(ErrorClass::Usage))
+        }
+        .say();
         std::process::exit(error.exit_code());
     }
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
@@ -100,19 +104,19 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
 /// Prints a usage error that clap does not find, as text or as one line of JSON, and exits.
 /// `name` is the name of the command in `all`.
 /// An argument that names an unusable file is no usage error, and exits with the status of its class.
-pub(super) fn refuse_usage(usage: UsageError, name: &str, mut all: clap::Command) -> ! {
-    let class = Class::of(&usage);
-    if ![Class::Other, Class::Usage].contains(&class) {
-        error_format().say(&usage);
+pub(super) fn exit_with_usage_error(usage: UsageError, name: &str, mut all: clap::Command) -> ! {
+    let class = ErrorClass::from_error(&usage);
+    if ![ErrorClass::Other, ErrorClass::Usage].contains(&class) {
+        requested_error_format().say(&usage);
         std::process::exit(class.status().into());
     }
-    if error_format() == ErrorFormat::Json {
-        let described = ErrorReport::new(&usage.class(Class::Usage));
+    if requested_error_format() == ErrorFormat::Json {
+        let described = ErrorReport::new(&usage.class(ErrorClass::Usage));
         ErrorReport { hint: described.hint.or_else(|| Some(help_hint(&all))), ..described }.say();
-        std::process::exit(Class::Usage.status().into());
+        std::process::exit(ErrorClass::Usage.status().into());
     }
     all.build();
     let command = all.find_subcommand_mut(name).expect("a command by its own name");
     let error = command.error(ErrorKind::ValueValidation, format!("{usage:#}"));
-    refuse(&error, &all)
+    exit_with_clap_error(&error, &all)
 }

@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::shared::{Command, SUCCESS_STATUS, UsageError, WRITE_ERRORS, statuses};
+use super::shared::{Command, SUCCESS_STATUS, UsageError, WRITE_ERRORS, exit_status_help};
 use crate::commands::explain;
-use crate::commands::keys::schema_of;
+use crate::commands::keys::schema_by_name;
 use crate::commands::reporting::make_folder;
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;
@@ -23,7 +23,7 @@ use crate::system::terminal::print;
 /// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
 /// not show. Without a name, lists all of them.
 #[derive(Args)]
-#[command(after_help = statuses(SUCCESS_STATUS, WRITE_ERRORS))]
+#[command(after_help = exit_status_help(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct ExplainArguments {
     /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`),
     /// a threshold (`min_queries`), a word of a report (`primary`, `held-out`, `q`), a cell of the grid (`case~+7`),
@@ -50,8 +50,8 @@ impl ExplainArguments {
         let text = match (self.name, self.schema) {
             _ if self.markdown => explain::detectors_page(),
             (Some(name), _) => explain::explain(&name)?,
-            (None, Some(of)) => of.text(),
-            (None, None) => explain::list_all(),
+            (None, Some(of)) => of.schema_text(),
+            (None, None) => explain::list_all_terms(),
         };
         Ok(Command::new(move || print(&text)))
     }
@@ -59,7 +59,7 @@ impl ExplainArguments {
 
 /// Print the JSON Schema of a report, or of what `compare`, `confirm`, `gate` and `match` print with `--json`
 #[derive(Args)]
-#[command(after_help = statuses(SUCCESS_STATUS, WRITE_ERRORS))]
+#[command(after_help = exit_status_help(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct SchemaArguments {
     /// Which of them
     #[arg(value_enum, default_value_t = SchemaArgument::Report)]
@@ -86,14 +86,14 @@ pub enum SchemaArgument {
 
 impl SchemaArguments {
     pub fn command(self) -> Command {
-        Command::new(move || print(&self.of.text()))
+        Command::new(move || print(&self.of.schema_text()))
     }
 }
 
 impl SchemaArgument {
-    pub fn text(self) -> String {
+    pub fn schema_text(self) -> String {
         let value = self.to_possible_value().expect("none is skipped");
-        let schema = schema_of(value.get_name()).expect("each of them has a schema");
+        let schema = schema_by_name(value.get_name()).expect("each of them has a schema");
         serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
     }
 }
@@ -103,7 +103,7 @@ impl SchemaArgument {
 /// Bash: `headscope completions bash > ~/.local/share/bash-completion/completions/headscope`. Zsh: to a file `_headscope` in a
 /// folder of `fpath`. Fish: `headscope completions fish > ~/.config/fish/completions/headscope.fish`.
 #[derive(Args)]
-#[command(after_help = statuses(SUCCESS_STATUS, WRITE_ERRORS))]
+#[command(after_help = exit_status_help(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct CompletionsArguments {
     /// The shell
     #[arg(value_enum)]
@@ -115,7 +115,7 @@ pub struct CompletionsArguments {
 /// One page for the program and one for each command: headscope.1, headscope-analyze.1 and so on. To read one without
 /// installing it: `man -l FOLDER/headscope-analyze.1`.
 #[derive(Args)]
-#[command(after_help = statuses(SUCCESS_STATUS, WRITE_ERRORS))]
+#[command(after_help = exit_status_help(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct ManArguments {
     /// The folder to write to; it is made if it is not there
     #[arg(short, long, value_name = "FOLDER")]
@@ -153,7 +153,7 @@ impl ManArguments {
 }
 
 /// Text of `--version --verbose`: version, features, system, instruction set, and versions of the file formats.
-pub fn version() -> String {
+pub fn version_text() -> String {
     let Tool { name, version } = Tool::default();
     let features = [("hub", cfg!(feature = "hub")), ("parquet", cfg!(feature = "parquet"))];
     let features: Vec<&str> = features.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();

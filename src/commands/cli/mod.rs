@@ -17,18 +17,18 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::system::boxed;
-use crate::system::errors::{Class, ErrorFormat};
+use crate::system::errors::{ErrorClass, ErrorFormat};
 use crate::system::machine::memory;
 use crate::system::terminal::{print, print_to_stderr};
-pub use errors::error_format;
-use errors::{refuse, refuse_usage};
+pub use errors::requested_error_format;
+use errors::{exit_with_clap_error, exit_with_usage_error};
 pub use shared::Command;
-use shared::numbers::bytes;
-use shared::{NamedValue, SUCCESS_STATUS, UsageError, named_value_parser, statuses};
+use shared::numbers::parse_bytes;
+use shared::{NamedValue, SUCCESS_STATUS, UsageError, exit_status_help, named_value_parser};
 
 /// Say what each attention head of a pretrained transformer does, with the evidence.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = format!("{MORE_COMMANDS}\n{}", statuses(SUCCESS_STATUS, &Class::ALL)))]
+#[command(version, arg_required_else_help = true, after_help = format!("{UNLISTED_COMMANDS}\n{}", exit_status_help(SUCCESS_STATUS, &ErrorClass::ALL)))]
 struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -39,7 +39,7 @@ struct Arguments {
     #[arg(long, global = true, value_name = "FORMAT", value_parser = named_value_parser(ERROR_FORMATS), default_value = "text", hide_short_help = true)]
     error_format: ErrorFormat,
     /// Memory that may be taken, as in 8GB: what needs more is refused beforehand [default: what is free]
-    #[arg(long, global = true, value_name = "SIZE", value_parser = bytes, hide_short_help = true)]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_bytes, hide_short_help = true)]
     memory: Option<u64>,
     /// With --version: also features, the instruction set in use, and the versions of what is written
     #[arg(long)]
@@ -58,7 +58,7 @@ const ERROR_FORMATS: &[NamedValue<ErrorFormat>] = &[
 ];
 
 /// Last part of the help: the commands that the list of commands omits, grouped by purpose.
-const MORE_COMMANDS: &str = "\
+const UNLISTED_COMMANDS: &str = "\
 `headscope MODEL` analyses a model. More commands: match (heads of two models), merge, index, counts (corpora in parts), \
 completions, man; each has --help.
 ";
@@ -100,19 +100,22 @@ enum Action {
 pub fn parse() -> Command {
     let mut all = Arguments::command();
     let asks_for_more = || std::env::args_os().any(|argument| argument == "--verbose");
-    let (arguments, is_diff) = arguments(&Arguments::command());
+    let (arguments, is_diff) = process_arguments(&Arguments::command());
     let parsed = all.try_get_matches_from_mut(arguments);
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
     let (arguments, matches) = match parsed {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
-            return Command::new(|| print(&explain::version()));
+            return Command::new(|| print(&explain::version_text()));
         }
         parsed => parsed.unwrap_or_else(|error| {
-            refuse(&saved::compare::with_gate_tip(error.format(&mut all)), &Arguments::command())
+            exit_with_clap_error(&saved::compare::with_gate_tip(error.format(&mut all)), &Arguments::command())
         }),
     };
     if arguments.verbose {
-        refuse(&all.error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"), &Arguments::command());
+        exit_with_clap_error(
+            &all.error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"),
+            &Arguments::command(),
+        );
     }
     arguments.color.write_global();
     arguments.memory.into_iter().for_each(memory::set_limit);
@@ -120,33 +123,33 @@ pub fn parse() -> Command {
         Action::Analyze(arguments) => arguments.command(),
         Action::Merge(arguments) => arguments.command(),
         Action::Relabel(arguments) => {
-            under_old_name("relabel", "show --policy` and `export --policy", arguments.command())
+            with_rename_notice("relabel", "show --policy` and `export --policy", arguments.command())
         }
         Action::Show(arguments) => arguments.command(),
         Action::Export(arguments) => arguments.command(),
-        Action::Compare(arguments) if is_diff => under_old_name("diff", "compare --numbers", arguments.command()),
+        Action::Compare(arguments) if is_diff => with_rename_notice("diff", "compare --numbers", arguments.command()),
         Action::Compare(arguments) => arguments.command(),
         Action::Confirm(arguments) => arguments.command(),
         Action::Gate(arguments) => arguments.command(),
         Action::Prune(arguments) => arguments.command(),
         Action::View(arguments) => arguments.command(),
-        Action::Maps(arguments) => under_old_name("maps", "view", arguments.command()),
+        Action::Maps(arguments) => with_rename_notice("maps", "view", arguments.command()),
         Action::Match(arguments) => arguments.command(),
         Action::Counts(arguments) => arguments.command(),
         Action::Index(arguments) => arguments.command(),
         Action::Batch(arguments) => Ok(arguments.command()),
         Action::Explain(arguments) => arguments.command(),
-        Action::Schema(arguments) => under_old_name("schema", "explain --schema", Ok(arguments.command())),
+        Action::Schema(arguments) => with_rename_notice("schema", "explain --schema", Ok(arguments.command())),
         Action::Cite(arguments) => Ok(arguments.command()),
         Action::Completions(arguments) => Ok(arguments.command(Arguments::command())),
         Action::Man(arguments) => arguments.command(Arguments::command()),
     };
     let name = matches.subcommand_name().expect("a command was given");
-    command.unwrap_or_else(|usage| refuse_usage(usage, name, Arguments::command()))
+    command.unwrap_or_else(|usage| exit_with_usage_error(usage, name, Arguments::command()))
 }
 
 /// Returns a command that also prints one line on standard error, which gives the new name of the command.
-fn under_old_name(
+fn with_rename_notice(
     old: &'static str,
     new: &'static str,
     command: Result<Command, UsageError>,
@@ -164,13 +167,13 @@ fn under_old_name(
 
 /// Returns the arguments of this process, with `analyze` inserted if the first word is a model.
 /// The flag says whether the first word is `diff`, the old name of `compare --numbers`.
-fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
+fn process_arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let Some(place) = first_positional(&arguments, all) else { return (arguments, false) };
     let is_diff = arguments[place] == "diff";
     if is_diff {
         arguments.splice(place..=place, ["compare", "--numbers"].map(OsString::from));
-    } else if all.find_subcommand(&arguments[place]).is_none() && is_model(&arguments[place]) {
+    } else if all.find_subcommand(&arguments[place]).is_none() && is_model_name(&arguments[place]) {
         arguments.insert(place, "analyze".into());
     }
     (arguments, is_diff)
@@ -194,9 +197,10 @@ fn first_positional(arguments: &[OsString], all: &clap::Command) -> Option<usize
 }
 
 /// Whether a word that is no command names a model: a built-in one (`box:`), a folder, or a Hub id with an owner.
-fn is_model(word: &OsStr) -> bool {
+fn is_model_name(word: &OsStr) -> bool {
     let text = word.to_string_lossy();
-    !text.starts_with('-') && (text.starts_with(boxed::PREFIX) || text.contains('/') || Path::new(word).is_dir())
+    !text.starts_with('-')
+        && (text.starts_with(boxed::EMBEDDED_PREFIX) || text.contains('/') || Path::new(word).is_dir())
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use crate::studies::registry;
 use crate::study::metrics::explanation::Explanation;
 use crate::system::terminal::print;
 
-const CITATION: &str = include_str!("../../../CITATION.cff");
+const CITATION_CFF: &str = include_str!("../../../CITATION.cff");
 
 /// Prints how to cite the program, and the papers behind a report if there is one, in words or as BibTeX.
 pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
     let Some(path) = report else {
-        return print(&if bibtex { bibtex_entries(&[], env!("CARGO_PKG_VERSION")) } else { CITATION.to_owned() });
+        return print(&if bibtex { bibtex_entries(&[], env!("CARGO_PKG_VERSION")) } else { CITATION_CFF.to_owned() });
     };
     let name = path.display().to_string();
     let report = json::parse_lenient(&name, &json::escape_texts(&json::read_text(path)?))?;
@@ -31,15 +31,17 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
 /// BibTeX entries of this version of the program, and of the papers that `sources` cite.
 fn bibtex_entries(sources: &[&'static Explanation], version: &str) -> String {
     let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| papers_cited_in(entry.source)).collect();
-    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", entry(paper))).collect();
-    let released = field("date-released");
+    let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", bibtex_entry(paper))).collect();
+    let released = citation_field("date-released");
     let year = released.split('-').next().unwrap_or_default();
-    let url = ["repository-code", "url"].map(field).into_iter().find(|url| !url.is_empty()).unwrap_or_default();
-    program_entry(&field("title"), &field("license"), version, [year, &url]) + &of_papers.concat()
+    let url =
+        ["repository-code", "url"].map(citation_field).into_iter().find(|url| !url.is_empty()).unwrap_or_default();
+    program_bibtex_entry(&citation_field("title"), &citation_field("license"), version, [year, &url])
+        + &of_papers.concat()
 }
 
-fn field(name: &str) -> String {
-    let line = CITATION.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+fn citation_field(name: &str) -> String {
+    let line = CITATION_CFF.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
     line.unwrap_or_default().trim_matches('"').to_owned()
 }
 
@@ -70,7 +72,7 @@ fn cited_explanations(report: &Report) -> [Vec<&'static Explanation>; 2] {
 fn citations_in_words(report: &Report) -> String {
     let [labels, metrics] = cited_explanations(report);
     write_to_string(|out| {
-        let (title, version, license) = (field("title"), &report.tool.version, field("license"));
+        let (title, version, license) = (citation_field("title"), &report.tool.version, citation_field("license"));
         writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
         let mut papers = BTreeSet::new();
         for (title, entries) in [("Labels", labels), ("Metrics", metrics)] {
@@ -93,7 +95,7 @@ fn citations_in_words(report: &Report) -> String {
 }
 
 /// List of references. [`papers`] reads the part before the first `## `: the papers that explanations cite.
-const REFERENCES: &str = include_str!("../../../docs/methodology/references.md");
+const REFERENCE_LIST: &str = include_str!("../../../docs/methodology/references.md");
 
 /// Paper in the list of references: its key, such as `Clark et al. 2019`, and its title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,20 +118,21 @@ impl Paper {
         self.key.rsplit_once(' ').map_or("", |(_, year)| year)
     }
 
-    pub fn arxiv(&self) -> Option<&'static str> {
+    pub fn arxiv_number(&self) -> Option<&'static str> {
         let (_, number) = self.title.split_once("arXiv:")?;
         Some(number.trim_end_matches([')', '.']))
     }
 
     /// Whether a source cites the paper, by authors and year or by arXiv number.
     pub fn is_cited_in(&self, source: &str) -> bool {
-        source.contains(self.key) || self.arxiv().is_some_and(|number| source.contains(&format!("arXiv:{number}")))
+        source.contains(self.key)
+            || self.arxiv_number().is_some_and(|number| source.contains(&format!("arXiv:{number}")))
     }
 }
 
 /// Papers in the list of references, which has one line for each: `- Kish 1965. Survey Sampling. Wiley.`
 fn papers() -> impl Iterator<Item = Paper> {
-    let of_sources = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
+    let of_sources = REFERENCE_LIST.lines().take_while(|line| !line.starts_with("## "));
     of_sources.filter_map(|line| {
         let line = line.strip_prefix("- ")?;
         // The key ends with the year.
@@ -142,7 +145,7 @@ fn papers() -> impl Iterator<Item = Paper> {
 /// BibTeX entries of all papers in docs/methodology/references.md, in the order of that page, separated by empty lines.
 const BIBTEX_ENTRIES: &str = include_str!("references.bib");
 
-fn program_entry(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
+fn program_bibtex_entry(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
     let fields = [
         ("author", "{The headscope developers}".to_owned()),
         ("title", format!("{{{}}}", escape_latex(title))),
@@ -158,12 +161,12 @@ fn program_entry(title: &str, license: &str, version: &str, [year, url]: [&str; 
 
 /// BibTeX entry of a paper.
 /// Panics if the paper is not in the list of references.
-fn entry(paper: &Paper) -> &'static str {
-    let key = key(paper);
-    entries().find(|entry| entry_key(entry) == key).expect("every paper of the list has an entry")
+fn bibtex_entry(paper: &Paper) -> &'static str {
+    let key = bibtex_key(paper);
+    all_bibtex_entries().find(|entry| entry_key(entry) == key).expect("every paper of the list has an entry")
 }
 
-fn entries() -> impl Iterator<Item = &'static str> {
+fn all_bibtex_entries() -> impl Iterator<Item = &'static str> {
     BIBTEX_ENTRIES.trim_end().split("\n\n")
 }
 
@@ -173,7 +176,7 @@ fn entry_key(entry: &str) -> &str {
 }
 
 /// BibTeX key of a paper: `clark2019` for Clark et al. 2019.
-fn key(paper: &Paper) -> String {
+fn bibtex_key(paper: &Paper) -> String {
     let (authors, year) = (paper.authors(), paper.year());
     let first = authors.split([' ', ',']).next().unwrap_or_default();
     // BibTeX accepts only ASCII keys.
@@ -218,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_citation_is_of_this_version() {
-        assert!(CITATION.contains(&format!("\nversion: {}\n", env!("CARGO_PKG_VERSION"))), "{CITATION}");
+        assert!(CITATION_CFF.contains(&format!("\nversion: {}\n", env!("CARGO_PKG_VERSION"))), "{CITATION_CFF}");
     }
 
     /// The fields in the order of an entry.
@@ -259,8 +262,8 @@ mod tests {
     fn the_program_has_its_year_and_its_address() {
         let expected = "@software{headscope,\n  author = {{The headscope developers}},\n  title = {{a \\& b}},\n  year = {2026},\n  \
             version = {1.0},\n  url = {https://example.org},\n  note = {MIT}\n}\n";
-        assert_eq!(program_entry("a & b", "MIT", "1.0", ["2026", "https://example.org"]), expected);
-        let without = program_entry("a", "MIT", "1.0", ["", ""]);
+        assert_eq!(program_bibtex_entry("a & b", "MIT", "1.0", ["2026", "https://example.org"]), expected);
+        let without = program_bibtex_entry("a", "MIT", "1.0", ["", ""]);
         assert!(!without.contains("year") && !without.contains("url"), "{without}");
     }
 
@@ -275,20 +278,20 @@ mod tests {
   year = {2019},
   doi = {10.18653/v1/W19-4828}
 }";
-        assert_eq!(entry(&clark), expected);
+        assert_eq!(bibtex_entry(&clark), expected);
     }
 
     #[test]
     fn every_paper_has_an_entry_of_its_own_in_the_order_of_the_list() {
-        let keys: Vec<String> = papers().map(|paper| key(&paper)).collect();
-        assert_eq!(entries().map(entry_key).collect::<Vec<_>>(), keys);
+        let keys: Vec<String> = papers().map(|paper| bibtex_key(&paper)).collect();
+        assert_eq!(all_bibtex_entries().map(entry_key).collect::<Vec<_>>(), keys);
         // Two papers of one year by one first author would be one entry.
         assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
     }
 
     #[test]
     fn every_line_of_the_list_is_a_paper() {
-        let listed = REFERENCES.lines().take_while(|line| !line.starts_with("## "));
+        let listed = REFERENCE_LIST.lines().take_while(|line| !line.starts_with("## "));
         let listed: Vec<&str> = listed.filter_map(|line| line.strip_prefix("- ")).collect();
         assert_eq!(listed, papers().map(|paper| paper.reference()).collect::<Vec<_>>());
         assert!(listed.len() > 50, "{}", listed.len());
@@ -296,7 +299,7 @@ mod tests {
 
     #[test]
     fn entries_are_well_formed() {
-        for entry in entries() {
+        for entry in all_bibtex_entries() {
             assert!(entry.starts_with('@'), "{entry}");
             let mut open = 0_u32;
             for c in entry.chars() {
@@ -322,9 +325,13 @@ mod tests {
     #[test]
     fn entries_say_what_the_references_say() {
         for paper in papers() {
-            let entry = entry(&paper);
+            let entry = bibtex_entry(&paper);
             assert_eq!(field(entry, "year"), Some(paper.year()), "{entry}");
-            assert_eq!(field(entry, "eprint").filter(|_| paper.arxiv().is_some()), paper.arxiv(), "{entry}");
+            assert_eq!(
+                field(entry, "eprint").filter(|_| paper.arxiv_number().is_some()),
+                paper.arxiv_number(),
+                "{entry}"
+            );
             assert_eq!(field(entry, "eprint").map(|_| "arXiv"), field(entry, "archiveprefix"), "{entry}");
 
             let title = field(entry, "title").and_then(|title| title.strip_prefix('{')?.strip_suffix('}')).unwrap();

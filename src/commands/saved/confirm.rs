@@ -23,27 +23,27 @@ use crate::export::{ReportFormat, json};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::report::firm::is_firm_role;
 use crate::stats::interval::Interval;
-use crate::stats::random_effects::{FEWEST_CORPORA, RandomEffects};
+use crate::stats::random_effects::{MIN_CORPORA, RandomEffects};
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::registry;
 use crate::study::labels::evidence::{Direction, LABEL_Q};
 use crate::study::labels::{Assessment, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{aligned_table, decimal, plain_table, significance};
-use crate::system::counted::{counted, plural};
-use crate::system::errors::{Class, Facts};
+use crate::study::show::wording::{aligned_table, decimal, plain_table, significance_text};
+use crate::system::counted::{format_count, plural};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
 /// False discovery rate of the tests if the policy of the first report sets none.
-const DEFAULT_Q: f64 = 0.05;
+const DEFAULT_MAX_Q: f64 = 0.05;
 
 /// Tests the firm labels of the first report in the others and prints which are confirmed.
 /// Fails if a report cannot be read, models have different heads, a corpus comes twice, or an output cannot be written.
 pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUsize) -> Result<()> {
-    let outputs = outputs.open()?;
-    let outcome = confirm_labels(reports, threads).class(Class::Input)?;
+    let outputs = outputs.open_outputs()?;
+    let outcome = confirm_labels(reports, threads).class(ErrorClass::Input)?;
     let render = |writer| match writer {
         ReportFormat::Json(form) => json::to_json(&outcome, form),
         ReportFormat::Csv => csv::table_csv(&Table::from_rows("labels", &outcome.labels)),
@@ -65,7 +65,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
         }
     }
     let policy = &first.context.settings.policy;
-    let max_q = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
+    let max_q = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_MAX_Q);
     let grid = first.context.model.grid();
     let roles = firm_roles(first);
     // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
@@ -80,13 +80,13 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     let results: Vec<Vec<InCorpus>> =
         others.iter().map(|side| test_in_corpus(first, side, &fixed_labels, max_q)).collect();
     let labels = fixed_labels.iter().enumerate().map(|(number, (place, label))| {
-        confirmed_label(grid, (*place, label), results.iter().map(|results| results[number].clone()).collect())
+        label_with_results(grid, (*place, label), results.iter().map(|results| results[number].clone()).collect())
     });
     let corpus = |(side, results): (&Side, &Vec<InCorpus>)| CorpusOutcome {
         report: side.description(),
         tested: results.iter().filter(|one| one.q.is_some()).count(),
         confirmed: results.iter().filter(|one| one.is_confirmed).count(),
-        untested: why_untested(first, side, &fixed_labels, results),
+        untested: untested_reasons(first, side, &fixed_labels, results),
     };
     Ok(ConfirmOutcome {
         schema_version: SCHEMA_VERSION,
@@ -111,18 +111,18 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
 /// The label `broad` is left out, because heads of untrained models have it as well.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.context.model;
-    let is_at_work = |place: usize| !model.constant_heads_unless_all().contains(&model.grid().place(place));
+    let is_at_work = |place: usize| !model.constant_heads_unless_all().contains(&model.grid().head_place(place));
     let heads = side.results.assessments(&side.context.settings.policy).into_iter().enumerate();
     let heads = heads.filter(move |(place, _)| is_at_work(*place));
     heads.flat_map(|(place, assessed)| {
-        let firm = assessed.into_iter().filter(|one| one.fires && is_firm_role(&one.label));
+        let firm = assessed.into_iter().filter(|one| one.meets_rule && is_firm_role(&one.label));
         firm.map(move |one| (place, one.label))
     })
 }
 
 /// Reasons why fixed labels could not be tested in another corpus, in words with counts, the most frequent reason first.
-fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], results: &[InCorpus]) -> Vec<String> {
-    let units = side.too_few_units();
+fn untested_reasons(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], results: &[InCorpus]) -> Vec<String> {
+    let units = side.unit_count_if_too_few();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
         if one.q.is_some() {
             return None;
@@ -144,13 +144,13 @@ fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], resu
     }
     let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, count)| Reverse(*count));
-    reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", counted(count, "label"))).collect()
+    reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", format_count(count, "label"))).collect()
 }
 
 /// Tests the fixed labels, each as (head index, label), in another corpus. Returns one result per label.
 /// q-values are corrected over all fixed labels; a confirmed label has a q-value of at most `max_q`.
 fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
-    let assessed = side.results.every_assessment(&side.context.settings.policy);
+    let assessed = side.results.directed_assessments(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {
         let is_same = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
         assessed[*place].iter().find(is_same).filter(|one| first.has_comparable_counts(side, &one.label.label))
@@ -160,7 +160,7 @@ fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], ma
     let mut q = benjamini_hochberg(&p).into_iter();
     let corpus = side.description().corpus;
     let outcome = |assessment: Option<&Assessment>| {
-        let Some(Assessment { label, fires, .. }) = assessment else {
+        let Some(Assessment { label, meets_rule: fires, .. }) = assessment else {
             return InCorpus { corpus: corpus.clone(), ..InCorpus::default() };
         };
         let q = label.test.p.and_then(|_| q.next());
@@ -179,7 +179,7 @@ fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], ma
 }
 
 /// Fixed label with its results in each other corpus, and their prediction for a further corpus.
-fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), results: Vec<InCorpus>) -> ConfirmedLabel {
+fn label_with_results(grid: HeadGrid, (place, label): (usize, &Label), results: Vec<InCorpus>) -> ConfirmedLabel {
     let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
     let excesses: Vec<(f64, f64)> = results.iter().filter_map(excess).collect();
     let prediction = RandomEffects::new(&excesses).and_then(|effects| {
@@ -187,7 +187,7 @@ fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), results: Vec
         Some(Prediction { mean: effects.mean, tau: effects.tau, ci95, is_robust: ci95.low() > 0.0 })
     });
     ConfirmedLabel {
-        place: grid.place(place),
+        place: grid.head_place(place),
         label: label.label.clone(),
         direction: label.direction,
         score: label.score,
@@ -322,23 +322,23 @@ fn render_text(outcome: &ConfirmOutcome, full: bool) -> Summary {
             "A label is confirmed in a corpus where the test shows its score beyond its threshold (q <= {label_q}, corrected over these labels alone)."
         )?;
         if *of_random_tokens > 0 {
-            let (labels, are) = (counted(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));
+            let (labels, are) = (format_count(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));
             writeln!(out, "{labels} {are} from random tokens, which no corpus changes: left out.")?;
         }
         if !other_weights.is_empty() {
             writeln!(out, "Weights that differ from the first report's: {}.", one_line(&other_weights.join(", ")))?;
         }
-        out.blank();
+        out.add_blank_line();
         let row = |CorpusOutcome { report, tested, confirmed, .. }: &CorpusOutcome| {
             [one_line(&report.in_words()), tested.to_string(), confirmed.to_string()]
         };
-        out.table(aligned_table(["corpus", "tested", "confirmed"], corpora.iter().map(row), 1..));
+        out.add_table(aligned_table(["corpus", "tested", "confirmed"], corpora.iter().map(row), 1..));
         let several = corpora.len() > 1;
         for CorpusOutcome { report, untested, .. } in corpora {
             let place = if several { format!("{}: ", one_line(&report.in_words())) } else { String::new() };
             untested.iter().try_for_each(|why| writeln!(out, "{place}{}.", one_line(why)))?;
         }
-        out.blank();
+        out.add_blank_line();
         write_labels(out, labels, full)
     })
 }
@@ -351,14 +351,14 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
     let all = if corpora == 1 { "the other corpus".to_owned() } else { format!("all {corpora} other corpora") };
     let is_robust = |label: &&ConfirmedLabel| label.prediction.is_some_and(|prediction| prediction.is_robust);
     let robust = match labels.iter().filter(is_robust).count() {
-        _ if corpora < FEWEST_CORPORA => String::new(),
+        _ if corpora < MIN_CORPORA => String::new(),
         count => format!("; {count} {} robust", plural(&count, "is", "are")),
     };
     let nowhere = if corpora > 1 { format!(", {nowhere} in none") } else { format!(", {nowhere} not") };
     let untested = if untested > 0 { format!(", {untested} could not be tested") } else { String::new() };
     format!(
         "{everywhere} of {} {are} confirmed in {all}{nowhere}{untested}{robust}.",
-        counted(labels.len(), "firm label")
+        format_count(labels.len(), "firm label")
     )
 }
 
@@ -387,22 +387,22 @@ fn write_labels(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt
             one_line(&label.label),
             decimal(label.score, 2),
             scores.join(" "),
-            largest.map_or_else(|| "-".to_owned(), significance),
+            largest.map_or_else(|| "-".to_owned(), significance_text),
             format!("{} of {} tested", label.confirmed_in, label.tested_in),
         ];
         table.add_row(row.into_iter().chain(is_predicted.then_some(predicted)));
     }
     if !sorted.is_empty() {
-        out.table(table);
+        out.add_table(table);
     }
     let more = sorted.len().saturating_sub(max_rows);
     if more > 0 {
-        writeln!(out, "\nand {} (--full)", counted(more, "more label"))?;
+        writeln!(out, "\nand {} (--full)", format_count(more, "more label"))?;
     }
     if untested.is_empty() {
         return Ok(());
     }
     let names = untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label)));
     let names_in_words = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
-    writeln!(out, "\nNot tested in any other corpus: {} ({names_in_words}).", counted(untested.len(), "label"))
+    writeln!(out, "\nNot tested in any other corpus: {} ({names_in_words}).", format_count(untested.len(), "label"))
 }

@@ -13,14 +13,14 @@ use super::sides::standing::LabelStanding;
 use crate::export::json::{self, JsonForm};
 use crate::model::grid::HeadPlace;
 use crate::study::show::wording::decimal;
-use crate::system::counted::{counted, plural};
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::{format_count, plural};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::printable::one_line;
-use crate::system::terminal::{print, to_stdout};
+use crate::system::terminal::{print, write_stdout};
 
 /// Form in which `headscope gate` prints its outcome.
 #[derive(Clone, Copy)]
-pub enum Printed {
+pub enum PrintedForm {
     /// One line with the verdict.
     Line,
     Json,
@@ -28,7 +28,7 @@ pub enum Printed {
 }
 
 /// Category of a label: its name up to the colon, as `syntactic` for `syntactic:obj`.
-pub fn category(label: &str) -> &str {
+pub fn label_category(label: &str) -> &str {
     label.split_once(':').map_or(label, |(category, _)| category)
 }
 
@@ -70,12 +70,13 @@ pub struct GatedLabel {
 /// `categories`: label categories that count, such as `syntactic` ([`category`]); empty if all roles count.
 /// Fails if a report cannot be read, the models have different heads, the texts differ, or no label is firm before.
 /// Fails also if no label is lost, but a label that is firm before could not be measured after.
-pub fn gate(sides: &SidesOptions, categories: Vec<String>, printed: Printed) -> Result<bool> {
-    let outcome = GateOutcome::new(read_and_compare(sides, &Pairing::OneLineage)?, categories).class(Class::Input)?;
+pub fn gate(sides: &SidesOptions, categories: Vec<String>, printed: PrintedForm) -> Result<bool> {
+    let outcome =
+        GateOutcome::new(read_and_compare(sides, &Pairing::OneLineage)?, categories).class(ErrorClass::Input)?;
     match printed {
-        Printed::Line => print(&format!("{}\n", outcome.in_words()))?,
-        Printed::Json => to_stdout(&json::to_json(&outcome, JsonForm::default())?)?,
-        Printed::Nothing => {}
+        PrintedForm::Line => print(&format!("{}\n", outcome.in_words()))?,
+        PrintedForm::Json => write_stdout(&json::to_json(&outcome, JsonForm::default())?)?,
+        PrintedForm::Nothing => {}
     }
     Ok(outcome.passed)
 }
@@ -96,13 +97,14 @@ impl GateOutcome {
             return Err(anyhow!("no label can be lost or kept: {}", unread.trim_end_matches('.')));
         }
         let is_wanted = |label: &LabelComparison| {
-            families.is_empty() || families.iter().any(|wanted| wanted == category(&label.label))
+            families.is_empty() || families.iter().any(|wanted| wanted == label_category(&label.label))
         };
         let gated =
             |head: HeadComparison| head.labels.into_iter().map(move |label| GatedLabel { place: head.place, label });
         let labels = outcome.heads.into_iter().flat_map(gated);
-        let firm: Vec<GatedLabel> = labels.filter(|one| one.label.is_firm()[0] && is_wanted(&one.label)).collect();
-        let has_label = |family: &&String| firm.iter().any(|one| category(&one.label.label) == **family);
+        let firm: Vec<GatedLabel> =
+            labels.filter(|one| one.label.is_firm_by_side()[0] && is_wanted(&one.label)).collect();
+        let has_label = |family: &&String| firm.iter().any(|one| label_category(&one.label.label) == **family);
         let missing_label = match families.iter().find(|family| !has_label(family)) {
             Some(family) => Some(format!("{family} label")),
             None => firm.is_empty().then(|| "label".to_owned()),
@@ -142,7 +144,7 @@ impl GateOutcome {
             lost => format!(
                 "fail: {} of {} {} lost ({kept} kept{untold}): {}",
                 lost.len(),
-                counted(*firm, &format!("firm {noun}")),
+                format_count(*firm, &format!("firm {noun}")),
                 plural(&lost.len(), "is", "are"),
                 lost.iter().map(GatedLabel::in_words).collect::<Vec<_>>().join(", ")
             ),

@@ -15,7 +15,7 @@ use crate::passes::ablation::Replacement;
 use crate::report::Report;
 use crate::study::section::{PruningOrder, ShareOf};
 use crate::system::counted::plural;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::folder::{OutputFolder, files_below};
 use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
@@ -35,7 +35,7 @@ struct ChosenHeads {
     heads: RemovedHeads,
     removal: Replacement,
     /// Cost of the removal by the report, in words; `None` if the user named the heads.
-    cost: Option<String>,
+    cost_in_words: Option<String>,
 }
 
 /// Writes a model without the named heads, or without the heads that `report` allows to go, and prints which were removed.
@@ -57,8 +57,8 @@ pub fn prune(
     for (number, name) in names.iter().enumerate() {
         folder.file(name, |file| weights.write(number, file))?;
     }
-    if let Some((name, index)) = weights.index().class(Class::Model)? {
-        folder.file(&subfolder.join(name), |file| file.write_all(index.as_bytes()).class(Class::Output))?;
+    if let Some((name, index)) = weights.index().class(ErrorClass::Model)? {
+        folder.file(&subfolder.join(name), |file| file.write_all(index.as_bytes()).class(ErrorClass::Output))?;
     }
     folder.commit()?;
     print(&summary(output, &files, &chosen, &not_copied))
@@ -72,18 +72,18 @@ fn choose_heads(
 ) -> Result<ChosenHeads> {
     let Some((path, budget)) = report else {
         let heads = named.into_iter().flatten().map(|&head| (head, None)).collect();
-        return Ok(ChosenHeads { heads, removal: Replacement::Zero, cost: None });
+        return Ok(ChosenHeads { heads, removal: Replacement::Zero, cost_in_words: None });
     };
     let name = path.display().to_string();
     let report = json::parse_for_display(&name, &json::read_text(path)?)?;
-    ensure_same_model(&name, &report, files).class(Class::Input)?;
+    ensure_same_model(&name, &report, files).class(ErrorClass::Input)?;
     let order = pruning_order(&name, &report, budget)?;
     ensure!(
         order.removal != Replacement::Mean,
         anyhow!("`{name}` removed heads by their means, one for each class of tokens, which no model file can hold")
             .with_file(&name)
             .hint("analyse again with `--with pruning --removal constant`, or with `--removal zero`")
-            .class(Class::Input)
+            .class(ErrorClass::Input)
     );
     let (heads, cost) = if let Some(named) = named {
         let heads = order.heads.iter().filter(|(head, _)| named.contains(head)).cloned().collect();
@@ -95,21 +95,25 @@ fn choose_heads(
             anyhow!("by `{name}` the model is not shown to be above the baseline of the task, so nothing says which heads can go")
                 .with_file(&name)
                 .hint("give a report on a task that the model can do, or name heads: `--heads L0H1,L3H2`")
-                .class(Class::Input)
+                .class(ErrorClass::Input)
         );
         let count = order.removable_heads(budget.max_cost, budget.measure).with_context(|| {
-            let measures: BTreeSet<&str> = order.budgets.iter().map(|(measure, ..)| measure.words()).collect();
+            let measures: BTreeSet<&str> = order.budgets.iter().map(|(measure, ..)| measure.noun_phrase()).collect();
             let measures = Vec::from_iter(measures).join(" and of ");
-            format!("`{name}` has no shares of {}: it has those of {measures}", budget.measure.words())
+            format!("`{name}` has no shares of {}: it has those of {measures}", budget.measure.noun_phrase())
         });
         let count = if order.accuracies.is_some() { count.hint("give `--of right`") } else { count };
-        let count = count.with_option("of").class(Class::Usage)?;
+        let count = count.with_option("of").class(ErrorClass::Usage)?;
         ensure!(
             count > 0,
-            anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order, budget.measure))
-                .with_option("budget")
-                .hint("give a larger --budget")
-                .class(Class::Usage)
+            anyhow!(
+                "no head can go by `{name}` within {}: {}",
+                budget.in_words(),
+                first_head_cost(&order, budget.measure)
+            )
+            .with_option("budget")
+            .hint("give a larger --budget")
+            .class(ErrorClass::Usage)
         );
         let without = order.losses_without[count - 1];
         let right = order.accuracies.as_ref().map_or_else(String::new, |(right, without)| {
@@ -118,7 +122,7 @@ fn choose_heads(
         let cost = format!(
             "Within {}, in the order by {}: over the half of the report's sample that did not choose it, the loss goes from {:.4} to \
              {without:.4} {} ({:+.4}){right}.\n",
-            budget.words(),
+            budget.in_words(),
             one_line(&order.criterion),
             order.loss,
             order.unit,
@@ -126,7 +130,7 @@ fn choose_heads(
         );
         (order.heads[..count].iter().cloned().collect(), Some(cost))
     };
-    Ok(ChosenHeads { heads, removal: order.removal, cost })
+    Ok(ChosenHeads { heads, removal: order.removal, cost_in_words: cost })
 }
 
 fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<()> {
@@ -142,30 +146,30 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
 }
 
 fn pruning_order(name: &str, report: &Report, budget: &PruningBudget) -> Result<PruningOrder> {
-    let orders: Vec<PruningOrder> = report.views().flat_map(|(_, view)| view.pruning).collect();
+    let orders: Vec<PruningOrder> = report.section_views().flat_map(|(_, view)| view.pruning).collect();
     let names = orders.iter().map(|order| one_line(&order.criterion)).collect::<Vec<_>>().join(", ");
     let is_named = |order: &PruningOrder| budget.order.as_ref().is_none_or(|name| *name == order.criterion);
     match (orders.into_iter().find(is_named), &budget.order) {
         (Some(order), _) => Ok(order),
         (None, Some(by)) if !names.is_empty() => {
             let error = anyhow!("`{name}` has no order by `{by}`: there are {names}").with_option("by").with_value(by);
-            Err(error).class(Class::Usage)
+            Err(error).class(ErrorClass::Usage)
         }
         _ => Err(anyhow!("`{name}` says nothing about pruning").hint("analyse the model with `--with pruning`"))
-            .class(Class::Input),
+            .class(ErrorClass::Input),
     }
 }
 
 impl PruningBudget {
     /// Budget in words, such as `1 % of the loss`.
-    fn words(&self) -> String {
+    fn in_words(&self) -> String {
         // Rounded, since the product of floats for 0.0001 % has sixteen digits.
-        format!("{} % of {}", (1e12 * self.max_cost).round() / 1e10, self.measure.words())
+        format!("{} % of {}", (1e12 * self.max_cost).round() / 1e10, self.measure.noun_phrase())
     }
 }
 
 /// Cost, in words, of removing the first head of a pruning order, by the measure of the budget.
-fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
+fn first_head_cost(order: &PruningOrder, measure: ShareOf) -> String {
     if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.accuracies, order.heads.first())
         && let Some(without) = without.first()
     {
@@ -192,7 +196,7 @@ fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBu
     let Some((root, subfolder)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {
             let name = file.path().file_name().map(PathBuf::from).unwrap_or_default();
-            folder.file(&name, |out| out.write_all(&file.bytes(file.size())?).class(Class::Output))?;
+            folder.file(&name, |out| out.write_all(&file.bytes(file.size())?).class(ErrorClass::Output))?;
         }
         return Ok(Vec::new());
     };
@@ -221,7 +225,7 @@ fn summary(output: &Path, files: &ModelFiles, chosen: &ChosenHeads, not_copied: 
         output.display(),
         files.id,
         count,
-        files.grid().count() - files.architecture.config.absent.len(),
+        files.grid().head_count() - files.architecture.config.absent.len(),
         chosen.removal.name()
     );
     let line = |(layer, heads): (usize, Vec<String>)| {
@@ -231,6 +235,6 @@ fn summary(output: &Path, files: &ModelFiles, chosen: &ChosenHeads, not_copied: 
         let (verb, not_copied) = (plural(&not_copied.len(), "is", "are"), not_copied.join(", "));
         format!("Not copied {verb} {not_copied}, with the weights of the whole model.\n")
     });
-    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()).chain(note));
+    text.extend(by_layer.into_iter().map(line).chain(chosen.cost_in_words.clone()).chain(note));
     text
 }

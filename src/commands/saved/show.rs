@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::commands::reporting::{self, PolicyOptions, relabelled_if};
+use crate::commands::reporting::{self, PolicyOptions, relabel_if_given};
 use crate::evaluation::presets::Preset;
 use crate::export::summary::{self, Detail};
 use crate::export::{OutputTarget, card, json, tables, write_to_string};
@@ -14,18 +14,18 @@ use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::Label;
-use crate::study::tracked::Tracked;
-use crate::system::counted::{counted, plural};
-use crate::system::errors::{Class, Facts, similar};
+use crate::study::tracked::RelationScores;
+use crate::system::counted::{format_count, plural};
+use crate::system::errors::{ErrorClass, Facts, similar};
 use crate::system::printable::shortened;
 use crate::system::terminal::{self, print};
 
 /// Part of a saved report to show.
 pub enum ShownPart {
     Summary(Detail),
-    Changes,
+    PolicyChanges,
     Head(HeadPlace, Detail),
-    Heads,
+    HeadTable,
     Relation { name: String, top: usize },
     Label(String),
 }
@@ -35,10 +35,10 @@ pub enum ShownPart {
 pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json: bool) -> Result<()> {
     let (name, saved) = (path.display().to_string(), json::read_text(path)?);
     let report = if json { json::parse(&name, &saved)? } else { json::parse_for_display(&name, &saved)? };
-    let report = relabelled_if(report, policy, &name)?;
+    let report = relabel_if_given(report, policy, &name)?;
     let width = terminal::stdout_width();
     let text = match part {
-        ShownPart::Changes => {
+        ShownPart::PolicyChanges => {
             policy.map(|policy| policy_changes(&name, &saved, policy)).transpose()?.unwrap_or_default()
         }
         ShownPart::Summary(_) if json => json::to_indented_json(&report)?,
@@ -54,8 +54,8 @@ pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json:
                 }
             }
         }
-        ShownPart::Heads if json => json::to_indented_json(&tables::head_objects(&report))?,
-        ShownPart::Heads => tables::terminal_head_table(&report).fit(width),
+        ShownPart::HeadTable if json => json::to_indented_json(&tables::head_objects(&report))?,
+        ShownPart::HeadTable => tables::terminal_head_table(&report).fit(width),
         ShownPart::Relation { name, top } => {
             let mut parts = find_relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
@@ -85,19 +85,19 @@ fn find_head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
     let head = report.heads.iter().find(|head| head.place == place);
     head.with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
         .with_value(place)
-        .class(Class::Usage)
+        .class(ErrorClass::Usage)
 }
 
 /// Heads that follow the relation with this name.
 /// An encoder has one entry; a decoder has one per side of the syntactic head. Fails if the report has no such relation.
-fn find_relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
-    let tracked: Vec<Tracked> = report.views().flat_map(|(_, view)| view.tracked).collect();
+fn find_relation(report: &Report, name: &str) -> Result<Vec<RelationScores>> {
+    let tracked: Vec<RelationScores> = report.section_views().flat_map(|(_, view)| view.relation_scores).collect();
     ensure!(
         !tracked.is_empty(),
         anyhow!("the report has no relations")
             .hint("analyse a corpus with dependency trees, with the study `dependency`")
     );
-    let (named, mut others): (Vec<Tracked>, Vec<Tracked>) =
+    let (named, mut others): (Vec<RelationScores>, Vec<RelationScores>) =
         tracked.into_iter().partition(|tracked| tracked.relation == name);
     if !named.is_empty() {
         return Ok(named);
@@ -109,14 +109,14 @@ fn find_relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     let shown = shortened(&name.escape_debug().to_string());
     let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&names));
     let closest = similar::closest_name(name, others.iter().map(|tracked| &*tracked.relation));
-    Err(unknown.with_value(name).did_you_mean(closest).class(Class::Usage))
+    Err(unknown.with_value(name).did_you_mean(closest).class(ErrorClass::Usage))
 }
 
 /// List of names, cut after a few lines of a terminal.
 fn shortened_list(names: &str) -> String {
     /// Maximum number of characters of a list, about three lines of a terminal.
-    const MAX_LENGTH: usize = 240;
-    match names.char_indices().nth(MAX_LENGTH) {
+    const MAX_CHARACTERS: usize = 240;
+    match names.char_indices().nth(MAX_CHARACTERS) {
         Some((cut, _)) => {
             format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(complete, _)| complete))
         }
@@ -158,7 +158,7 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
     let meant = anyhow!("there is no label `{shown}`").with_value(name);
     let closest = registry::closest_label(name);
     let error = if closest.is_some() { meant.did_you_mean(closest) } else { meant.hint(labels_in_words()) };
-    Err(error.class(Class::Usage))
+    Err(error.class(ErrorClass::Usage))
 }
 
 /// Labels the heads of a saved report (`-`: standard input) by another policy, says what changes, and writes the new report.
@@ -178,11 +178,11 @@ pub fn policy_changes(name: &str, text: &str, policy: &PolicyOptions) -> Result<
     // Both reports are parsed for display, because the result goes to a terminal.
     let relabelled = policy.relabel(json::parse_for_display(name, text)?, name)?;
     let preset = summary::presets_text(&policy.presets, &relabelled.heads);
-    Ok(format!("{}{preset}", differences(&json::parse_for_display(name, text)?, &relabelled)))
+    Ok(format!("{}{preset}", report_differences(&json::parse_for_display(name, text)?, &relabelled)))
 }
 
 /// Describes the thresholds and labels that differ between two reports over equal evidence.
-fn differences(before: &Report, after: &Report) -> String {
+fn report_differences(before: &Report, after: &Report) -> String {
     write_to_string(|out| {
         for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
             writeln!(out, "{name}: {old} -> {new}")?;
@@ -196,7 +196,7 @@ fn differences(before: &Report, after: &Report) -> String {
             return writeln!(out, "No label changes.");
         }
         let (heads, change) =
-            (counted(before.present_heads().count(), "head"), plural(&changed.len(), "changes", "change"));
+            (format_count(before.present_heads().count(), "head"), plural(&changed.len(), "changes", "change"));
         writeln!(out, "{} of {heads} {change}:", changed.len())?;
         changed.iter().try_for_each(|line| writeln!(out, "{line}"))
     })

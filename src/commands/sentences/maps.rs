@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 
-use super::{HeadChoice, NamedSentence, SentenceOptions, compute_attention, load, resolve_heads};
+use super::{HeadChoice, NamedSentence, SentenceOptions, compute_attention, load_with_options, resolve_heads};
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::visibility::Visibility;
@@ -14,14 +14,14 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
-use crate::passes::run::checked_heads;
+use crate::passes::run::check_heads;
 use crate::sequences::sequence::Sequence;
-use crate::system::counted::counted;
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::format_count;
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::output::Output;
 
 /// Maximum length in bytes of a header that the safetensors crate reads (`MAX_HEADER_SIZE`).
-const LONGEST_HEADER: usize = 100_000_000;
+const MAX_HEADER_BYTES: usize = 100_000_000;
 
 pub struct MapsOptions {
     pub model: ModelRef,
@@ -38,22 +38,22 @@ pub struct MapsOptions {
 /// The tensor `attentions.<index>` is `[layers, heads, tokens, tokens]`, or `[heads, tokens, tokens]` for named heads.
 /// With `rollout`, the tensors are `rollout.<index>` and, for uniform attention, `rollout_even.<index>`.
 /// Both are `[layers, tokens, tokens]`.
-pub fn maps(options: &MapsOptions) -> Result<()> {
+pub fn write_attention_tensors(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
-    let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;
-    let removed = checked_heads(model.grid(), &options.removed_heads).class(Class::Usage)?;
-    let heads = resolve_heads(&options.heads, &model).class(Class::Usage)?;
+    let (model, fingerprint) = load_with_options(&options.model, options.sentences.tokenizer)?;
+    let removed = check_heads(model.grid(), &options.removed_heads).class(ErrorClass::Usage)?;
+    let heads = resolve_heads(&options.heads, &model).class(ErrorClass::Usage)?;
     let gates = Pass::PLAIN.with_removed(&removed).removal_gates();
     let sentences = options.sentences.read(&model, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
-    let header = Header { options, model: &model, info: &info, heads: &heads, removed: &removed };
-    output.write(&header.bytes(&sentences)?)?;
+    let header = TensorFileHeader { options, model: &model, info: &info, heads: &heads, removed: &removed };
+    output.write(&header.to_bytes(&sentences)?)?;
     let mut scratch = Scratch::default();
     for NamedSentence { sequence, .. } in &sentences {
         let tokens = sequence.ids.len();
         let mut weights = compute_attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if options.rollout {
-            let visibility = |layer| model.architecture.config.visibility.in_layer(layer);
+            let visibility = |layer| model.architecture.config.visibility.layer_visibility(layer);
             let present = |layer| model.architecture.config.present_heads(layer).len();
             weights = rollout(&weights, model.grid(), present, tokens);
             weights.extend(uniform_rollout((0..model.grid().layers).map(visibility), tokens));
@@ -66,7 +66,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
 }
 
 /// Content of the header of a safetensors file: the model, the heads and the options.
-struct Header<'a> {
+struct TensorFileHeader<'a> {
     options: &'a MapsOptions,
     model: &'a Model,
     info: &'a ModelInfo,
@@ -79,12 +79,12 @@ fn head_names(heads: &[HeadPlace]) -> String {
     json!(heads.iter().map(ToString::to_string).collect::<Vec<_>>()).to_string()
 }
 
-impl Header<'_> {
+impl TensorFileHeader<'_> {
     /// Names and shapes of the tensors of a sentence, in the order of the file.
-    fn tensors(&self, sentence: &Sequence) -> Vec<(String, Vec<usize>)> {
+    fn tensor_shapes(&self, sentence: &Sequence) -> Vec<(String, Vec<usize>)> {
         let index = sentence.index;
         if !self.options.rollout {
-            return vec![(format!("attentions.{index}"), self.shape(sentence))];
+            return vec![(format!("attentions.{index}"), self.attention_shape(sentence))];
         }
         let shape = vec![self.model.grid().layers, sentence.ids.len(), sentence.ids.len()];
         ["rollout", "rollout_even"].map(|name| (format!("{name}.{index}"), shape.clone())).into()
@@ -92,7 +92,7 @@ impl Header<'_> {
 
     /// Shape of a sentence's attention tensor: `[heads, tokens, tokens]` for named heads, else `[layers, heads, tokens,
     /// tokens]`.
-    fn shape(&self, sentence: &Sequence) -> Vec<usize> {
+    fn attention_shape(&self, sentence: &Sequence) -> Vec<usize> {
         let (heads, tokens) = (self.heads.len(), sentence.ids.len());
         match &self.options.heads {
             HeadChoice::Heads(_) => vec![heads, tokens, tokens],
@@ -104,7 +104,7 @@ impl Header<'_> {
     }
 
     /// Names of the axes of every tensor in the file.
-    fn axes(&self) -> &'static [&'static str] {
+    fn axis_names(&self) -> &'static [&'static str] {
         match &self.options.heads {
             _ if self.options.rollout => &["layer", "from", "to"],
             HeadChoice::Heads(_) => &["head", "from", "to"],
@@ -117,9 +117,9 @@ impl Header<'_> {
     ///
     /// The safetensors crate needs all tensors at once. With this header, only one sentence's attention is in memory at a time.
     /// Keys are sorted, so that equal inputs give equal bytes.
-    fn bytes(&self, sentences: &[NamedSentence]) -> Result<Vec<u8>> {
+    fn to_bytes(&self, sentences: &[NamedSentence]) -> Result<Vec<u8>> {
         let mut metadata = BTreeMap::from([
-            ("axes".to_owned(), json!(self.axes()).to_string()),
+            ("axes".to_owned(), json!(self.axis_names()).to_string()),
             ("format".to_owned(), "headscope.maps".to_owned()),
             ("model".to_owned(), serde_json::to_string(self.info)?),
         ]);
@@ -135,7 +135,7 @@ impl Header<'_> {
         let mut start = 0;
         for NamedSentence { sequence, id } in sentences {
             let index = sequence.index;
-            for (name, shape) in self.tensors(sequence) {
+            for (name, shape) in self.tensor_shapes(sequence) {
                 let end = start + shape.iter().product::<usize>() * size_of::<f32>();
                 entries.insert(name, json!({ "dtype": "F32", "shape": shape, "data_offsets": [start, end] }));
                 start = end;
@@ -159,7 +159,7 @@ impl Header<'_> {
         }
         entries.insert("__metadata__".to_owned(), json!(metadata));
         let mut json = serde_json::to_vec(&entries)?;
-        ensure_readable(json.len(), sentences.len())?;
+        ensure_header_readable(json.len(), sentences.len())?;
         // Tensors begin at a multiple of eight bytes; the format pads with spaces.
         json.resize(json.len().next_multiple_of(8), b' ');
         Ok([(json.len() as u64).to_le_bytes().as_slice(), &json].concat())
@@ -167,15 +167,15 @@ impl Header<'_> {
 }
 
 /// Fails if the header of `header` bytes is longer than the safetensors crate accepts.
-fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
-    let sentences = counted(sentences, "sentence");
+fn ensure_header_readable(header: usize, sentences: usize) -> Result<()> {
+    let sentences = format_count(sentences, "sentence");
     ensure!(
-        header <= LONGEST_HEADER,
+        header <= MAX_HEADER_BYTES,
         anyhow!(
-            "the words of {sentences} need a header of {header} bytes, and readers of safetensors take {LONGEST_HEADER}"
+            "the words of {sentences} need a header of {header} bytes, and readers of safetensors take {MAX_HEADER_BYTES}"
         )
         .hint("write fewer sentences to a file")
-        .class(Class::Output)
+        .class(ErrorClass::Output)
     );
     Ok(())
 }
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn a_header_is_no_longer_than_what_is_read() {
-        ensure_readable(LONGEST_HEADER, 1).unwrap();
-        let error = ensure_readable(LONGEST_HEADER + 1, 2000).unwrap_err().to_string();
+        ensure_header_readable(MAX_HEADER_BYTES, 1).unwrap();
+        let error = ensure_header_readable(MAX_HEADER_BYTES + 1, 2000).unwrap_err().to_string();
         assert!(error.starts_with("the words of 2000 sentences need a header of 100000001 bytes"), "{error}");
     }
 

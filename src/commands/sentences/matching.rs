@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{SentenceOptions, compute_attention, load};
+use super::{SentenceOptions, compute_attention, load_with_options};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
 use crate::commands::saved::compare::{self, agreement_share, share_by_chance};
@@ -34,8 +34,8 @@ use crate::studies::registry;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{decimal, plain_table};
-use crate::system::counted::counted;
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::format_count;
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
@@ -59,11 +59,11 @@ pub fn match_heads(
     outputs: &OutcomeOutputs,
     runs: Option<&LabelRuns>,
 ) -> Result<()> {
-    let outputs = outputs.open()?;
+    let outputs = outputs.open_outputs()?;
     let (matching, halves) = match_over_sentences(models, sentences, runs.is_some())?;
     let names = [&matching.a, &matching.b].map(|model| &*model.id);
     let both_ways = |runs: &LabelRuns| -> Result<Vec<LabelsOneWay>> {
-        UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
+        UnitHalf::BOTH.iter().map(|half| compare_labels_one_way(runs, names, &halves[*half as usize], *half)).collect()
     };
     let labels = runs.map(both_ways).transpose()?;
     let outcome = MatchOutcome { matching, labels };
@@ -82,18 +82,21 @@ fn match_over_sentences(
     by_unit: bool,
 ) -> Result<(HeadMatching, [DistanceSums; 2])> {
     let tokenizer = sentences.tokenizer;
-    let ((a, fingerprint_a), (b, fingerprint_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
+    let ((a, fingerprint_a), (b, fingerprint_b)) = (load_with_options(a, tokenizer)?, load_with_options(b, tokenizer)?);
     let (grid, grid_b) = (a.grid(), b.grid());
-    ensure!(grid == grid_b, anyhow!("the models do not have the same heads: {grid} and {grid_b}").class(Class::Input));
+    ensure!(
+        grid == grid_b,
+        anyhow!("the models do not have the same heads: {grid} and {grid_b}").class(ErrorClass::Input)
+    );
     if let Some(model) = [&a, &b].into_iter().find(|model| !model.pruned_heads().is_empty()) {
         let error =
             anyhow!("`{}` was saved without some heads (pruned_heads), and matching takes models with all", model.id);
-        return Err(error.class(Class::Input));
+        return Err(error.class(ErrorClass::Input));
     }
     let (sentences_a, sentences_b) = (sentences.read(&a, |_| true)?, sentences.read(&b, |_| true)?);
     let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
     let mut scratch = Scratch::default();
-    let heads: Vec<HeadPlace> = grid.places().collect();
+    let heads: Vec<HeadPlace> = grid.head_places().collect();
     ensure!(
         sentences_a.len() == sentences_b.len(),
         different_tokens_error(sentences_a.len().min(sentences_b.len()) as u64)
@@ -110,7 +113,7 @@ fn match_over_sentences(
         let ModelInfo { id, weights_sha256, .. } = ModelInfo::new(model, hashes);
         MatchedModel { id, weights_sha256 }
     };
-    let heads = partners(&sums, grid);
+    let heads = pair_heads(&sums, grid);
     let matching = HeadMatching {
         schema_version: SCHEMA_VERSION,
         a: matched_model(&a, fingerprint_a.finish()?),
@@ -125,15 +128,15 @@ fn match_over_sentences(
 fn different_tokens_error(sentence: u64) -> anyhow::Error {
     anyhow!("the models read sentence {sentence} as other tokens, between which attention cannot be compared")
         .hint("match models with the same tokenizer")
-        .class(Class::Input)
+        .class(ErrorClass::Input)
 }
 
 /// Pairs each head with its partner over the sentences of both halves, `[even, odd]`.
-fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
-    let all = halves[0].and(&halves[1]);
-    let [even, odd] = halves.each_ref().map(DistanceSums::partners);
+fn pair_heads(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
+    let all = halves[0].sum_with(&halves[1]);
+    let [even, odd] = halves.each_ref().map(DistanceSums::partner_numbers);
     let head = |(index, partner): (usize, usize)| {
-        let place = grid.place(index);
+        let place = grid.head_place(index);
         MatchedHead {
             a: place,
             b: HeadPlace { head: partner, ..place },
@@ -142,16 +145,20 @@ fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
             halves_agree: even[index] == partner && odd[index] == partner,
         }
     };
-    all.partners().into_iter().enumerate().map(head).collect()
+    all.partner_numbers().into_iter().enumerate().map(head).collect()
 }
 
 fn render_text(outcome: &MatchOutcome) -> Summary {
     Summary::from_writer(|out| {
         let HeadMatching { a, b, sentences, halves_agree, heads, .. } = &outcome.matching;
         let moved = heads.iter().filter(|head| head.a != head.b).count();
-        let all = counted(heads.len(), "head");
+        let all = format_count(heads.len(), "head");
         writeln!(out, "{moved} of {all} of a have their partner at another place in b.")?;
-        writeln!(out, "Both halves of {} give {halves_agree} of them that partner.", counted(*sentences, "sentence"))?;
+        writeln!(
+            out,
+            "Both halves of {} give {halves_agree} of them that partner.",
+            format_count(*sentences, "sentence")
+        )?;
         writeln!(out, "\na  {}\nb  {}\n", one_line(&a.id), one_line(&b.id))?;
         let mut table = plain_table();
         table.set_header(["a", "b", "distance", "to the head in its place", "halves"]);
@@ -160,7 +167,7 @@ fn render_text(outcome: &MatchOutcome) -> Summary {
             let [distance, in_place] = [head.distance, head.distance_in_place].map(|distance| decimal(distance, 3));
             table.add_row([head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]);
         }
-        out.table(table);
+        out.add_table(table);
         outcome.labels.as_deref().map_or(Ok(()), |ways| write_labels(out, ways))
     })
 }
@@ -170,14 +177,14 @@ struct DistanceSums {
     grid: HeadGrid,
     pub sentences: u64,
     /// Number of attention rows over which the distances are summed: one for each text token.
-    rows: usize,
+    row_count: usize,
     /// Sums of squared Hellinger distances over rows, `[layers, heads of a, heads of b]`.
     sums: Vec<f64>,
 }
 
 impl DistanceSums {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, sentences: 0, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
+        Self { grid, sentences: 0, row_count: 0, sums: vec![0.0; grid.head_count() * grid.heads] }
     }
 
     /// Adds the squared distances between the attention rows of a sentence's text tokens.
@@ -194,25 +201,25 @@ impl DistanceSums {
                 *sum += 1.0 - both.map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
             }
         }
-        self.rows += rows.len();
+        self.row_count += rows.len();
         self.sentences += 1;
     }
 
     /// Sums over the sentences of `self` and of `other`.
-    pub fn and(&self, other: &Self) -> Self {
+    pub fn sum_with(&self, other: &Self) -> Self {
         let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| a + b).collect();
-        let (sentences, rows) = (self.sentences + other.sentences, self.rows + other.rows);
-        Self { grid: self.grid, sentences, rows, sums }
+        let (sentences, rows) = (self.sentences + other.sentences, self.row_count + other.row_count);
+        Self { grid: self.grid, sentences, row_count: rows, sums }
     }
 
     /// Index in the grid of each head's partner, `[layers * heads]`.
     pub fn partner_indices(&self) -> Vec<usize> {
         let of_head = |(head, partner): (usize, usize)| head / self.grid.heads * self.grid.heads + partner;
-        self.partners().into_iter().enumerate().map(of_head).collect()
+        self.partner_numbers().into_iter().enumerate().map(of_head).collect()
     }
 
     /// Number of each head's partner within its layer: the assignment with the least sum of distances.
-    pub fn partners(&self) -> Vec<usize> {
+    pub fn partner_numbers(&self) -> Vec<usize> {
         let heads = self.grid.heads;
         let partners = |layer: usize| {
             let costs: Vec<f64> = (0..heads * heads).map(|pair| self.distance(layer * heads * heads + pair)).collect();
@@ -224,7 +231,7 @@ impl DistanceSums {
     /// Root mean square distance of a pair of heads; 0 before a sentence is added.
     /// `pair` is an index of `[layers, heads of a, heads of b]`.
     pub fn distance(&self, pair: usize) -> f64 {
-        (self.sums[pair] / self.rows.max(1) as f64).max(0.0).sqrt()
+        (self.sums[pair] / self.row_count.max(1) as f64).max(0.0).sqrt()
     }
 }
 
@@ -273,7 +280,12 @@ pub struct MatchedAgreement {
 
 /// Compares labels over the other half of the sampling units, with heads matched over `half`; `distances` are of that half.
 /// Fails if a model cannot be analysed over the other half.
-fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: UnitHalf) -> Result<LabelsOneWay> {
+fn compare_labels_one_way(
+    runs: &LabelRuns,
+    names: [&str; 2],
+    distances: &DistanceSums,
+    half: UnitHalf,
+) -> Result<LabelsOneWay> {
     let other = half.other();
     let side = |model: usize| -> Result<Side> {
         let context = || format!("{} over the sampling units of {} number", names[model], other.name());
@@ -310,7 +322,7 @@ fn write_labels(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
     table.set_header(["matched over", "agreement on", "partners", "in place", "partners in random order"]);
     for way in ways {
         let LabelsOneWay { matched_over, matched_sentences, labelled_sentences, labels, labels_in_place, .. } = way;
-        let [read, labelled] = [matched_sentences, labelled_sentences].map(|count| counted(*count, "sentence"));
+        let [read, labelled] = [matched_sentences, labelled_sentences].map(|count| format_count(*count, "sentence"));
         let labelled_half = if *matched_over == UnitHalf::Even.name() { UnitHalf::Odd } else { UnitHalf::Even };
         let counts = |OutcomeCounts { kept, lost, gained, .. }: OutcomeCounts| {
             format!("{kept} kept, {lost} lost, {gained} gained")
@@ -337,7 +349,7 @@ fn write_labels(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
         }
     }
     writeln!(out)?;
-    out.table(table);
+    out.add_table(table);
     Ok(())
 }
 
@@ -354,7 +366,7 @@ mod tests {
         let (sharp, even) = ([1.0, 0.0, 0.0, 1.0], [0.5; 4]);
         let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
         sums[0].add(&sequence, [sharp, even].concat(), [even, sharp].concat());
-        let found = partners(&sums, grid);
+        let found = pair_heads(&sums, grid);
         assert_eq!(found.iter().map(|head| head.b.head).collect::<Vec<_>>(), [1, 0]);
         assert!(found[0].distance < 1e-6, "{found:?}");
         // 1 - √.5 for each row.

@@ -14,7 +14,7 @@ use crate::corpus::{Content, Corpus, Input, Scope, Sentence};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
-use crate::model::forward::{Scratch, Start};
+use crate::model::forward::{PassStart, Scratch};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::residues::Parting;
@@ -22,15 +22,15 @@ use crate::model::tokenizer::{ModelTokenizer, TokenizerOptions};
 use crate::model::{Model, PendingHashes};
 use crate::passes::run::token_limit;
 use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
-use crate::sequences::fold::units::Units;
+use crate::sequences::fold::units::DrawingUnits;
 use crate::sequences::pack::Pack;
 use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::counted::counted;
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::format_count;
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::machine::memory;
 use crate::system::printable::{one_line, shortened};
 use crate::system::progress::{self, Downloads};
@@ -56,7 +56,7 @@ pub enum SentenceChoice {
         /// Wanted sentences by 0-based index, ascending; all if empty.
         indices: Vec<u64>,
         /// Word that each sentence must contain; `None` for all sentences.
-        find: Option<String>,
+        required_word: Option<String>,
         /// Maximum number of sentences to read; `None`: all.
         limit: Option<u64>,
         scope: Scope,
@@ -75,7 +75,7 @@ pub struct SentenceOptions {
     /// Token limit: longer sentences are skipped, or are an error if requested by number. `None`: the model's limit.
     pub max_tokens: Option<usize>,
     /// Spacing of treebank words before they are tokenized.
-    pub words: Spacing,
+    pub spacing: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
     /// Whether a sentence that cannot be analysed is an error; otherwise it is skipped.
@@ -87,15 +87,15 @@ impl SentenceOptions {
     /// If no sentences of a corpus are named, those for which `is_wanted` returns true take precedence.
     pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
         let config = &model.architecture.config;
-        let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(Class::Usage)?;
+        let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(ErrorClass::Usage)?;
         let encoder =
             SentenceTokenizer::new(&model.tokenizer, limit, self.truncate).with_segments(config.type_vocab_size);
-        read_sentences(&self.choice, &mut encoder.with_strict(self.strict).with_spacing(self.words), is_wanted)
+        read_sentences(&self.choice, &mut encoder.with_strict(self.strict).with_spacing(self.spacing), is_wanted)
     }
 }
 
 /// Loads a model with these tokenizer options, and hashes its files in the background.
-pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, PendingHashes)> {
+pub fn load_with_options(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, PendingHashes)> {
     let files = model.resolve(&Downloads::default())?;
     let fingerprint = PendingHashes::start(&files);
     let loading = progress::show_spinner("loading the model");
@@ -108,7 +108,7 @@ pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Pendi
 pub fn resolve_heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
     let (grid, id) = (model.grid(), &model.id);
     Ok(match choice {
-        HeadChoice::All => grid.places().collect(),
+        HeadChoice::All => grid.head_places().collect(),
         HeadChoice::Layers(layers) => {
             let HeadGrid { layers: count, heads } = grid;
             if let Some(layer) = layers.iter().find(|&&layer| layer >= count) {
@@ -139,23 +139,23 @@ pub fn compute_attention(
     let (tokens, size) = (sequence.ids.len(), sequence.ids.len() * sequence.ids.len());
     let needed = model.encoder.cost(&[tokens]).bytes.saturating_add((heads.len() * size * size_of::<f32>()) as u64);
     memory::ensure_available(needed, || {
-        format!("the attention of {} over {tokens} tokens", counted(heads.len(), "head"))
+        format!("the attention of {} over {tokens} tokens", format_count(heads.len(), "head"))
     })
     .map_err(|error| {
-        let limit = memory::limit_for(needed);
+        let limit = memory::limit_option_for(needed);
         error.hint(format!("choose fewer heads or a shorter sentence, or let it have more by `--memory {limit}`"))
     })
-    .class(Class::Input)?;
+    .class(ErrorClass::Input)?;
     let present = heads.iter().enumerate().filter(|(_, head)| !model.pruned_heads().contains(head));
     let places = present.map(|(place, head)| ((head.layer, head.head), place)).collect();
-    let mut recorder = AttentionRecorder { places, weights: vec![0.0; heads.len() * size] };
+    let mut recorder = AttentionRecorder { head_indices: places, weights: vec![0.0; heads.len() * size] };
     let pack = Pack { sequences: vec![sequence.clone()] };
-    model.encoder.forward_from(Start::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;
+    model.encoder.forward_from(PassStart::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;
     Ok(recorder.weights)
 }
 
 pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Result<AttentionMaps> {
-    let heads: Vec<HeadPlace> = model.grid().places().collect();
+    let heads: Vec<HeadPlace> = model.grid().head_places().collect();
     let weights = compute_attention(model, sequence, &heads, gates, &mut Scratch::default())?;
     Ok(attention_maps_of_weights(model, sequence, &weights))
 }
@@ -163,13 +163,13 @@ pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Resu
 /// Attention maps of a sentence: the rounded `weights`, `[heads, tokens, tokens]`, and the words and the tree of the sentence.
 pub fn attention_maps_of_weights(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
-    let units = Units::new(sequence);
+    let units = DrawingUnits::new(sequence);
     let texts = units.texts(sequence, token);
     let unit = |(unit, text): (usize, String)| {
         let span = &units.spans[unit];
         SentenceUnit { text, tokens: [span.start(), span.end()], is_word: units.words[unit].is_some() }
     };
-    let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
+    let is_causal = model.architecture.config.visibility.common_visibility().is_causal();
     let arc = |(unit, word): (usize, &Option<usize>)| {
         let gold = &sequence.tree.as_ref()?[(*word)?];
         let head = units.unit_of_word[gold.head.word()?];
@@ -186,7 +186,7 @@ pub fn attention_maps_of_weights(model: &Model, sequence: &Sequence, weights: &[
 /// Visitor that copies the attention of chosen heads.
 struct AttentionRecorder {
     /// Index in `weights` of each chosen head, by (layer, head).
-    places: BTreeMap<(usize, usize), usize>,
+    head_indices: BTreeMap<(usize, usize), usize>,
     /// Attention of the chosen heads, `[heads, tokens, tokens]`.
     weights: Vec<f32>,
 }
@@ -197,7 +197,7 @@ impl Visitor for AttentionRecorder {
     }
 
     fn head(&mut self, _sequence: usize, &HeadView { attention: view, .. }: &HeadView<'_>) {
-        let Some(place) = self.places.get(&(view.layer, view.head)) else { return };
+        let Some(place) = self.head_indices.get(&(view.layer, view.head)) else { return };
         let size = view.tokens() * view.tokens();
         let rows = self.weights[place * size..][..size].chunks_exact_mut(view.tokens());
         rows.zip(view.rows()).for_each(|(row, weights)| row.copy_from_slice(weights));
@@ -228,21 +228,23 @@ pub fn read_sentences(
                     }
                 }
             };
-            texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(Class::Input)
+            texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(ErrorClass::Input)
         }
-        SentenceChoice::Corpus { .. } => sentences_of_corpus(choice, encoder, is_wanted).class(Class::Input),
+        SentenceChoice::Corpus { .. } => read_corpus_sentences(choice, encoder, is_wanted).class(ErrorClass::Input),
     }
 }
 
 /// Maximum number of skipped sentences that are printed one by one; further ones are counted.
 const MAX_PRINTED_SKIPS: usize = 10;
 
-fn sentences_of_corpus(
+fn read_corpus_sentences(
     choice: &SentenceChoice,
     encoder: &mut SentenceTokenizer<'_>,
     is_wanted: impl Fn(&Sequence) -> bool,
 ) -> Result<Vec<NamedSentence>> {
-    let SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard } = choice else { return Ok(Vec::new()) };
+    let SentenceChoice::Corpus { inputs, indices, required_word: find, limit, scope, shard } = choice else {
+        return Ok(Vec::new());
+    };
     let mut missing = indices.clone();
     let (mut sentences, mut unwanted): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
     let mut corpus = Corpus::open(inputs)?.with_scope(scope);

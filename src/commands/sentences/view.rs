@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use super::{
     HeadChoice, NamedSentence, SentenceChoice, SentenceOptions, attention_maps_of_weights, compute_attention,
-    head_view, load, resolve_heads,
+    head_view, load_with_options, resolve_heads,
 };
 use crate::corpus::LinkSet;
 use crate::corpus::relation::scored_relations;
@@ -21,11 +21,11 @@ use crate::model::grid::visibility::Visibility;
 use crate::model::source::ModelRef;
 use crate::passes::pass::Pass;
 use crate::report::{AttentionMaps, MAX_MAP_TOKENS, SentenceArc};
-use crate::sequences::fold::units::Units;
+use crate::sequences::fold::units::DrawingUnits;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::output::Output;
 use crate::system::printable::one_line;
 use crate::system::terminal::{self, print};
@@ -38,7 +38,7 @@ pub struct ViewOptions {
     pub hides_special_tokens: bool,
     pub prints_numbers: bool,
     pub from_token: FromToken,
-    pub outputs: Vec<(PathBuf, Drawing)>,
+    pub outputs: Vec<(PathBuf, DrawingFormat)>,
 }
 
 /// Arcs that are drawn beside attention: of the tree, of one relation, or of one link type.
@@ -53,7 +53,7 @@ impl ShownArcs {
     /// Arcs of a sentence as `[from, to]` word indices.
     /// An arc goes from a dependent to its syntactic head, or from the source of a link to its target.
     /// Returns `None` if arcs of a tree are shown and the sentence has no tree.
-    fn between_words(&self, sequence: &Sequence) -> Option<Vec<[usize; 2]>> {
+    fn word_arcs(&self, sequence: &Sequence) -> Option<Vec<[usize; 2]>> {
         let of_tree = |takes: &dyn Fn(&str) -> bool| {
             let arcs = sequence.tree.as_ref()?.iter().enumerate().filter(|(_, arc)| takes(&arc.relation));
             Some(arcs.filter_map(|(word, arc)| Some([word, arc.head.word()?])).collect())
@@ -73,25 +73,25 @@ impl ShownArcs {
 
     /// Arcs of a sentence between units (words and special tokens), as `[from, to]`, ascending.
     /// Returns `None` if arcs of a tree are shown and the sentence has no tree.
-    fn between_units(&self, sequence: &Sequence, units: &Units) -> Option<GoldArcs> {
+    fn unit_arcs(&self, sequence: &Sequence, units: &DrawingUnits) -> Option<GoldArcs> {
         let (name, end) = match self {
             Self::Tree => (None, "head"),
             Self::Relation(name) => (Some(name.clone()), "head"),
             Self::Links(name) => (Some(name.clone()), "target"),
         };
-        let arcs = self.between_words(sequence)?.into_iter().map(|ends| ends.map(|word| units.unit_of_word[word]));
+        let arcs = self.word_arcs(sequence)?.into_iter().map(|ends| ends.map(|word| units.unit_of_word[word]));
         let mut arcs: Vec<[usize; 2]> = arcs.collect();
         arcs.sort_unstable();
         Some(GoldArcs { name, end_noun: end, arcs })
     }
 
     /// Whether a sentence has an arc of the wanted relation or link type; always true for a tree.
-    fn is_in(&self, sequence: &Sequence) -> bool {
-        *self == Self::Tree || self.between_words(sequence).is_some_and(|arcs| !arcs.is_empty())
+    fn has_arc_in(&self, sequence: &Sequence) -> bool {
+        *self == Self::Tree || self.word_arcs(sequence).is_some_and(|arcs| !arcs.is_empty())
     }
 
     /// Fails if no sentence has an arc of the wanted relation or link type; the hint names relations or types that occur.
-    fn ensure_in(&self, sentences: &[NamedSentence]) -> Result<()> {
+    fn ensure_arcs_in(&self, sentences: &[NamedSentence]) -> Result<()> {
         let sequences = || sentences.iter().map(|sentence| &sentence.sequence);
         let (option, name, present): (_, _, BTreeSet<&str>) = match self {
             Self::Tree => return Ok(()),
@@ -104,7 +104,7 @@ impl ShownArcs {
                 ("link", name, links.map(|links| &*links.link_type.name).collect())
             }
         };
-        if sequences().any(|sequence| self.is_in(sequence)) {
+        if sequences().any(|sequence| self.has_arc_in(sequence)) {
             return Ok(());
         }
         let present: Vec<&str> = present.into_iter().collect();
@@ -122,20 +122,20 @@ impl ShownArcs {
 
 /// Format of a drawing of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drawing {
+pub enum DrawingFormat {
     Svg,
     Html,
 }
 
 pub fn view(options: &ViewOptions) -> Result<()> {
-    let open = |(path, drawing): &(PathBuf, Drawing)| Ok((Output::open(path)?, *drawing));
-    let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
-    let (model, _) = load(&options.model, options.sentences.tokenizer)?;
-    let heads = resolve_heads(&options.heads, &model).class(Class::Usage)?;
-    let sentences = options.sentences.read(&model, |sequence| options.shown_arcs.is_in(sequence))?;
-    options.shown_arcs.ensure_in(&sentences).class(Class::Usage)?;
+    let open = |(path, drawing): &(PathBuf, DrawingFormat)| Ok((Output::open(path)?, *drawing));
+    let outputs: Vec<(Output, DrawingFormat)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
+    let (model, _) = load_with_options(&options.model, options.sentences.tokenizer)?;
+    let heads = resolve_heads(&options.heads, &model).class(ErrorClass::Usage)?;
+    let sentences = options.sentences.read(&model, |sequence| options.shown_arcs.has_arc_in(sequence))?;
+    options.shown_arcs.ensure_arcs_in(&sentences).class(ErrorClass::Usage)?;
     let gates = Pass::PLAIN.removal_gates();
-    let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
+    let draws_page = outputs.iter().any(|(_, drawing)| *drawing == DrawingFormat::Html);
     let shows_all_heads = options.heads == HeadChoice::All;
     let mut scratch = Scratch::default();
     let mut drawn: Vec<SentenceAttention> = Vec::new();
@@ -143,7 +143,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     for sentence in &sentences {
         let sequence = &sentence.sequence;
         if draws_page && shows_all_heads {
-            ensure_thumbnails_fit(sequence).class(Class::Usage)?;
+            ensure_thumbnails_fit(sequence).class(ErrorClass::Usage)?;
         }
         let weights = compute_attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if draws_page {
@@ -169,8 +169,8 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     }
     for (output, drawing) in outputs {
         let bytes = match drawing {
-            Drawing::Svg => arcs_figure(&drawn).into_bytes(),
-            Drawing::Html => {
+            DrawingFormat::Svg => arcs_figure(&drawn).into_bytes(),
+            DrawingFormat::Html => {
                 attention_page(&model.id, &page_sentences, if shows_all_heads { &[] } else { &heads }, &drawn)?
             }
         };
@@ -194,10 +194,10 @@ fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
 
 /// Arcs of a relation, or links of a type, as the page draws them. In a decoder they go from the later word to the earlier one.
 fn page_arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
-    let Some(GoldArcs { name, arcs, .. }) = options.shown_arcs.between_units(sequence, &Units::new(sequence)) else {
+    let Some(GoldArcs { name, arcs, .. }) = options.shown_arcs.unit_arcs(sequence, &DrawingUnits::new(sequence)) else {
         return Vec::new();
     };
-    let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
+    let is_causal = model.architecture.config.visibility.common_visibility().is_causal();
     let arc = |[from, to]: [usize; 2]| {
         let [from, to] = if is_causal { [from.max(to), from.min(to)] } else { [from, to] };
         SentenceArc { from, to, relation: name.clone().unwrap_or_default() }
@@ -213,7 +213,8 @@ fn sentence_attention(
     weights: &[f32],
     (place, head): (usize, HeadPlace),
 ) -> SentenceAttention {
-    let units = if options.hides_special_tokens { Units::words_only(sequence) } else { Units::new(sequence) };
+    let units =
+        if options.hides_special_tokens { DrawingUnits::words_only(sequence) } else { DrawingUnits::new(sequence) };
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let mut between = WordAttention::default();
     between.fold(head_view(weights, sequence.ids.len(), place, head), &units.spans, options.from_token);
@@ -223,10 +224,10 @@ fn sentence_attention(
         id: id.as_deref().map(str::to_owned),
         unit_texts: units.texts(sequence, token),
         is_word: units.words.iter().map(Option::is_some).collect(),
-        gold: options.shown_arcs.between_units(sequence, &units),
+        gold: options.shown_arcs.unit_arcs(sequence, &units),
         visible_units: visible_units(
             &units,
-            model.architecture.config.visibility.in_layer(head.layer),
+            model.architecture.config.visibility.layer_visibility(head.layer),
             sequence.ids.len(),
         ),
         weights: between,
@@ -234,7 +235,7 @@ fn sentence_attention(
 }
 
 /// Range of units that the tokens of each unit can see, `[units]`.
-fn visible_units(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
+fn visible_units(units: &DrawingUnits, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
     let of_unit = |unit: &WordSpan| {
         let (first, last) =
             (visibility.visible_keys(unit.start(), tokens), visibility.visible_keys(unit.end() - 1, tokens));
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_word_sees_what_one_of_its_tokens_sees() {
-        let units = Units { spans: WordSpan::whole_words([0..1, 1..3, 3..4]), ..Units::default() };
+        let units = DrawingUnits { spans: WordSpan::whole_words([0..1, 1..3, 3..4]), ..DrawingUnits::default() };
         assert_eq!(visible_units(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
         assert_eq!(visible_units(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
         // Token 2 sees itself and the one before, token 3 the end of the word before.

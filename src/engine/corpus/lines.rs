@@ -82,11 +82,11 @@ struct StoredBytes {
     source: Box<dyn Read + Send>,
     hash: Sha256,
     /// Number of stored bytes read so far from all files of the corpus; shared by their readers.
-    read: Arc<AtomicU64>,
+    total_bytes_read: Arc<AtomicU64>,
     /// Number of stored bytes of this file read so far.
-    bytes: u64,
+    bytes_read: u64,
     /// Whether reading the stored bytes failed. The error of the decompressor then does not mean damaged data.
-    failed: bool,
+    has_failed: bool,
     /// First bytes of the file, kept to recognise its compression.
     start: Vec<u8>,
 }
@@ -95,13 +95,13 @@ impl Read for StoredBytes {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(buffer).inspect_err(|error| {
             // The reader repeats an interrupted read.
-            self.failed |= error.kind() != io::ErrorKind::Interrupted;
+            self.has_failed |= error.kind() != io::ErrorKind::Interrupted;
         })?;
         self.hash.update(&buffer[..read]);
         let missing = Compression::MAX_MAGIC_BYTES - self.start.len();
         self.start.extend(buffer[..read].iter().take(missing));
-        self.read.fetch_add(read as u64, Ordering::Relaxed);
-        self.bytes += read as u64;
+        self.total_bytes_read.fetch_add(read as u64, Ordering::Relaxed);
+        self.bytes_read += read as u64;
         Ok(read)
     }
 }
@@ -115,7 +115,7 @@ enum Decoder {
 
 impl Decoder {
     /// The stored bytes from which the decoder reads.
-    fn stored(&mut self) -> &mut StoredBytes {
+    fn stored_bytes(&mut self) -> &mut StoredBytes {
         match self {
             Self::Plain(stored) => stored,
             Self::Gzip(decoder) => decoder.get_mut(),
@@ -163,7 +163,14 @@ impl Lines {
         compression: Compression,
         read: Arc<AtomicU64>,
     ) -> io::Result<Self> {
-        let stored = StoredBytes { source, hash: Sha256::new(), read, bytes: 0, failed: false, start: Vec::new() };
+        let stored = StoredBytes {
+            source,
+            hash: Sha256::new(),
+            total_bytes_read: read,
+            bytes_read: 0,
+            has_failed: false,
+            start: Vec::new(),
+        };
         let decoder = match compression {
             Compression::None => Decoder::Plain(stored),
             Compression::Gzip => Decoder::Gzip(MultiGzDecoder::new(stored)),
@@ -174,7 +181,7 @@ impl Lines {
     }
 
     /// Adds `lines` to all line numbers, for a reader that starts after the first `lines` lines of its file.
-    pub(super) fn starting_after(mut self, lines: u64) -> Self {
+    pub(super) fn with_preceding_lines(mut self, lines: u64) -> Self {
         self.number = lines;
         self
     }
@@ -231,16 +238,16 @@ impl Lines {
         if let Some((_, hash)) = &mut self.piece {
             hash.update(&self.buffer);
         }
-        self.ensure_plausible()?;
+        self.ensure_plausible_ratio()?;
         self.decode_line(read).at(&self.path, self.number).map(Some)
     }
 
     /// Fails on a decompression bomb: a file with more than [`MAX_DECOMPRESSION_RATIO`] decompressed bytes per stored byte.
-    fn ensure_plausible(&mut self) -> Result<()> {
+    fn ensure_plausible_ratio(&mut self) -> Result<()> {
         if self.position <= UNCHECKED_DECOMPRESSED_BYTES {
             return Ok(());
         }
-        let stored = self.source.get_mut().stored().bytes;
+        let stored = self.source.get_mut().stored_bytes().bytes_read;
         let most = stored.saturating_mul(MAX_DECOMPRESSION_RATIO).max(UNCHECKED_DECOMPRESSED_BYTES);
         ensure!(
             self.compression == Compression::None || self.position <= most,
@@ -281,8 +288,8 @@ impl Lines {
     }
 
     fn read_error(&mut self, error: io::Error) -> anyhow::Error {
-        let stored = self.source.get_mut().stored();
-        let (failed, is_compressed) = (stored.failed, self.compression.matches_start(&stored.start));
+        let stored = self.source.get_mut().stored_bytes();
+        let (failed, is_compressed) = (stored.has_failed, self.compression.matches_start(&stored.start));
         let Self { path, number, compression, .. } = self;
         let error = match compression.name().filter(|_| !failed) {
             None => anyhow!(error).context(format!("cannot read `{path}` after line {number}")),
@@ -302,7 +309,7 @@ impl Lines {
 
     /// SHA-256 of all stored bytes of the file, in lower-case hexadecimal; reads the bytes that are still unread.
     pub(super) fn into_sha256(mut self) -> Result<String> {
-        let stored = self.source.get_mut().stored();
+        let stored = self.source.get_mut().stored_bytes();
         io::copy(stored, &mut io::sink()).cannot("read", &self.path)?;
         Ok(hex(&std::mem::take(&mut stored.hash).finalize()))
     }

@@ -26,7 +26,7 @@ pub use lines::Compression;
 pub use mentions::{Mention, Mentions};
 pub use sentence::links::{LinkSet, LinkType, LinkTypeOptions, LinksFrom};
 pub use sentence::written::Written;
-pub use sentence::{Content, Origin, Sentence, SentenceFamily, TreeHead, Word};
+pub use sentence::{Content, Origin, Sentence, SentenceGroup, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
 pub use source::links::file::LinkFile;
 pub use source::links::rules::LinkRules;

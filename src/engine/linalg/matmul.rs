@@ -27,12 +27,12 @@ impl<'a, T: Number> Matrix<'a, T> {
     /// Views `values` as a matrix whose rows follow each other without gaps. Panics if `values` is shorter than
     /// `rows * columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
-        Self::strided(values, rows, columns, columns)
+        Self::with_row_stride(values, rows, columns, columns)
     }
 
     /// Views `values` as a matrix whose rows begin `row_stride` values apart. Panics if `values` ends before the last row
     /// does.
-    pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
+    pub fn with_row_stride(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         let fits =
             required_length(rows, columns, row_stride).is_some_and(|required_length| values.len() >= required_length);
         assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
@@ -71,7 +71,7 @@ impl<'a, T: Number> Matrix<'a, T> {
     }
 
     /// A pointer to the value in a row and a column.
-    fn from(&self, row: usize, column: usize) -> *const T {
+    fn pointer_to(&self, row: usize, column: usize) -> *const T {
         self.values[row * self.row_stride + column * self.column_stride..].as_ptr()
     }
 }
@@ -90,12 +90,12 @@ impl<'a, T: Number> MatrixMut<'a, T> {
     /// Views `values` as a mutable matrix whose rows follow each other without gaps. Panics if `values` is shorter than
     /// `rows * columns`.
     pub fn new(values: &'a mut [T], rows: usize, columns: usize) -> Self {
-        Self::strided(values, rows, columns, columns)
+        Self::with_row_stride(values, rows, columns, columns)
     }
 
     /// Views `values` as a mutable matrix whose rows begin `row_stride` values apart. Panics if `values` ends before the
     /// last row does, or if rows overlap.
-    pub fn strided(values: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
+    pub fn with_row_stride(values: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         let fits = row_stride >= columns
             && required_length(rows, columns, row_stride)
                 .is_some_and(|required_length| values.len() >= required_length);
@@ -111,29 +111,29 @@ fn required_length(rows: usize, columns: usize, row_stride: usize) -> Option<usi
 
 /// Number of columns of the right factor in one call of gemm, so that its packed part fits into the second-level cache.
 /// Fastest of 128 to 768 for the shapes of small and base models (docs/PERFORMANCE.md).
-const COLUMNS_PER_CALL: usize = 256;
+const GEMM_COLUMNS_PER_CALL: usize = 256;
 
 /// Number of rows of the right factor in one call of gemm, chosen by measurements like [`COLUMNS_PER_CALL`].
-const INNER_PER_CALL: usize = 512;
+const GEMM_INNER_PER_CALL: usize = 512;
 
 /// Multiplies two matrices, `into = a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
-    product(into, a, b, false);
+    multiply_into(into, a, b, false);
 }
 
 /// Adds a matrix product, `into += a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
-    product(into, a, b, true);
+    multiply_into(into, a, b, true);
 }
 
 /// Computes `into = a b`, or with `add` `into += a b`, in calls of gemm on blocks of `b`.
 #[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
-fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>, add: bool) {
+fn multiply_into<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>, add: bool) {
     assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");
     let stride = |stride: usize| isize::try_from(stride).expect("a slice is shorter than isize::MAX");
-    for column in (0..b.columns).step_by(COLUMNS_PER_CALL) {
-        let columns = COLUMNS_PER_CALL.min(b.columns - column);
-        for inner in (0..b.rows).step_by(INNER_PER_CALL) {
+    for column in (0..b.columns).step_by(GEMM_COLUMNS_PER_CALL) {
+        let columns = GEMM_COLUMNS_PER_CALL.min(b.columns - column);
+        for inner in (0..b.rows).step_by(GEMM_INNER_PER_CALL) {
             let add = add || inner > 0;
             // SAFETY: the constructors checked that every index of each matrix is inside its slice, the shapes fit, the
             // block lies within them, and `into` is borrowed mutably, so it overlaps neither `a` nor `b`.
@@ -142,15 +142,15 @@ fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>
                 gemm(
                     into.rows,
                     columns,
-                    INNER_PER_CALL.min(b.rows - inner),
+                    GEMM_INNER_PER_CALL.min(b.rows - inner),
                     into.values[column..].as_mut_ptr(),
                     1,
                     stride(into.row_stride),
                     add,
-                    a.from(0, inner),
+                    a.pointer_to(0, inner),
                     stride(a.column_stride),
                     stride(a.row_stride),
-                    b.from(inner, column),
+                    b.pointer_to(inner, column),
                     stride(b.column_stride),
                     stride(b.row_stride),
                     T::from(if add { 1.0_f32 } else { 0.0 }),
@@ -175,9 +175,9 @@ mod tests {
         // [1 2; 3 4; 5 6] times [1 0 1; 0 1 1], into the first three of four columns.
         let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 0.0, 1.0, 0.0, 1.0, 1.0]);
         let mut c = [-1.0; 12];
-        multiply(MatrixMut::strided(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3));
+        multiply(MatrixMut::with_row_stride(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3));
         assert_eq!(c, [1.0, 2.0, 3.0, -1.0, 3.0, 4.0, 7.0, -1.0, 5.0, 6.0, 11.0, -1.0]);
-        multiply_add(MatrixMut::strided(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3));
+        multiply_add(MatrixMut::with_row_stride(&mut c, 3, 3, 4), Matrix::new(&a, 3, 2), Matrix::new(&b, 2, 3));
         assert_eq!(c, [2.0, 4.0, 6.0, -1.0, 6.0, 8.0, 14.0, -1.0, 10.0, 12.0, 22.0, -1.0]);
     }
 
@@ -190,19 +190,19 @@ mod tests {
             turned: bool,
             seed in 0..1000_usize,
         ) {
-            let (inner, columns) = (inner.0 * INNER_PER_CALL + inner.1, columns.0 * COLUMNS_PER_CALL + columns.1);
+            let (inner, columns) = (inner.0 * GEMM_INNER_PER_CALL + inner.1, columns.0 * GEMM_COLUMNS_PER_CALL + columns.1);
             let value = |place: usize| ((place * 31 + seed) % 17) as f32 - 8.0;
             let a: Vec<f32> = (0..rows * (inner + room)).map(value).collect();
             let b: Vec<f32> = (0..(inner + room) * (columns + room)).map(|place| value(place + 5)).collect();
             let (down, across) = if turned { (1, inner + room) } else { (columns + room, 1) };
             let matrix = if turned {
-                Matrix::strided(&b, columns, inner, inner + room).transposed()
+                Matrix::with_row_stride(&b, columns, inner, inner + room).transposed()
             } else {
-                Matrix::strided(&b, inner, columns, columns + room)
+                Matrix::with_row_stride(&b, inner, columns, columns + room)
             };
             let mut product = vec![0.5; rows * (columns + room)];
-            let a_matrix = Matrix::strided(&a, rows, inner, inner + room);
-            multiply(MatrixMut::strided(&mut product, rows, columns, columns + room), a_matrix, matrix);
+            let a_matrix = Matrix::with_row_stride(&a, rows, inner, inner + room);
+            multiply(MatrixMut::with_row_stride(&mut product, rows, columns, columns + room), a_matrix, matrix);
             for row in 0..rows {
                 for column in 0..columns {
                     let terms = (0..inner).map(|k| a[row * (inner + room) + k] * b[k * down + column * across]);

@@ -19,7 +19,7 @@ pub fn largest<T: Copy + PartialOrd + From<f32>>(values: &[T]) -> T {
 /// The largest of `values` at which the mask `kept` is 1; at least 0. A mask has the values 0 and 1. Both lengths are a
 /// multiple of [`LANES`].
 #[inline(always)]
-pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
+pub fn largest_in_mask(values: &[f32], kept: &[f32]) -> f32 {
     let mut most = [0.0; LANES];
     for (values, kept) in values.as_chunks::<LANES>().0.iter().zip(kept.as_chunks::<LANES>().0) {
         for lane in 0..LANES {

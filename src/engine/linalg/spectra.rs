@@ -25,11 +25,11 @@ pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
 
 /// The share of positive eigenvalues of a square matrix: the real part of the sum of eigenvalues, divided by the sum of
 /// their moduli. `None` if all are 0, or if the algorithm does not converge.
-pub fn positive_share(matrix: DMatrix<f64>) -> Option<f64> {
+pub fn positive_eigenvalue_share(matrix: DMatrix<f64>) -> Option<f64> {
     /// Maximum number of steps per row. A matrix takes about two steps per eigenvalue, so a larger number means no
     /// convergence.
-    const MOST_STEPS: usize = 100;
-    let steps = MOST_STEPS * matrix.nrows();
+    const MAX_STEPS_PER_ROW: usize = 100;
+    let steps = MAX_STEPS_PER_ROW * matrix.nrows();
     let eigenvalues = nalgebra::Schur::try_new(matrix, f64::EPSILON, steps)?.complex_eigenvalues();
     let moduli: f64 = eigenvalues.iter().map(|value: &Complex<f64>| value.re.hypot(value.im)).sum();
     let real: f64 = eigenvalues.iter().map(|value| value.re).sum();
@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn eigenvalues_by_hand() {
-        let share = |rows: usize, values: &[f64]| positive_share(DMatrix::from_row_slice(rows, rows, values));
+        let share =
+            |rows: usize, values: &[f64]| positive_eigenvalue_share(DMatrix::from_row_slice(rows, rows, values));
         assert_eq!(share(2, &[2.0, 0.0, 0.0, 3.0]), Some(1.0));
         assert!((share(2, &[3.0, 5.0, 0.0, -1.0]).unwrap() - 0.5).abs() < 1e-12);
         // A turn by a right angle: i and -i.

@@ -109,16 +109,16 @@ pub struct Adapter {
     /// Tensors of the adapter's own weight file.
     tensors: Checkpoint,
     /// Low-rank updates, keyed by the name of the updated tensor without the model's prefix.
-    updates: BTreeMap<String, Update>,
+    updates: BTreeMap<String, LowRankUpdate>,
     /// Replacements of whole tensors: the adapter's tensor name, keyed by the name of the replaced checkpoint tensor without
     /// the model's prefix.
-    replaced: BTreeMap<String, String>,
+    replacement_names: BTreeMap<String, String>,
     /// Names of the checkpoint tensors, without the model's prefix, to which an update or replacement was applied.
-    applied: Mutex<BTreeSet<String>>,
+    applied_tensors: Mutex<BTreeSet<String>>,
 }
 
 /// A low-rank update `B A` of one module. `a` and `b` are the tensor names of `A` and `B`.
-struct Update {
+struct LowRankUpdate {
     /// Full name of the updated module in the trained model; `alpha_pattern` is matched against it.
     module: String,
     a: String,
@@ -133,7 +133,7 @@ impl Adapter {
     pub fn read(files: &AdapterFiles, architecture: &Architecture) -> Result<Self> {
         let config = AdapterConfig::read(&files.config)?;
         let tensors = Checkpoint::open_adapter(files.weights.clone(), architecture.family)?;
-        let (mut updates, mut replaced) = (BTreeMap::<String, Update>::new(), BTreeMap::new());
+        let (mut updates, mut replaced) = (BTreeMap::<String, LowRankUpdate>::new(), BTreeMap::new());
         let prefix = architecture.family.prefix;
         for name in tensors.tensor_names() {
             let own = name.strip_prefix("base_model.model.").unwrap_or(name);
@@ -153,7 +153,7 @@ impl Adapter {
                     );
                     let is_embedding = part == "lora_embedding_A";
                     let tensor = format!("{}.weight", module.strip_prefix(prefix).unwrap_or(module));
-                    let update = Update { module: module.to_owned(), a: name.clone(), b, is_embedding };
+                    let update = LowRankUpdate { module: module.to_owned(), a: name.clone(), b, is_embedding };
                     if let Some(other) = updates.insert(tensor, update) {
                         bail!("`{}` and `{}` are updates of one tensor", other.a.escape_debug(), name.escape_debug());
                     }
@@ -164,24 +164,24 @@ impl Adapter {
             }
         }
         ensure!(!updates.is_empty(), "`{}` has no lora_A: there is nothing to merge", files.weights.path().display());
-        Ok(Self { config, tensors, updates, replaced, applied: Mutex::default() })
+        Ok(Self { config, tensors, updates, replacement_names: replaced, applied_tensors: Mutex::default() })
     }
 
     /// Records that the update or replacement of the tensor `bare`, a name without prefix, was applied.
-    fn note(&self, bare: &str) {
-        self.applied.lock().expect("nobody panics while reading").insert(bare.to_owned());
+    fn mark_applied(&self, bare: &str) {
+        self.applied_tensors.lock().expect("nobody panics while reading").insert(bare.to_owned());
     }
 }
 
 impl Overlay for Adapter {
-    fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>> {
-        if let Some(name) = self.replaced.get(bare) {
-            self.note(bare);
+    fn adapted_values(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>> {
+        if let Some(name) = self.replacement_names.get(bare) {
+            self.mark_applied(bare);
             return self.tensors.tensor(name, shape);
         }
         let mut values = base()?;
         let Some(update) = self.updates.get(bare) else { return Ok(values) };
-        self.note(bare);
+        self.mark_applied(bare);
         let &[rows, columns] = shape else { bail!("`{}` is of a tensor that is no matrix", update.a) };
         let rank = self.tensors.row_count(&update.a)?;
         let is_transposed = update.is_embedding || self.config.fan_in_fan_out;
@@ -205,11 +205,11 @@ impl Overlay for Adapter {
     }
 
     fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()> {
-        let applied = self.applied.lock().expect("nobody panics while reading");
+        let applied = self.applied_tensors.lock().expect("nobody panics while reading");
         // Updates of a task head may stay unused; if all updates are unused, the adapter belongs to another model.
         let is_unapplied = |bare: &&String| !applied.contains(*bare) && (applied.is_empty() || is_needed(bare));
         let updates = self.updates.iter().map(|(bare, update)| (bare, &update.a));
-        let unapplied = updates.chain(&self.replaced).find(|(bare, _)| is_unapplied(bare));
+        let unapplied = updates.chain(&self.replacement_names).find(|(bare, _)| is_unapplied(bare));
         unapplied.map_or(Ok(()), |(_, name)| {
             let name = name.escape_debug();
             Err(anyhow!("`{name}` of the adapter is for a tensor that the model lacks, or shares with another one")

@@ -16,7 +16,7 @@ pub struct InitialWeights {
     /// Scale of matrices for which the family sets no other scale.
     range: f32,
     /// Distribution of matrices and value of norm weights in the model's architecture family.
-    fresh: WeightInitialisation,
+    initialisation: WeightInitialisation,
 }
 
 impl InitialWeights {
@@ -36,15 +36,15 @@ impl InitialWeights {
         if norms_add_one {
             fresh.norms = 0.0;
         }
-        Ok(Self { seed, range: range as f32, fresh })
+        Ok(Self { seed, range: range as f32, initialisation: fresh })
     }
 
     /// Draws `count` weights of the matrix `name`, with the scale that the family has for this name.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-    fn matrix(&self, name: &str, count: usize, random: ChaCha8Rng) -> Result<Vec<f32>> {
-        let override_scale = self.fresh.scales.iter().find(|(part, _)| name.contains(part));
+    fn draw_matrix(&self, name: &str, count: usize, random: ChaCha8Rng) -> Result<Vec<f32>> {
+        let override_scale = self.initialisation.scales.iter().find(|(part, _)| name.contains(part));
         let scale = override_scale.map_or(self.range, |(_, scale)| *scale as f32);
-        let largest = match self.fresh.distribution {
+        let largest = match self.initialisation.distribution {
             WeightDistribution::Uniform => {
                 return Ok(Uniform::new_inclusive(-scale, scale)?.sample_iter(random).take(count).collect());
             }
@@ -62,10 +62,10 @@ impl Tensors for InitialWeights {
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let count = shape.iter().product();
         if shape.len() == 1 {
-            return Ok(vec![if name.ends_with("bias") { 0.0 } else { self.fresh.norms as f32 }; count]);
+            return Ok(vec![if name.ends_with("bias") { 0.0 } else { self.initialisation.norms as f32 }; count]);
         }
         let seed = Sha256::digest(format!("{} {name}", self.seed));
-        self.matrix(name, count, ChaCha8Rng::from_seed(seed.into()))
+        self.draw_matrix(name, count, ChaCha8Rng::from_seed(seed.into()))
     }
 
     /// Whether a tensor can be drawn: true for every name except rotary frequencies, which are no weights.

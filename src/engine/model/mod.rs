@@ -30,12 +30,12 @@ use forward::Encoder;
 use forward::packed::PackedEncoder;
 use grid::{HeadGrid, HeadPlace};
 use initial::InitialWeights;
-use parameters::{ClassifiedUnit, Classifier, Labels, Objective, Parameters};
+use parameters::{ClassLabels, ClassifiedUnit, Classifier, Objective, Parameters};
 use tokenizer::ModelTokenizer;
 use weights::left::LeftTensors;
 use weights::{Checkpoint, Overlay};
 
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::machine::memory;
 
 /// A loaded model: its encoder, its tokenizer, and facts about its files.
@@ -48,7 +48,7 @@ pub struct Model {
     /// Training task of the checkpoint's prediction head; `None` without a supported one.
     pub objective: Option<Objective>,
     /// Classes of the classification head; `None` without one.
-    pub labels: Option<Labels>,
+    pub labels: Option<ClassLabels>,
     /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
     /// Why the checkpoint's prediction head cannot be used; `None` if it can be used or there is none.
@@ -63,32 +63,32 @@ pub struct Model {
     pub tokenizer: ModelTokenizer,
     pub encoder: Box<dyn Encoder>,
     /// Files from which the weights can be read again.
-    sources: Sources,
+    sources: WeightSources,
 }
 
 impl Model {
     /// Loads a model without a prediction head.
     /// Fails if a file cannot be read, the architecture is not supported, or weights or tokenizer do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
-        Self::loaded(files, None).class(Class::Model)
+        Self::load_with_head(files, None).class(ErrorClass::Model)
     }
 
     /// Loads a model with the prediction head of its training task, if it has one. Fails as [`Model::load`].
     pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
-        Self::loaded(files, Some(HeadKind::Training)).class(Class::Model)
+        Self::load_with_head(files, Some(HeadKind::Training)).class(ErrorClass::Model)
     }
 
     /// Loads a model with its classification head. Fails as [`Model::load`], and if the model has no such head.
     pub fn load_with_classifier(files: ModelFiles, classified: ClassifiedUnit) -> Result<Self> {
-        Self::loaded(files, Some(HeadKind::Classifier(classified))).class(Class::Model)
+        Self::load_with_head(files, Some(HeadKind::Classifier(classified))).class(ErrorClass::Model)
     }
 
     /// Loads a model with the prediction head `head`, or without one if `None`.
-    fn loaded(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
+    fn load_with_head(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
-        let sources = Sources { weights, adapter };
+        let sources = WeightSources { weights, adapter };
         let checkpoint = sources.checkpoint(&architecture)?;
         let mut objective = Objective::detect(&architecture, |name| checkpoint.has_prefix(name));
         let refused_head = Objective::head_refusal(|name| checkpoint.has_prefix(name)).filter(|_| objective.is_none());
@@ -107,7 +107,7 @@ impl Model {
                 let classifier = loaded.with_context(|| format!("`{id}` cannot classify"))?;
                 parameters.prediction = Some(classifier.head);
                 labels = Some(classifier.labels);
-                objective = Some(of.objective());
+                objective = Some(of.training_objective());
             }
             _ => {}
         }
@@ -145,18 +145,18 @@ impl Model {
 
     /// Makes an encoder of this architecture with random initial weights, as the family draws them before training. Fails if
     /// `initializer_range` is not positive.
-    pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
-        Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
+    pub fn untrained_encoder(&self, seed: u64) -> Result<Box<dyn Encoder>> {
+        Ok(Box::new(PackedEncoder::new(self.initial_parameters(seed)?)))
     }
 
     /// As [`Model::untrained`], but each layer's attention is as far from uniform over `sample` as in the trained model.
-    pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
-        let sharp = match_sharpness(self.fresh(seed)?, &*self.encoder, sample)?;
+    pub fn sharp_untrained_encoder(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
+        let sharp = match_sharpness(self.initial_parameters(seed)?, &*self.encoder, sample)?;
         Ok(Box::new(PackedEncoder::new(sharp)))
     }
 
     /// Makes the model's encoder with each head's output projection rotated at random. Fails if the weight files were changed.
-    pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
+    pub fn rotated_encoder(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let checkpoint = self.sources.checkpoint(&self.architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
         self.sources.ensure_unchanged()?;
@@ -165,11 +165,11 @@ impl Model {
     }
 
     /// Draws initial parameters of this architecture, which `seed` determines.
-    fn fresh(&self, seed: u64) -> Result<Parameters> {
+    fn initial_parameters(&self, seed: u64) -> Result<Parameters> {
         let Architecture { config, names, .. } = &self.architecture;
         let initial =
             InitialWeights::new(config.initializer_range, seed, names.initialisation.clone(), names.norms_add_one);
-        Parameters::load(&initial.class(Class::Model)?, &self.architecture)
+        Parameters::load(&initial.class(ErrorClass::Model)?, &self.architecture)
     }
 }
 
@@ -178,7 +178,7 @@ fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
     let stored = architecture.names.layers.iter().collect::<BTreeSet<_>>().len();
     let needed = architecture.config.weight_bytes(stored);
     memory::ensure_available(needed, || format!("`{id}`, of the sizes that its config.json says,"))
-        .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
+        .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_option_for(needed))))
 }
 
 /// The kind of prediction head that is loaded with the encoder.
@@ -191,12 +191,12 @@ enum HeadKind {
 }
 
 /// The files of a model's weights, and the adapter that is merged into them.
-struct Sources {
+struct WeightSources {
     weights: Vec<ModelFile>,
     adapter: Option<AdapterFiles>,
 }
 
-impl Sources {
+impl WeightSources {
     /// Opens the weight files, with tensors under the names of the architecture and the adapter merged. Fails if the files
     /// cannot be read or merged.
     fn checkpoint(&self, architecture: &Architecture) -> Result<Checkpoint> {
@@ -227,7 +227,7 @@ pub struct Hashes {
 
 impl Hashes {
     /// Computes the hashes of all files. Fails as [`PendingHashes::finish`].
-    fn of(files: &ModelFiles) -> Result<Self> {
+    fn from_files(files: &ModelFiles) -> Result<Self> {
         let of_each = |(name, file): &(&str, ModelFile)| Ok(((*name).to_owned(), file.sha256()?));
         let tokenizer = files.tokenizer.iter().map(of_each).collect::<Result<_>>()?;
         // An adapter makes another model, so its files are hashed with the weights.
@@ -245,7 +245,7 @@ impl PendingHashes {
     /// Begins to hash a model's files: the open files that [`Model::load`] reads, so that the hashes name what runs.
     pub fn start(files: &ModelFiles) -> Self {
         let hashed = files.clone();
-        let begun = thread::Builder::new().spawn(move || Hashes::of(&hashed));
+        let begun = thread::Builder::new().spawn(move || Hashes::from_files(&hashed));
         Self(begun.map_err(|_| Box::new(files.clone())))
     }
 
@@ -253,8 +253,8 @@ impl PendingHashes {
     pub fn finish(self) -> Result<Hashes> {
         let hashes = match self.0 {
             Ok(thread) => thread.join().map_err(|_| anyhow!("hashing the model failed"))?,
-            Err(files) => Hashes::of(&files),
+            Err(files) => Hashes::from_files(&files),
         };
-        hashes.class(Class::Model)
+        hashes.class(ErrorClass::Model)
     }
 }

@@ -178,12 +178,12 @@ impl Pass {
     /// The gates that remove the heads of the pass.
     pub fn removal_gates(&self) -> Gates {
         let mut gates = Gates::default();
-        self.removed.iter().for_each(|place| gates.set(place.layer, place.head, Gate::scale(0.0)));
+        self.removed.iter().for_each(|place| gates.set_gate(place.layer, place.head, Gate::from_factor(0.0)));
         gates
     }
 
     /// The corresponding pass under `control`; `None` if the control changes nothing in this pass.
-    pub fn under_control(self, control: Control) -> Option<Self> {
+    pub fn with_control(self, control: Control) -> Option<Self> {
         let seed = control.seed;
         match control.kind {
             ControlKind::RandomInit => Some(Self { weights: Weights::Untrained { seed }, ..self }),
@@ -226,20 +226,20 @@ mod tests {
         assert_eq!(one.removed, [removal(0, 2), removal(1, 0)]);
         assert_ne!(one, Pass::PLAIN);
         let gates = one.removal_gates();
-        assert_eq!((gates.get(0, 2), gates.get(0, 1)), (Some(&Gate::scale(0.0)), None));
+        assert_eq!((gates.get(0, 2), gates.get(0, 1)), (Some(&Gate::from_factor(0.0)), None));
     }
 
     #[test]
     fn a_control_takes_one_thing_away() {
         let control = |kind, seed| Control { kind, seed };
-        let fresh = Pass::PLAIN.under_control(control(ControlKind::RandomInit, 2));
+        let fresh = Pass::PLAIN.with_control(control(ControlKind::RandomInit, 2));
         assert_eq!(fresh.unwrap(), Pass { weights: Weights::Untrained { seed: 2 }, ..Pass::PLAIN });
-        let shuffled = Pass::PLAIN.under_control(control(ControlKind::ShuffledWords, 1));
+        let shuffled = Pass::PLAIN.with_control(control(ControlKind::ShuffledWords, 1));
         assert_eq!(shuffled.unwrap(), Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
         for sequences in [Sequences::Repeats(RepeatVariant::Plain), Sequences::SentencePairs] {
             let pass = Pass { sequences, ..Pass::PLAIN };
-            assert_eq!(pass.clone().under_control(control(ControlKind::ShuffledWords, 1)), None);
-            assert_eq!(pass.under_control(control(ControlKind::RandomInit, 1)).unwrap().sequences, sequences);
+            assert_eq!(pass.clone().with_control(control(ControlKind::ShuffledWords, 1)), None);
+            assert_eq!(pass.with_control(control(ControlKind::RandomInit, 1)).unwrap().sequences, sequences);
         }
     }
 }

@@ -49,11 +49,11 @@ impl TokenCounter {
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
         let text = input::read_to_string(path, MAX_COUNTS_BYTES).cannot("read the counts", &file)?;
-        let counts = Self::parsed(&text, path, tokenizer).with_file(&file)?;
+        let counts = Self::parse(&text, path, tokenizer).with_file(&file)?;
         Ok((counts, hex(&Sha256::digest(text.as_bytes()))))
     }
 
-    fn parsed(text: &str, path: &Path, tokenizer: &ModelTokenizer) -> Result<Self> {
+    fn parse(text: &str, path: &Path, tokenizer: &ModelTokenizer) -> Result<Self> {
         let file = path.display();
         let named: UniqueKeys<u64> = serde_json::from_str(text).map_err(|error| {
             anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", describe_error(&error))
@@ -92,7 +92,7 @@ impl TokenCounter {
             rarer += count * types;
         }
         let tokens = self.0.iter().map(|(&id, count)| (id, frequencies[count])).collect();
-        TokenCounts { tokens, absent }
+        TokenCounts { frequencies: tokens, absent }
     }
 }
 
@@ -112,7 +112,7 @@ pub struct Frequency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unigrams {
     /// Cumulative count and id of each token that occurs, ascending by id.
-    tokens: Vec<(u64, u32)>,
+    cumulative_counts: Vec<(u64, u32)>,
 }
 
 impl Unigrams {
@@ -125,15 +125,15 @@ impl Unigrams {
         };
         let tokens: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).map(cumulative).collect();
         assert!(!tokens.is_empty(), "tokens that occur");
-        Self { tokens }
+        Self { cumulative_counts: tokens }
     }
 
     /// Token at place `number` in the list of all occurrences, sorted by token id; `number` is taken modulo the number of
     /// occurrences.
     pub fn token_at(&self, number: u64) -> u32 {
-        let total = self.tokens[self.tokens.len() - 1].0;
-        let index = self.tokens.partition_point(|(cumulative, _)| *cumulative <= number % total);
-        self.tokens[index].1
+        let total = self.cumulative_counts[self.cumulative_counts.len() - 1].0;
+        let index = self.cumulative_counts.partition_point(|(cumulative, _)| *cumulative <= number % total);
+        self.cumulative_counts[index].1
     }
 }
 
@@ -141,7 +141,7 @@ impl Unigrams {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
     /// Frequency of each token that the corpus has, by token id.
-    tokens: BTreeMap<u32, Frequency>,
+    frequencies: BTreeMap<u32, Frequency>,
     /// Frequency of a token that the corpus does not have.
     absent: Frequency,
 }
@@ -149,12 +149,12 @@ pub struct TokenCounts {
 impl TokenCounts {
     /// Frequency of the token with this id.
     pub fn get(&self, id: u32) -> Frequency {
-        self.tokens.get(&id).copied().unwrap_or(self.absent)
+        self.frequencies.get(&id).copied().unwrap_or(self.absent)
     }
 
     /// Distribution of the counted tokens; `None` if nothing was counted.
     pub fn unigrams(&self) -> Option<Unigrams> {
-        let counts = || self.tokens.iter().map(|(&id, frequency)| (id, frequency.count));
+        let counts = || self.frequencies.iter().map(|(&id, frequency)| (id, frequency.count));
         counts().any(|(_, count)| count > 0).then(|| Unigrams::new(counts()))
     }
 }

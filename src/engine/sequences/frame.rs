@@ -8,13 +8,13 @@ use super::tokenize::token_kinds;
 use crate::model::tokenizer::ModelTokenizer;
 
 /// A text that is one token; encoding it shows the special tokens around any text.
-const SHORT: &str = "a";
+const ONE_TOKEN_TEXT: &str = "a";
 
 /// The special tokens that a tokenizer puts around one or several texts, with the segment ids of all tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The special tokens before each text and after the last text, each with its segment id, `[texts + 1]`.
-    special: Vec<Vec<(Token, u32)>>,
+    special_tokens: Vec<Vec<(Token, u32)>>,
     /// The segment id of each text, `[texts]`.
     segments: Vec<u32>,
 }
@@ -22,25 +22,25 @@ pub struct Frame {
 impl Frame {
     /// The frame of a single text; `None` if the tokenizer's output does not consist of special tokens and one text.
     pub fn for_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
-        Ok(Self::of(tokenizer, &tokenizer.encode_text(SHORT, true)?, 1))
+        Ok(Self::from_encoding(tokenizer, &tokenizer.encode_text(ONE_TOKEN_TEXT, true)?, 1))
     }
 
     /// The frame of a pair of texts, such as `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if the tokenizer's
     /// output does not have both texts.
     pub fn for_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
-        Ok(Self::of(tokenizer, &tokenizer.encode_pair(SHORT, SHORT)?, 2))
+        Ok(Self::from_encoding(tokenizer, &tokenizer.encode_pair(ONE_TOKEN_TEXT, ONE_TOKEN_TEXT)?, 2))
     }
 
     /// The frame that an encoding of one-token texts shows; `None` if it does not have this number of texts.
-    fn of(tokenizer: &ModelTokenizer, encoding: &Encoding, texts: usize) -> Option<Self> {
-        let mut frame = Self { special: vec![Vec::new()], segments: Vec::new() };
+    fn from_encoding(tokenizer: &ModelTokenizer, encoding: &Encoding, texts: usize) -> Option<Self> {
+        let mut frame = Self { special_tokens: vec![Vec::new()], segments: Vec::new() };
         let tokens = encoding.get_ids().iter().zip(token_kinds(tokenizer, encoding));
         for (place, ((&id, kind), &segment)) in tokens.zip(encoding.get_type_ids()).enumerate() {
             if kind.is_special() {
-                frame.special.last_mut()?.push((Token { id, kind }, segment));
+                frame.special_tokens.last_mut()?.push((Token { id, kind }, segment));
             } else if encoding.token_to_sequence(place)? == frame.segments.len() {
                 frame.segments.push(segment);
-                frame.special.push(Vec::new());
+                frame.special_tokens.push(Vec::new());
             }
         }
         (frame.segments.len() == texts).then_some(frame)
@@ -48,13 +48,13 @@ impl Frame {
 
     /// Number of special tokens.
     pub fn special_count(&self) -> usize {
-        self.special.iter().map(Vec::len).sum()
+        self.special_tokens.iter().map(Vec::len).sum()
     }
 
     /// Adapts the frame to a model with `count` segments: higher segment ids become `count - 1`.
     pub fn with_segments(mut self, count: usize) -> Self {
         let last = u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1);
-        let segments = self.special.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);
+        let segments = self.special_tokens.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);
         segments.for_each(|segment| *segment = last.min(*segment));
         self
     }
@@ -63,8 +63,8 @@ impl Frame {
     /// for.
     pub fn surround(&self, texts: &[Vec<Token>]) -> Sequence {
         assert_eq!(texts.len(), self.segments.len(), "a frame of so many texts");
-        let (mut tokens, mut ranges) = (self.special[0].clone(), Vec::new());
-        for ((text, &segment), special) in texts.iter().zip(&self.segments).zip(&self.special[1..]) {
+        let (mut tokens, mut ranges) = (self.special_tokens[0].clone(), Vec::new());
+        for ((text, &segment), special) in texts.iter().zip(&self.segments).zip(&self.special_tokens[1..]) {
             ranges.push(tokens.len()..tokens.len() + text.len());
             tokens.extend(text.iter().map(|&token| (token, segment)));
             tokens.extend(special);
@@ -84,7 +84,10 @@ impl Frame {
         use super::sequence::TokenKind::{FirstSpecial, Separator};
         let after = |segment| vec![(Token { id: 2, kind: Separator }, segment)];
         let before = vec![(Token { id: 1, kind: FirstSpecial }, 0)];
-        Self { special: [before].into_iter().chain((0..texts).map(after)).collect(), segments: (0..texts).collect() }
+        Self {
+            special_tokens: [before].into_iter().chain((0..texts).map(after)).collect(),
+            segments: (0..texts).collect(),
+        }
     }
 }
 

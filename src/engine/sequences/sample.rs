@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The highest digest of a drawn sentence's number; `None` if all sentences are drawn.
-    highest: Option<[u8; 32]>,
+    max_digest: Option<[u8; 32]>,
 }
 
 /// SHA-256 of the number of a sentence.
@@ -19,7 +19,7 @@ fn digest(sentence: u64) -> [u8; 32] {
 }
 
 impl Sample {
-    pub const ALL: Self = Self { highest: None };
+    pub const ALL: Self = Self { max_digest: None };
 
     /// Draws `most` of the sentences whose numbers are below `of`; all sentences if `most` is `of` or more.
     pub fn new(most: u64, of: u64) -> Self {
@@ -35,12 +35,12 @@ impl Sample {
             }
         }
         // The default is 0, which no digest reaches, so that nothing is drawn.
-        Self { highest: Some(lowest.peek().copied().unwrap_or_default()) }
+        Self { max_digest: Some(lowest.peek().copied().unwrap_or_default()) }
     }
 
     /// Whether the sentence with this 0-based number is drawn.
     pub fn contains(self, sentence: u64) -> bool {
-        self.highest.is_none_or(|highest| digest(sentence) <= highest)
+        self.max_digest.is_none_or(|highest| digest(sentence) <= highest)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::span::WordSpan;
-use crate::corpus::{Annotation, LinkSet, SentenceFamily, TreeHead};
+use crate::corpus::{Annotation, LinkSet, SentenceGroup, TreeHead};
 use crate::model::files::Pooling;
 use crate::model::forward::batch::{Exchange, TokenClass};
 
@@ -19,7 +19,7 @@ pub struct Sequence {
     /// Number of the sequence's document in the corpus; `None` unless documents are the sampling unit.
     pub document_number: Option<u64>,
     /// Group of related sentences that count as one observation; all sentences of a group fall into one jackknife block.
-    pub family: SentenceFamily,
+    pub family: SentenceGroup,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
     /// Segment id of each token, `[tokens]`: the number of the text of a pair to which the token belongs.
@@ -54,8 +54,8 @@ pub struct Sequence {
 impl Sequence {
     /// Group of a text that begins with this sentence, such as a window. If documents are the sampling unit, it has the
     /// number of the document.
-    pub fn family_of_text(&self) -> SentenceFamily {
-        SentenceFamily { number: self.document_number.unwrap_or(self.family.number), ..self.family }
+    pub fn text_family(&self) -> SentenceGroup {
+        SentenceGroup { number: self.document_number.unwrap_or(self.family.number), ..self.family }
     }
 
     /// The tokens of text, without special tokens.

@@ -28,7 +28,7 @@ impl Shard {
 
     /// Parses the number of shards, from 1 to 65,536.
     pub fn parse_count(text: &str) -> Result<u32, String> {
-        text.parse().ok().filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count)
+        text.parse().ok().filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count_message)
     }
 
     /// Number of the shard, counted from 1.
@@ -47,11 +47,11 @@ impl Shard {
     }
 }
 
-fn bad_count() -> String {
+fn bad_count_message() -> String {
     format!("a corpus is in 1 to {MAX_SHARDS} shards")
 }
 
-fn bad_number(number: impl fmt::Display, of: u32) -> String {
+fn bad_number_message(number: impl fmt::Display, of: u32) -> String {
     format!("shard {number}/{of} is none of 1/{of} to {of}/{of}")
 }
 
@@ -59,9 +59,9 @@ impl TryFrom<(u32, u32)> for Shard {
     type Error = String;
 
     fn try_from((number, of): (u32, u32)) -> Result<Self, String> {
-        let of = Some(of).filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count)?;
+        let of = Some(of).filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count_message)?;
         let shard = (1..=of).contains(&number).then_some(Self { number, of });
-        shard.ok_or_else(|| bad_number(number, of))
+        shard.ok_or_else(|| bad_number_message(number, of))
     }
 }
 
@@ -79,7 +79,7 @@ impl FromStr for Shard {
         let numbers = text.split_once('/').filter(|(number, of)| is_number(number) && is_number(of));
         let (number, of) = numbers.ok_or("expected I/N: shard I, counted from 1, of N")?;
         let of = Self::parse_count(of)?;
-        Self::try_from((number.parse().map_err(|_| bad_number(shortened(number), of))?, of))
+        Self::try_from((number.parse().map_err(|_| bad_number_message(shortened(number), of))?, of))
     }
 }
 

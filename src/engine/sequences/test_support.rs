@@ -1,7 +1,7 @@
 //! Sequences for the tests of this crate and of those above it.
 
 use super::sequence::{GoldArc, Sequence, TokenKind};
-use crate::corpus::{SentenceFamily, TreeHead};
+use crate::corpus::{SentenceGroup, TreeHead};
 
 /// Makes a sequence of tokens of these kinds, in which each token of text is a word.
 pub fn sequence(kinds: &[TokenKind]) -> Sequence {
@@ -23,6 +23,6 @@ pub fn sentence(index: u64, words: usize, relation: &str) -> Sequence {
     let kinds: Vec<_> = [TokenKind::FirstSpecial].into_iter().chain(text).chain([TokenKind::Separator]).collect();
     let head = |word: usize| word.checked_sub(1).map_or(TreeHead::Root, TreeHead::Word);
     let arc = |word| GoldArc { head: head(word), relation: relation.to_owned() };
-    let family = SentenceFamily::new(index);
+    let family = SentenceGroup::new(index);
     Sequence { index, family, tree: Some((0..words).map(arc).collect()), ..sequence(&kinds) }
 }

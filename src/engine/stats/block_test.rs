@@ -12,11 +12,11 @@ use statrs::function::beta::beta_reg;
 use super::interval::Interval;
 
 /// Minimum number of blocks with a nonzero denominator for a test. With fewer, Student's distribution fits poorly.
-pub const FEWEST_BLOCKS: usize = 10;
+pub const MIN_BLOCKS_FOR_TEST: usize = 10;
 
 /// Minimum number of effective blocks for a test. With fewer, one large document can decide both the number and its
 /// standard error. Student's 97.5th percentile is 2.8 at four degrees of freedom, and 12.7 at one.
-pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
+pub const MIN_EFFECTIVE_BLOCKS: f64 = 5.0;
 
 /// Maximum difference between numbers that counts as rounding. Unequal ratios of counts below 10^9 differ by more.
 pub(super) const ROUNDING_TOLERANCE: f64 = 1e-12;
@@ -56,7 +56,7 @@ pub struct Estimate {
 impl Estimate {
     /// Returns the estimate, if it has at least [`FEWEST_BLOCKS`] blocks and [`FEWEST_EFFECTIVE_BLOCKS`] effective blocks;
     /// else `None`.
-    pub fn testable(self) -> Option<Self> {
+    pub fn if_testable(self) -> Option<Self> {
         is_testable(self.blocks, self.effective_blocks).then_some(self)
     }
 
@@ -73,7 +73,7 @@ impl Estimate {
 
     /// `(number, standard error)` on the scale of the t statistic. The standard error of a logit is computed by the delta
     /// method.
-    fn on_scale(&self) -> (f64, f64) {
+    fn on_test_scale(&self) -> (f64, f64) {
         match self.scale() {
             Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
             Scale::Difference | Scale::Real => (self.value, self.standard_error),
@@ -91,7 +91,7 @@ impl Estimate {
         if self.is_constant() || self.degrees_of_freedom() <= 0.0 {
             return Interval(self.value, self.value);
         }
-        let (middle, error) = self.on_scale();
+        let (middle, error) = self.on_test_scale();
         let reach = student_critical(self.degrees_of_freedom()) * error;
         match self.scale() {
             Scale::Share => Interval(logistic(middle - reach), logistic(middle + reach)),
@@ -127,7 +127,7 @@ impl Estimate {
         if self.is_constant() {
             return if excess > ROUNDING_TOLERANCE { (-(self.blocks as f64)).exp2() } else { 1.0 };
         }
-        let (value, error) = self.on_scale();
+        let (value, error) = self.on_test_scale();
         let margin = if self.scale() == Scale::Share { logit(margin) } else { margin };
         let t = sign * (value - margin) / error;
         let half = student_p(t, self.degrees_of_freedom()) / 2.0;
@@ -137,7 +137,7 @@ impl Estimate {
 
 /// Whether there are enough blocks, and enough effective blocks, for a test.
 pub(super) fn is_testable(blocks: usize, effective_blocks: f64) -> bool {
-    blocks >= FEWEST_BLOCKS && effective_blocks >= FEWEST_EFFECTIVE_BLOCKS
+    blocks >= MIN_BLOCKS_FOR_TEST && effective_blocks >= MIN_EFFECTIVE_BLOCKS
 }
 
 /// Logit `ln(share / (1 - share))`; infinite at 0 and 1, to which shares are clamped.
@@ -195,7 +195,7 @@ pub struct Jackknife {
     /// Value over all blocks.
     all: f64,
     /// Value with each block left out, `[blocks]`; `None` for a block without a denominator.
-    without: Vec<Option<f64>>,
+    leave_one_out: Vec<Option<f64>>,
     /// Effective number of blocks, as in [`Estimate::effective_blocks`].
     effective_blocks: f64,
     scale: Scale,
@@ -223,7 +223,7 @@ impl Jackknife {
     /// A number that is no ratio of sums: its value over all blocks, its value without each block (`None` for an empty
     /// block), and the size of each block in `denominators`.
     pub fn from_leave_one_out(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
-        Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
+        Self { all, leave_one_out: without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
     }
 
     pub fn with_scale(self, scale: Scale) -> Self {
@@ -236,11 +236,11 @@ impl Jackknife {
             // If only one side can leave out the block, the other side stays as it is.
             (here.is_some() || there.is_some()).then(|| here.unwrap_or(self.all) - there.unwrap_or(other.all))
         };
-        let without = self.without.iter().zip(&other.without).map(difference).collect();
+        let without = self.leave_one_out.iter().zip(&other.leave_one_out).map(difference).collect();
         let effective_blocks = self.effective_blocks.min(other.effective_blocks);
         let of_shares = self.scale == Scale::Share && other.scale == Scale::Share;
         let scale = if of_shares { Scale::Difference } else { Scale::Real };
-        Self { all: self.all - other.all, without, effective_blocks, scale }
+        Self { all: self.all - other.all, leave_one_out: without, effective_blocks, scale }
     }
 
     pub fn value(&self) -> f64 {
@@ -249,7 +249,7 @@ impl Jackknife {
 
     /// Number of blocks with a nonzero denominator.
     pub fn blocks(&self) -> usize {
-        self.without.iter().flatten().count()
+        self.leave_one_out.iter().flatten().count()
     }
 
     /// The number with its standard error; `None` if the blocks are too few for a test, or if the number is not finite.
@@ -257,7 +257,7 @@ impl Jackknife {
         let &Self { all, effective_blocks, scale, .. } = self;
         let blocks = self.blocks();
         let testable = is_testable(blocks, effective_blocks) && all.is_finite();
-        let standard_error = testable.then(|| self.jackknife()).filter(|error| error.is_finite())?;
+        let standard_error = testable.then(|| self.jackknife_error()).filter(|error| error.is_finite())?;
         Some(Estimate { value: all, standard_error, blocks, effective_blocks, scale })
     }
 
@@ -275,10 +275,10 @@ impl Jackknife {
 
     /// Jackknife standard error, `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, with `θ_(b)` the number without block `b` of `m`
     /// blocks.
-    fn jackknife(&self) -> f64 {
+    fn jackknife_error(&self) -> f64 {
         let blocks = self.blocks() as f64;
-        let mean = self.without.iter().flatten().sum::<f64>() / blocks;
-        let squares: f64 = self.without.iter().flatten().map(|ratio| (ratio - mean).powi(2)).sum();
+        let mean = self.leave_one_out.iter().flatten().sum::<f64>() / blocks;
+        let squares: f64 = self.leave_one_out.iter().flatten().map(|ratio| (ratio - mean).powi(2)).sum();
         ((blocks - 1.0) / blocks * squares).sqrt()
     }
 }
@@ -316,7 +316,7 @@ mod tests {
         // Left out one at a time: 0.3/4, 0.5/5, 0.4/3; their mean is 0.102778.
         let (differences, items) = ([0.3, 0.1, 0.2], [2.0, 1.0, 3.0]);
         let ratio = Jackknife::new(&differences, &items);
-        let error = ratio.jackknife();
+        let error = ratio.jackknife_error();
         close(error, 0.033_793_1);
         // Two degrees of freedom: t = 0.1 / 0.0337931 = 2.959182, and p = 1 - t / sqrt(2 + t²), half of it on one side.
         let estimate = |effective_blocks| estimate(0.1, error, effective_blocks, Scale::Real);
@@ -396,7 +396,7 @@ mod tests {
         // With 100 in the large one they are 370² / (100² + 9 · 30²) = 7.6.
         sentences[4] = 100.0;
         assert!(Jackknife::new(&right, &sentences).estimate().is_some());
-        assert_eq!(estimate(0.5, 0.1, 4.9, Scale::Real).testable(), None);
+        assert_eq!(estimate(0.5, 0.1, 4.9, Scale::Real).if_testable(), None);
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
         let blocks =
             |present: usize| -> Vec<f64> { (0..64).map(|block| f64::from(u8::from(block < present))).collect() };
         let error = |present: usize| Jackknife::new(&[0.0; 64], &blocks(present)).standard_error();
-        assert_eq!([error(0), error(FEWEST_BLOCKS - 1), error(FEWEST_BLOCKS)], [None, None, Some(0.0)]);
+        assert_eq!([error(0), error(MIN_BLOCKS_FOR_TEST - 1), error(MIN_BLOCKS_FOR_TEST)], [None, None, Some(0.0)]);
         assert_eq!(effective_blocks(&blocks(12)), 12.0);
         assert_eq!(effective_blocks(&blocks(0)), 0.0);
     }

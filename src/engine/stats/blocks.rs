@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-use super::exact::{Component, ExactSum};
+use super::exact::{ComponentSum, ExactSum};
 
 /// Number of jackknife blocks. A document with number `f`, or a group of related sentences with number `f`, is in block
 /// `f mod 64` (docs/methodology/units.md). The number is even, so that both folds have 32 blocks.
@@ -34,7 +34,7 @@ macro_rules! merge_numbers {
     };
 }
 
-merge_numbers!(u64, i64, ExactSum, Component);
+merge_numbers!(u64, i64, ExactSum, ComponentSum);
 
 impl<T: Merge, const N: usize> Merge for [T; N] {
     fn merge(&mut self, other: &Self) {
@@ -99,12 +99,12 @@ impl<B: Merge + Clone> Blocks<B> {
     }
 
     pub fn total(&self) -> B {
-        self.sum_of_every(0, 1)
+        self.sum_every(0, 1)
     }
 
     /// `[even, odd]`: sums over the even-numbered and over the odd-numbered blocks.
     pub fn folds(&self) -> [B; 2] {
-        [0, 1].map(|fold| self.sum_of_every(fold, 2))
+        [0, 1].map(|fold| self.sum_every(fold, 2))
     }
 
     /// One number for each block, which `part` computes from the block's sums.
@@ -113,14 +113,14 @@ impl<B: Merge + Clone> Blocks<B> {
     }
 
     /// Sums over block `first` and every `step`-th block after it.
-    fn sum_of_every(&self, first: usize, step: usize) -> B {
+    fn sum_every(&self, first: usize, step: usize) -> B {
         let mut total = self[first].clone();
         self[first..].iter().step_by(step).skip(1).for_each(|block| total.merge(block));
         total
     }
 
-    pub fn with_total(&self) -> WithTotal<'_, B> {
-        WithTotal { blocks: self, total: self.total() }
+    pub fn with_total(&self) -> BlocksWithTotal<'_, B> {
+        BlocksWithTotal { blocks: self, total: self.total() }
     }
 
     /// Whether there are [`BLOCKS`] blocks and all satisfy `fits`; blocks from a file may be invalid.
@@ -150,12 +150,12 @@ impl<B> DerefMut for Blocks<B> {
 }
 
 /// Blocks together with their total.
-pub struct WithTotal<'a, B> {
+pub struct BlocksWithTotal<'a, B> {
     blocks: &'a Blocks<B>,
     total: B,
 }
 
-impl<B> WithTotal<'_, B> {
+impl<B> BlocksWithTotal<'_, B> {
     pub fn total(&self) -> &B {
         &self.total
     }

@@ -4,7 +4,7 @@
 //! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found.
 
 /// Number of latest function values whose maximum bounds the value after a step (Birgin et al. 2000, section 3).
-const REMEMBERED: usize = 10;
+const REMEMBERED_VALUES: usize = 10;
 
 /// Share of the decrease predicted by the gradient that a step must reach (Birgin et al. 2000, section 3).
 const SUFFICIENT_DECREASE: f64 = 1e-4;
@@ -38,29 +38,29 @@ pub struct BoxMinimum {
 /// Minimises `function` over the unit box, beginning at `start`. Stops once the projected gradient `P(x - g) - x`, at a
 /// point `x` with gradient `g`, is within `tolerance` in every coordinate. Also stops after `most` evaluations. Fails if
 /// `function` fails.
-pub fn box_minimum<E>(
+pub fn minimise_in_box<E>(
     start: &[f64],
     (tolerance, most): (f64, usize),
     mut function: impl FnMut(&[f64]) -> Result<ValueAndGradient, E>,
 ) -> Result<BoxMinimum, E> {
-    let mut point = moved(start, start, 0.0);
+    let mut point = moved_point(start, start, 0.0);
     let (mut value, mut gradient) = function(&point)?;
     let mut best = BoxMinimum { point: point.clone(), value, evaluations: 1, converged: false };
     let mut remembered = vec![value];
-    let mut length = 1.0 / max_abs(&direction(&point, &gradient, 1.0)).max(STEP_LENGTH_RANGE[0]);
+    let mut length = 1.0 / max_abs(&projected_step(&point, &gradient, 1.0)).max(STEP_LENGTH_RANGE[0]);
     loop {
-        best.converged = max_abs(&direction(&point, &gradient, 1.0)) <= tolerance;
+        best.converged = max_abs(&projected_step(&point, &gradient, 1.0)) <= tolerance;
         if best.converged || best.evaluations >= most {
             return Ok(best);
         }
-        let mut direction = direction(&point, &gradient, length);
+        let mut direction = projected_step(&point, &gradient, length);
         let shrinkage = (MAX_MOVE / max_abs(&direction)).min(1.0);
         direction.iter_mut().for_each(|along| *along *= shrinkage);
         let slope = dot(&gradient, &direction);
-        let bound = remembered.iter().rev().take(REMEMBERED).copied().fold(f64::NEG_INFINITY, f64::max);
+        let bound = remembered.iter().rev().take(REMEMBERED_VALUES).copied().fold(f64::NEG_INFINITY, f64::max);
         let mut share = 1.0;
         let (next, next_value, next_gradient) = loop {
-            let next = moved(&point, &direction, share);
+            let next = moved_point(&point, &direction, share);
             let (next_value, next_gradient) = function(&next)?;
             best.evaluations += 1;
             if next_value < best.value {
@@ -88,12 +88,12 @@ pub fn box_minimum<E>(
 
 /// Projected step from a point: the point minus `length` times the gradient, moved to the nearest point of the box, minus
 /// the original point.
-fn direction(point: &[f64], gradient: &[f64], length: f64) -> Vec<f64> {
+fn projected_step(point: &[f64], gradient: &[f64], length: f64) -> Vec<f64> {
     point.iter().zip(gradient).map(|(at, slope)| (at - length * slope).clamp(0.0, 1.0) - at).collect()
 }
 
 /// Moves a point by `share` times `direction`, and clamps it to the box against rounding errors.
-fn moved(point: &[f64], direction: &[f64], share: f64) -> Vec<f64> {
+fn moved_point(point: &[f64], direction: &[f64], share: f64) -> Vec<f64> {
     point.iter().zip(direction).map(|(at, along)| (at + share * along).clamp(0.0, 1.0)).collect()
 }
 
@@ -112,7 +112,7 @@ mod tests {
     use std::convert::Infallible;
 
     fn minimum(start: &[f64], most: usize, function: impl Fn(&[f64]) -> ValueAndGradient) -> BoxMinimum {
-        box_minimum(start, (1e-9, most), |point| Ok::<_, Infallible>(function(point))).unwrap()
+        minimise_in_box(start, (1e-9, most), |point| Ok::<_, Infallible>(function(point))).unwrap()
     }
 
     fn are_near(found: &[f64], expected: &[f64]) -> bool {

@@ -54,7 +54,7 @@ pub fn welch_test(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Opt
     let [low_variance, high_variance] = errors.map(|arm| arm * arm);
     let variance = low_variance + high_variance;
     // Welch 1938; Satterthwaite 1946.
-    let squares = low_variance.powi(2) / low.freedom() + high_variance.powi(2) / high.freedom();
+    let squares = low_variance.powi(2) / low.degrees_of_freedom() + high_variance.powi(2) / high.degrees_of_freedom();
     let p_if_constant = || 2.0 * (-ln_binomial((a.blocks + b.blocks) as u64, a.blocks as u64)).exp();
     Some(student_test([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, p_if_constant))
 }
@@ -81,11 +81,11 @@ impl ReportedNumber {
     fn standard_error(&self, half: f64) -> f64 {
         let trial_variance = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let min_error = self.trials.map_or(0.0, trial_variance).max(0.0).sqrt();
-        standard_error_from_half_width(half, self.freedom()).max(min_error)
+        standard_error_from_half_width(half, self.degrees_of_freedom()).max(min_error)
     }
 
     /// Degrees of freedom: one less than the effective number of blocks.
-    fn freedom(&self) -> f64 {
+    fn degrees_of_freedom(&self) -> f64 {
         self.effective_blocks - 1.0
     }
 }

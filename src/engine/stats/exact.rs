@@ -73,12 +73,12 @@ impl AddAssign for ExactSum {
 /// 2.3e-10, and a range of 2.1e9. If every addend were 50, it would overflow after 4 · 10^7 tokens in one block, or 2.7 ·
 /// 10^9 in a corpus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Component(i64);
+pub struct ComponentSum(i64);
 
 /// 2^32, the number of fixed-point units of [`Component`] in 1.
 const COMPONENT_UNIT: f64 = 4_294_967_296.0;
 
-impl Component {
+impl ComponentSum {
     /// The sum, rounded to f64.
     pub fn value(self) -> f64 {
         self.0 as f64 / COMPONENT_UNIT
@@ -100,11 +100,11 @@ pub fn round_to_i64(value: f64) -> i64 {
     (value + ROUNDING_SHIFT).to_bits().wrapping_sub(ROUNDING_SHIFT.to_bits()).cast_signed()
 }
 
-impl AddAssign<f64> for Component {
+impl AddAssign<f64> for ComponentSum {
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of contexts is finite");
         let scaled = value * COMPONENT_UNIT;
-        let whole = if scaled.abs() < MAX_SHIFTED { round_to_i64(scaled) } else { rounded(scaled) };
+        let whole = if scaled.abs() < MAX_SHIFTED { round_to_i64(scaled) } else { round_to_even(scaled) };
         self.0 = self.0.wrapping_add(whole);
     }
 }
@@ -112,11 +112,11 @@ impl AddAssign<f64> for Component {
 /// Rounds a value that is too large for [`round_to_i64`].
 #[cold]
 #[expect(clippy::cast_possible_truncation, reason = "the range is argued at the type")]
-fn rounded(scaled: f64) -> i64 {
+fn round_to_even(scaled: f64) -> i64 {
     scaled.round_ties_even() as i64
 }
 
-impl AddAssign for Component {
+impl AddAssign for ComponentSum {
     /// Adds with wrap-around, since the sums of a damaged file may overflow.
     fn add_assign(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn components_are_exact_within_their_resolution() {
-        let mut sum = Component::default();
+        let mut sum = ComponentSum::default();
         [0.25, -1e6, 1e-9, 1e6].into_iter().for_each(|value| sum += value);
-        let mut other = Component::default();
+        let mut other = ComponentSum::default();
         other += -0.25;
         other += sum;
         assert!((sum.value() - 0.25 - 1e-9).abs() < 2.4e-10, "{}", sum.value());
@@ -175,7 +175,7 @@ mod tests {
     fn components_of_any_size_are_rounded_alike() {
         // On either side of where the short way ends.
         for value in [524_287.75, -524_287.75, 524_288.75, 1e9, -1e9] {
-            let mut sum = Component::default();
+            let mut sum = ComponentSum::default();
             sum += value;
             assert_eq!(sum.value(), value);
         }

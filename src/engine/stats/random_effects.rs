@@ -6,11 +6,11 @@ use super::interval::Interval;
 
 /// Minimum number of corpora for a prediction interval. With fewer, it has less than three degrees of freedom, and is too
 /// wide to inform.
-pub const FEWEST_CORPORA: usize = 5;
+pub const MIN_CORPORA: usize = 5;
 
 /// Minimum standard error of an estimate in one corpus. Numbers without variation in a corpus would otherwise have infinite
 /// weight.
-const LEAST_ERROR: f64 = 1e-6;
+const MIN_STANDARD_ERROR: f64 = 1e-6;
 
 /// Mean of a number that differs between corpora (DerSimonian & Laird 1986).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl RandomEffects {
         if estimates.len() < 2 {
             return None;
         }
-        let variances: Vec<f64> = estimates.iter().map(|(_, error)| error.max(LEAST_ERROR).powi(2)).collect();
+        let variances: Vec<f64> = estimates.iter().map(|(_, error)| error.max(MIN_STANDARD_ERROR).powi(2)).collect();
         let weighted = |tau_squared: f64| {
             let weights = variances.iter().map(|variance| 1.0 / (variance + tau_squared));
             let total: f64 = weights.clone().sum();
@@ -55,7 +55,7 @@ impl RandomEffects {
     /// [`FEWEST_CORPORA`] corpora.
     pub fn prediction(&self) -> Option<Interval> {
         let reach = || student_critical((self.corpora - 2) as f64) * self.tau.hypot(self.standard_error);
-        (self.corpora >= FEWEST_CORPORA).then(|| Interval(self.mean - reach(), self.mean + reach()))
+        (self.corpora >= MIN_CORPORA).then(|| Interval(self.mean - reach(), self.mean + reach()))
     }
 }
 

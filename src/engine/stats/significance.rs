@@ -8,15 +8,15 @@ use statrs::distribution::{Binomial, Discrete};
 /// exact; statrs stops after 140 terms of its continued fraction.
 pub fn mcnemar_p(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
-        upper_tail(head_only, baseline_only)
+        fair_coin_upper_tail(head_only, baseline_only)
     } else {
         // P(X >= h) = 1 - P(X <= h - 1), and the binomial is symmetric.
-        head_only.checked_sub(1).map_or(1.0, |fewer| 1.0 - upper_tail(baseline_only + 1, fewer))
+        head_only.checked_sub(1).map_or(1.0, |fewer| 1.0 - fair_coin_upper_tail(baseline_only + 1, fewer))
     }
 }
 
 /// Probability of at least `heads` heads in `heads + tails` throws of a fair coin; `heads` must exceed `tails`.
-fn upper_tail(heads: u64, tails: u64) -> f64 {
+fn fair_coin_upper_tail(heads: u64, tails: u64) -> f64 {
     let binomial = Binomial::new(0.5, heads + tails).expect("one half is a chance");
     // Terms relative to the first: C(n, k + 1) / C(n, k) = (n - k) / (k + 1), which is less than 1 from here on.
     let (mut sum, mut term) = (1.0, 1.0);

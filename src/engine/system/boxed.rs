@@ -9,28 +9,28 @@ use crate::system::errors::{Facts, similar};
 
 /// Prefix of the names of models and corpora that are embedded in the program. A Hub id has no colon, and a file of such a
 /// name is given as `./box:...`.
-pub const PREFIX: &str = "box:";
+pub const EMBEDDED_PREFIX: &str = "box:";
 
 /// Name of the default model.
-pub const MODEL: &str = "box:small";
+pub const DEFAULT_MODEL: &str = "box:small";
 
 /// Name of the default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.
-pub const CORPUS: &str = "box:gold";
+pub const DEFAULT_CORPUS: &str = "box:gold";
 
 /// Bytes of the default corpus.
-static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
+static GOLD_CORPUS: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
 /// Warning that an embedded corpus resembles the training text of an embedded model; `None` for all other pairs of model
 /// and corpus.
 pub fn overlap_warning(model: &str, corpus: &str) -> Option<&'static str> {
-    (model == MODEL && corpus == CORPUS).then_some(
+    (model == DEFAULT_MODEL && corpus == DEFAULT_CORPUS).then_some(
         "629 of the 700 sentences of box:gold resemble the training text of box:small (its labels hold on the other 71 too), so a loss measured \
          here says nothing about new text",
     )
 }
 
 /// The files of an embedded model, each as `(name, content)`.
-pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
+pub type EmbeddedFiles = [(&'static str, &'static [u8]); 3];
 
 macro_rules! model {
     ($name:literal, $folder:literal) => {
@@ -42,11 +42,11 @@ macro_rules! model {
 }
 
 /// All embedded models, each as `(name, files)`.
-static MODELS: [(&str, BoxedFiles); 3] =
+static MODELS: [(&str, EmbeddedFiles); 3] =
     [model!("box:small", "small"), model!("box:planted", "planted"), model!("box:causal", "causal")];
 
 /// Looks up the files of the embedded model `name`. Fails if there is none of that name; the error lists all names.
-pub fn model(name: &str) -> Result<BoxedFiles> {
+pub fn model(name: &str) -> Result<EmbeddedFiles> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, files)| *files).ok_or_else(|| {
         let all: Vec<&str> = MODELS.iter().map(|(known, _)| *known).collect();
@@ -57,14 +57,18 @@ pub fn model(name: &str) -> Result<BoxedFiles> {
 /// Name and bytes (CoNLL-U) of the embedded corpus that `path` names; `None` if `path` lacks [`PREFIX`]. Fails if there is
 /// no such corpus; the error lists all names.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
-    let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
-    Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown_name_error("corpus", name, &[CORPUS])) })
+    let name = path.to_str().filter(|text| text.starts_with(EMBEDDED_PREFIX))?;
+    Some(if name == DEFAULT_CORPUS {
+        Ok((DEFAULT_CORPUS, GOLD_CORPUS))
+    } else {
+        Err(unknown_name_error("corpus", name, &[DEFAULT_CORPUS]))
+    })
 }
 
 /// Name of the embedded model that equals `name`, except for letter case or a missing [`PREFIX`]; `None` if there is none.
 pub fn similar_name(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
-        let bare = known.strip_prefix(PREFIX).unwrap_or(known);
+        let bare = known.strip_prefix(EMBEDDED_PREFIX).unwrap_or(known);
         *known != name && [*known, bare].iter().any(|known| known.eq_ignore_ascii_case(name))
     };
     MODELS.iter().map(|(known, _)| *known).find(is_meant)
@@ -72,9 +76,9 @@ pub fn similar_name(name: &str) -> Option<&'static str> {
 
 /// Makes the error about an unknown name of an embedded model or corpus (`what`); it lists `all` names.
 fn unknown_name_error(what: &str, name: &str, all: &[&str]) -> Error {
-    let bare = |name| str::strip_prefix(name, PREFIX).unwrap_or(name);
+    let bare = |name| str::strip_prefix(name, EMBEDDED_PREFIX).unwrap_or(name);
     let closest = similar::closest_name(bare(name), all.iter().map(|known| bare(known)));
-    let closest = closest.map(|known| format!("{PREFIX}{known}"));
+    let closest = closest.map(|known| format!("{EMBEDDED_PREFIX}{known}"));
     let shown = name.escape_debug();
     let error = anyhow!("there is no {what} `{shown}` in the box: it has {}", join_with_and(all))
         .with_value(name)

@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use anyhow::{Error, anyhow};
 
-use super::printable::{ellipsis, one_line};
+use super::printable::{elide_middle, one_line};
 
 thread_local! {
     /// Whether this thread is inside [`catch_panic`], so that a panic prints nothing.
@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// Maximum number of characters of a panic message that an error shows; the message may quote a file.
-const MAX_REASON: usize = 200;
+const MAX_REASON_CHARS: usize = 200;
 
 /// Runs `work` and returns its result. Fails if `work` panics. Values that `work` was changing must not be used afterwards.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
@@ -35,7 +35,7 @@ pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
         Err(panic) => {
             let text =
                 panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-            let reason = ellipsis(&one_line(text.unwrap_or("without a reason")), MAX_REASON, 0);
+            let reason = elide_middle(&one_line(text.unwrap_or("without a reason")), MAX_REASON_CHARS, 0);
             anyhow!("the library that reads it gives up: {reason}")
         }
     })

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::Add;
 
 /// Formats a number with its noun, whose plural ends in -s: `1 head`, `2 heads`.
-pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str) -> String {
+pub fn format_count<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str) -> String {
     let ending = plural(&number, "", "s");
     format!("{number} {one}{ending}")
 }
@@ -24,7 +24,7 @@ pub fn join_with_and<S: AsRef<str>>(parts: &[S]) -> String {
 }
 
 /// Formats ascending numbers, with consecutive ones as ranges: `3,7-9`. Job schedulers take array indices in this form.
-pub fn ranges<N: Copy + Display + PartialEq + From<u8> + Add<Output = N>>(numbers: &[N]) -> String {
+pub fn format_ranges<N: Copy + Display + PartialEq + From<u8> + Add<Output = N>>(numbers: &[N]) -> String {
     let runs = numbers.chunk_by(|before, after| *before + N::from(1) == *after);
     let written = runs.map(|run| match run {
         [one] => one.to_string(),
@@ -40,14 +40,14 @@ mod tests {
 
     #[test]
     fn one_thing_is_told_of_in_the_singular() {
-        assert_eq!([0, 1, 2].map(|number: usize| counted(number, "head")), ["0 heads", "1 head", "2 heads"]);
+        assert_eq!([0, 1, 2].map(|number: usize| format_count(number, "head")), ["0 heads", "1 head", "2 heads"]);
         assert_eq!([0, 1, 21].map(|number: u64| plural(&number, "is", "are")), ["are", "is", "are"]);
     }
 
     #[test]
     fn numbers_are_written_as_ranges() {
-        assert_eq!(ranges::<u32>(&[]), "");
-        assert_eq!(ranges(&[3_u32]), "3");
-        assert_eq!(ranges(&[3_usize, 7, 8, 9, 11, 12]), "3,7-9,11-12");
+        assert_eq!(format_ranges::<u32>(&[]), "");
+        assert_eq!(format_ranges(&[3_u32]), "3");
+        assert_eq!(format_ranges(&[3_usize, 7, 8, 9, 11, 12]), "3,7-9,11-12");
     }
 }

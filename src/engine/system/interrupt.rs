@@ -9,7 +9,7 @@ use std::{fs, thread};
 use anyhow::{Context, Error, Result, anyhow};
 
 use super::errors::{ErrorFormat, Facts};
-use super::parallel::locked;
+use super::parallel::lock_mutex;
 use super::terminal::print_to_stderr;
 
 /// Time limit for printing the final message, since standard error may be a pipe that nobody reads.
@@ -23,25 +23,25 @@ pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
 /// Sets the message of an interrupted run: what the run leaves, and the hint `way_out`.
 pub fn set_interrupt_message(what: impl Into<String>, way_out: impl Into<String>) {
-    *locked(&INTERRUPT_MESSAGE) = Some((what.into(), way_out.into()));
+    *lock_mutex(&INTERRUPT_MESSAGE) = Some((what.into(), way_out.into()));
 }
 
 /// The temporary files of outputs that are not complete yet.
 pub struct TemporaryFiles {
     paths: Vec<PathBuf>,
     /// Whether any output has been moved to its final path.
-    some_are_whole: bool,
+    has_committed: bool,
 }
 
 /// The temporary files of all outputs. The lock is held while an output is created or moved to its final path.
-static OUTPUTS: Mutex<TemporaryFiles> = Mutex::new(TemporaryFiles { paths: Vec::new(), some_are_whole: false });
+static OUTPUTS: Mutex<TemporaryFiles> = Mutex::new(TemporaryFiles { paths: Vec::new(), has_committed: false });
 
 /// Handles Ctrl-C and every other catchable signal that ends a program by default. The handler removes temporary files,
 /// reports what is left, and exits with the status that shells use: 128 plus the number of the signal. A signal that the
 /// parent process ignores stays ignored, as under `nohup` or in background jobs of a script. Exceeding the limit of file
 /// sizes (`ulimit -f`) becomes a write error. Fails if the handlers cannot be installed.
 pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
-    watch(format).context("cannot watch for Ctrl-C")
+    install_handlers(format).context("cannot watch for Ctrl-C")
 }
 
 /// Removes temporary files, calls `last_word` and exits with `status`. The argument of `last_word` says whether all outputs
@@ -53,16 +53,16 @@ pub(super) fn clean_up_and_exit(status: u8, last_word: impl FnOnce(bool)) -> ! {
         // An output may be a folder.
         let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
     }
-    last_word(outputs.paths.is_empty() && outputs.some_are_whole);
+    last_word(outputs.paths.is_empty() && outputs.has_committed);
     std::process::exit(status.into());
 }
 
 /// Ends the process after signal number `signal`: cleans up, reports the signal by its `name`, and exits.
-fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
+fn exit_by_signal(signal: u8, name: &str, format: ErrorFormat) -> ! {
     // Shells report a signal by this status.
     let status = 128 + signal;
     clean_up_and_exit(status, |are_whole| {
-        let error = interrupted_by(name, are_whole);
+        let error = interrupted_error(name, are_whole);
         let (sender, receiver) = mpsc::channel();
         let last_word = move || {
             // A progress bar may stand in the line.
@@ -80,8 +80,8 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
 }
 
 /// Makes the error about a run that `what` ended; `are_whole` says whether its outputs were complete.
-fn interrupted_by(what: &str, are_whole: bool) -> Error {
-    let left = locked(&INTERRUPT_MESSAGE).take();
+fn interrupted_error(what: &str, are_whole: bool) -> Error {
+    let left = lock_mutex(&INTERRUPT_MESSAGE).take();
     if are_whole && left.is_none() {
         return anyhow!("ended by {what}: all files that it writes are whole");
     }
@@ -102,7 +102,7 @@ const ENDING_SIGNALS: [i32; 10] = {
 
 /// Installs handlers for [`ENDING_SIGNALS`], except signals that this process ignores.
 #[cfg(unix)]
-fn watch(format: ErrorFormat) -> Result<()> {
+fn install_handlers(format: ErrorFormat) -> Result<()> {
     use std::sync::Arc;
 
     use signal_hook::consts::SIGXFSZ;
@@ -119,7 +119,7 @@ fn watch(format: ErrorFormat) -> Result<()> {
             let _ = tell.send(Ok(()));
             if let Some(signal) = signals.forever().next() {
                 let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
-                end_by(u8::try_from(signal).unwrap_or_default(), name, format);
+                exit_by_signal(u8::try_from(signal).unwrap_or_default(), name, format);
             }
         }
         Err(error) => drop(tell.send(Err(error))),
@@ -147,12 +147,12 @@ fn ignored_signals() -> u64 {
 fn watch(format: ErrorFormat) -> Result<()> {
     /// Number of `SIGINT` on Unix.
     const INTERRUPT: u8 = 2;
-    Ok(ctrlc::set_handler(move || end_by(INTERRUPT, "Ctrl-C", format))?)
+    Ok(ctrlc::set_handler(move || exit_by_signal(INTERRUPT, "Ctrl-C", format))?)
 }
 
 /// Locks the list of temporary files. An interrupt waits until the lock is released.
 pub fn lock_outputs() -> MutexGuard<'static, TemporaryFiles> {
-    locked(&OUTPUTS)
+    lock_mutex(&OUTPUTS)
 }
 
 impl TemporaryFiles {
@@ -168,7 +168,7 @@ impl TemporaryFiles {
 
     /// Notes that an output was moved to its final path.
     pub fn mark_committed(&mut self) {
-        self.some_are_whole = true;
+        self.has_committed = true;
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_for_again_that_is_whole() {
-        let said = |are_whole| interrupted_by("SIGINT", are_whole).to_string();
+        let said = |are_whole| interrupted_error("SIGINT", are_whole).to_string();
         assert_eq!(said(true), "ended by SIGINT: all files that it writes are whole");
         assert_eq!(said(false), format!("ended by SIGINT: {OUTPUTS_ARE_REMOVED}: give the command again"));
     }

@@ -78,7 +78,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeysOf<T> {
 }
 
 /// Rust types in the errors of serde, in groups that share one description in plain words.
-const TYPES: [(&[&str], &str); 3] = [
+const TYPE_DESCRIPTIONS: [(&[&str], &str); 3] = [
     (&["usize", "u64", "u32", "u16", "u8"], "a whole number of 0 or more"),
     (&["i64"], "a whole number"),
     (&["f64", "f32"], "a number"),
@@ -89,7 +89,7 @@ pub fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let Some((before, after)) = text.rsplit_once("expected ") else { return text };
     let word = after.split([' ', ',']).next().unwrap_or(after);
-    let expected = TYPES.iter().find(|(names, _)| names.contains(&word));
+    let expected = TYPE_DESCRIPTIONS.iter().find(|(names, _)| names.contains(&word));
     let expected = expected.map(|(_, words)| (*words, &after[word.len()..]));
     // A type of this program: `struct Report at line 1 column 1`.
     let object =

@@ -10,7 +10,7 @@ pub fn core_count() -> NonZeroUsize {
 }
 
 /// Locks a mutex, even if a thread panicked while it held the lock.
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -21,7 +21,7 @@ pub fn parallel_map<T: Send, R: Send>(
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
     let queue = Mutex::new(items.into_iter().enumerate());
-    let next_item = || locked(&queue).next();
+    let next_item = || lock_mutex(&queue).next();
     let worker = || {
         let mut done = Vec::new();
         while let Some((place, item)) = next_item() {
@@ -54,7 +54,7 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
 pub fn run_both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     // Outside the closure, so that it is not lost if no thread can be started.
     let waiting = Mutex::new(Some(first));
-    let take = || locked(&waiting).take();
+    let take = || lock_mutex(&waiting).take();
     let run = || take().map(|first| first());
     thread::scope(|scope| {
         let worker = thread::Builder::new().spawn_scoped(scope, run).ok();

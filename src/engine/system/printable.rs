@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 /// Escapes the characters that control a terminal, except line ends.
 pub fn printable(text: &str) -> String {
-    escaped(text, |c| is_unprintable(c) && c != '\n')
+    escape_except(text, |c| is_unprintable(c) && c != '\n')
 }
 
 /// Escapes the characters that control a terminal, line ends included, for text that must stay on one line.
 pub fn one_line(text: &str) -> String {
-    escaped(text, is_unprintable)
+    escape_except(text, is_unprintable)
 }
 
 /// Escapes the characters that do not satisfy `is_shown`.
-fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
+fn escape_except(text: &str, is_shown: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if is_shown(c) {
@@ -63,11 +63,11 @@ pub fn is_unprintable(c: char) -> bool {
 pub fn shortened(text: &str) -> String {
     /// Maximum number of characters kept. Names of models, relations and tensors are shorter.
     const LONGEST: usize = 100;
-    ellipsis(text, LONGEST, 0)
+    elide_middle(text, LONGEST, 0)
 }
 
 /// Replaces the middle of a text by `...` if the text has more than `first + last` characters.
-pub fn ellipsis(text: &str, first: usize, last: usize) -> String {
+pub fn elide_middle(text: &str, first: usize, last: usize) -> String {
     let mut starts = text.char_indices().map(|(start, _)| start);
     let Some(cut) = starts.clone().nth(first).filter(|_| text.chars().count() > first + last) else {
         return text.to_owned();
@@ -79,9 +79,9 @@ pub fn ellipsis(text: &str, first: usize, last: usize) -> String {
 /// Beginning of a value for an error message, with control characters escaped.
 pub fn excerpt(text: &str) -> String {
     /// Maximum number of characters shown.
-    const SHOWN: usize = 60;
+    const MAX_SHOWN_CHARS: usize = 60;
     let mut shown = String::new();
-    for c in ellipsis(text, SHOWN, 0).chars() {
+    for c in elide_middle(text, MAX_SHOWN_CHARS, 0).chars() {
         // Quotes are harmless, and JSON is full of them.
         if c == '"' { shown.push(c) } else { shown.extend(c.escape_debug()) }
     }
@@ -115,9 +115,9 @@ mod tests {
 
     #[test]
     fn of_a_long_text_the_middle_is_left_out() {
-        assert_eq!(ellipsis("äöüß", 2, 1), "äö...ß");
-        assert_eq!(ellipsis("äöüß", 2, 2), "äöüß");
-        assert_eq!(ellipsis("äöüß", 3, 0), "äöü...");
+        assert_eq!(elide_middle("äöüß", 2, 1), "äö...ß");
+        assert_eq!(elide_middle("äöüß", 2, 2), "äöüß");
+        assert_eq!(elide_middle("äöüß", 3, 0), "äöü...");
         assert_eq!(shortened("short"), "short");
         assert_eq!(shortened(&"é".repeat(1000)), format!("{}...", "é".repeat(100)));
     }

@@ -4,18 +4,18 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Error, Result};
 
-use super::errors::{Class, ErrorFormat, ErrorReport, Facts};
-use super::printable::{ellipsis, printable, without_passwords};
+use super::errors::{ErrorClass, ErrorFormat, ErrorReport, Facts};
+use super::printable::{elide_middle, printable, without_passwords};
 
 /// Writes `bytes` to standard output. A reader that has closed the pipe, such as `head`, is no error. Fails on any other
 /// error.
-pub fn to_stdout(bytes: &[u8]) -> Result<()> {
-    finish(io::stdout().lock(), bytes)
+pub fn write_stdout(bytes: &[u8]) -> Result<()> {
+    write_and_flush(io::stdout().lock(), bytes)
 }
 
 /// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset. Fails as [`to_stdout`].
 pub fn print(text: &str) -> Result<()> {
-    finish(anstream::stdout().lock(), text.as_bytes())
+    write_and_flush(anstream::stdout().lock(), text.as_bytes())
 }
 
 /// Width of standard output in columns: that of the terminal, else `COLUMNS`. `None` for a file or a pipe, whose reader
@@ -36,8 +36,8 @@ pub fn print_to_stderr(text: &str) {
 pub fn print_error(error: &Error) {
     /// Number of characters kept at the beginning and at the end. Only messages with extremely long values exceed both
     /// together.
-    const END: usize = 3000;
-    print_to_stderr(&format!("error: {}", indented(&ellipsis(&format!("{error:#}"), END, END))));
+    const END_CHARS: usize = 3000;
+    print_to_stderr(&format!("error: {}", indented(&elide_middle(&format!("{error:#}"), END_CHARS, END_CHARS))));
 }
 
 /// Indents all lines but the first.
@@ -52,10 +52,10 @@ fn indented(text: &str) -> String {
 }
 
 /// Writes and flushes `bytes`. A reader that has closed the pipe is no error.
-fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
+fn write_and_flush(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output").class(Class::Output)
+            Err(error).context("cannot write to standard output").class(ErrorClass::Output)
         }
         _ => Ok(()),
     }

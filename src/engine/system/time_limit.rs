@@ -12,29 +12,29 @@ use std::time::Duration;
 use anyhow::{Error, anyhow};
 
 use super::contained::abort_with;
-use super::errors::Class;
-use super::parallel::locked;
+use super::errors::ErrorClass;
+use super::parallel::lock_mutex;
 use super::{interrupt, terminal};
 
 /// Interval at which the watching thread wakes. It then adds the processor time that the process has used since, at most
 /// one interval. So no time counts while the process is stopped, the machine sleeps or the processor runs other programs.
-const TICK: Duration = Duration::from_millis(100);
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time after the limit in which the work may still abort by itself, before the process ends.
-const GRACE: Duration = Duration::from_millis(500);
+const GRACE_PERIOD: Duration = Duration::from_millis(500);
 
 /// Constant part of each time limit. Reading a tokenizer or tokenising a sentence takes about a thousandth of it.
 const MIN_LIMIT: Duration = Duration::from_secs(4);
 
 /// Number of input bytes for each further second of the time limit. The slowest tokenizers take a hundredth of that time.
-const BYTES_A_SECOND: u64 = 1 << 16;
+const BYTES_PER_SECOND: u64 = 1 << 16;
 
 /// Function that prints an error and returns the exit status.
-static REPORT: OnceLock<fn(&Error) -> u8> = OnceLock::new();
+static ERROR_REPORTER: OnceLock<fn(&Error) -> u8> = OnceLock::new();
 
 /// Sets the function that reports the error when a time limit ends the process. Without it, the error is printed as text.
 pub fn set_error_report(report: fn(&Error) -> u8) {
-    let _ = REPORT.set(report);
+    let _ = ERROR_REPORTER.set(report);
 }
 
 /// Work that runs under a time limit.
@@ -48,30 +48,30 @@ struct Work {
 
 /// The time-limited work of one thread, shared with the watching thread.
 #[derive(Default)]
-struct Slot {
+struct WorkSlot {
     work: Mutex<Option<Work>>,
     /// Whether the work has exceeded its limit.
-    over: AtomicBool,
+    is_over: AtomicBool,
 }
 
 /// One slot for each thread with time-limited work. The watching thread is started with the first one.
-static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
+static SLOTS: LazyLock<Mutex<Vec<Arc<WorkSlot>>>> = LazyLock::new(|| {
     // If no thread can be started, there is no time limit.
-    let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch);
+    let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch_limits);
     Mutex::default()
 });
 
 thread_local! {
     /// The slot of this thread.
-    static SLOT: OnceCell<Arc<Slot>> = const { OnceCell::new() };
+    static SLOT: OnceCell<Arc<WorkSlot>> = const { OnceCell::new() };
 }
 
 /// Slot of this thread, added to [`SLOTS`] on first use.
-fn own_slot() -> Arc<Slot> {
+fn thread_slot() -> Arc<WorkSlot> {
     SLOT.with(|slot| {
         Arc::clone(slot.get_or_init(|| {
-            let slot = Arc::<Slot>::default();
-            let mut slots = locked(&SLOTS);
+            let slot = Arc::<WorkSlot>::default();
+            let mut slots = lock_mutex(&SLOTS);
             // Slots of finished threads have no other holder.
             slots.retain(|slot| Arc::strong_count(slot) > 1);
             slots.push(Arc::clone(&slot));
@@ -88,73 +88,74 @@ pub fn within_time_limit<T>(
     place: impl Fn(Error) -> Error + Send + 'static,
     work: impl FnOnce() -> T,
 ) -> T {
-    let limit = MIN_LIMIT + Duration::from_secs(bytes / BYTES_A_SECOND);
+    let limit = MIN_LIMIT + Duration::from_secs(bytes / BYTES_PER_SECOND);
     within_limit(limit, place, work)
 }
 
 /// Runs `work` under the time limit `limit`, unless the thread is already inside limited work.
 fn within_limit<T>(limit: Duration, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
     /// Guard that ends the time limit when the work returns or panics.
-    struct Watched(Arc<Slot>);
+    struct Watched(Arc<WorkSlot>);
     impl Drop for Watched {
         fn drop(&mut self) {
-            *locked(&self.0.work) = None;
+            *lock_mutex(&self.0.work) = None;
         }
     }
-    let slot = own_slot();
-    let mut running = locked(&slot.work);
+    let slot = thread_slot();
+    let mut running = lock_mutex(&slot.work);
     if running.is_some() {
         drop(running);
         return work();
     }
-    slot.over.store(false, Ordering::Relaxed);
-    *running = Some(Work { spent: Duration::ZERO, limit, error: Box::new(move || place(over(limit))) });
+    slot.is_over.store(false, Ordering::Relaxed);
+    *running = Some(Work { spent: Duration::ZERO, limit, error: Box::new(move || place(timeout_error(limit))) });
     drop(running);
     let _watched = Watched(slot);
     work()
 }
 
 /// Makes the error about an exceeded limit.
-fn over(limit: Duration) -> Error {
+fn timeout_error(limit: Duration) -> Error {
     anyhow!("it takes more than {} s of processor time", limit.as_secs_f64())
 }
 
 /// Aborts the work of this thread if it has exceeded its time limit. The enclosing
 /// [`catch_panic`](super::contained::catch_panic) returns the error.
 pub fn abort_if_over() {
-    let slot = own_slot();
-    if slot.over.load(Ordering::Relaxed) {
-        let limit = locked(&slot.work).as_ref().map_or(MIN_LIMIT, |work| work.limit);
-        abort_with(over(limit));
+    let slot = thread_slot();
+    if slot.is_over.load(Ordering::Relaxed) {
+        let limit = lock_mutex(&slot.work).as_ref().map_or(MIN_LIMIT, |work| work.limit);
+        abort_with(timeout_error(limit));
     }
 }
 
 /// Runs the watching thread: adds the processor time used to all time-limited work.
-fn watch() {
+fn watch_limits() {
     let mut before = processor_time();
     loop {
-        thread::sleep(TICK);
+        thread::sleep(WATCH_INTERVAL);
         let now = processor_time();
-        let passed = before.zip(now).map_or(TICK, |(before, now)| now.saturating_sub(before).min(TICK));
+        let passed =
+            before.zip(now).map_or(WATCH_INTERVAL, |(before, now)| now.saturating_sub(before).min(WATCH_INTERVAL));
         before = now;
-        let slots = locked(&SLOTS).clone();
+        let slots = lock_mutex(&SLOTS).clone();
         slots.iter().for_each(|slot| add_time(slot, passed));
     }
 }
 
 /// Adds processor time to the work of a slot. Marks work beyond its limit, and ends the process if it goes on.
-fn add_time(slot: &Slot, passed: Duration) {
-    let mut work = locked(&slot.work);
+fn add_time(slot: &WorkSlot, passed: Duration) {
+    let mut work = lock_mutex(&slot.work);
     let Some(running) = &mut *work else { return };
     running.spent += passed;
     if running.spent >= running.limit {
-        slot.over.store(true, Ordering::Relaxed);
+        slot.is_over.store(true, Ordering::Relaxed);
     }
-    if running.spent >= running.limit + GRACE {
+    if running.spent >= running.limit + GRACE_PERIOD {
         let error = (running.error)();
-        let report = REPORT.get().copied().unwrap_or(|error| {
+        let report = ERROR_REPORTER.get().copied().unwrap_or(|error| {
             terminal::print_error(error);
-            Class::of(error).status()
+            ErrorClass::from_error(error).status()
         });
         interrupt::clean_up_and_exit(report(&error), |_| ())
     }

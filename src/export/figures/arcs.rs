@@ -1,24 +1,27 @@
 //! Sentences with arcs from each word to where its attention goes.
 
 use crate::export::palette::Ink;
-use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, text_width, truncated};
+use crate::export::svg::{Anchor, Medium, SMALL_TEXT_SIZE_PX, Svg, TEXT_SIZE_PX, text_width, truncate_text};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 
 /// Maximum number of characters of a word; longer words are cut.
-const MOST_LETTERS: usize = 14;
+const MAX_WORD_CHARACTERS: usize = 14;
 /// Horizontal space between words, in pixels.
-const GAP: f64 = 9.0;
+const WORD_GAP_PX: f64 = 9.0;
 /// Vertical space under the words, in pixels.
-const BELOW: f64 = 8.0;
+const SPACE_BELOW_PX: f64 = 8.0;
 /// Height of a sentence's heading, which stands above the words, in pixels.
-const HEADING: f64 = 16.0;
+const HEADING_HEIGHT_PX: f64 = 16.0;
 
 /// Ink and dash pattern of each [`ArcMatch`], in the order of drawing.
-const STYLES: [(ArcMatch, Ink, &str); 3] =
-    [(ArcMatch::Neutral, Ink::Muted, ""), (ArcMatch::Wrong, Ink::Second, "4 3"), (ArcMatch::Right, Ink::Accent, "")];
+const MATCH_STYLES: [(ArcMatch, Ink, &str); 3] = [
+    (ArcMatch::Neutral, Ink::Muted, ""),
+    (ArcMatch::Wrong, Ink::SecondLine, "4 3"),
+    (ArcMatch::Right, Ink::Accent, ""),
+];
 
 /// Stroke widths of arcs in pixels, each as (minimum weight of the arc, width), the largest weight first.
-const WIDTHS: [(f64, f64); 3] = [(0.5, 2.6), (0.2, 1.6), (0.0, 0.8)];
+const WEIGHT_STROKE_WIDTHS: [(f64, f64); 3] = [(0.5, 2.6), (0.2, 1.6), (0.0, 0.8)];
 
 /// Draws sentences one below the other, with a title and a guide to reading them.
 pub fn draw_sentences([title, reading]: [&str; 2], arcs: &Arcs, medium: Medium) -> String {
@@ -30,39 +33,40 @@ pub fn draw_sentences([title, reading]: [&str; 2], arcs: &Arcs, medium: Medium) 
     }
     let words: Vec<String> = arcs.sentences.iter().map(describe_arcs).collect();
     // On the page the reading stands beside the figure.
-    let reading = if medium == Medium::Alone { format!("{reading} ") } else { String::new() };
+    let reading = if medium == Medium::StandaloneFile { format!("{reading} ") } else { String::new() };
     svg.into_document([width, y], title, &(reading + &words.join(" ")))
 }
 
 /// Draws a sentence from `top` downwards; returns its right and bottom end in pixels, `[right, bottom]`.
 fn draw_sentence(svg: &mut Svg, sentence: &ArcSentence, top: f64) -> [f64; 2] {
     let ArcSentence { caption: about, units, arcs, gold } = sentence;
-    let texts: Vec<String> = units.iter().map(|unit| truncated(unit, MOST_LETTERS)).collect();
+    let texts: Vec<String> = units.iter().map(|unit| truncate_text(unit, MAX_WORD_CHARACTERS)).collect();
     let mut right = 4.0;
     let middles: Vec<f64> = texts
         .iter()
         .map(|text| {
-            let (left, width) = (right, text_width(text, TEXT));
-            right += width + GAP;
+            let (left, width) = (right, text_width(text, TEXT_SIZE_PX));
+            right += width + WORD_GAP_PX;
             (left + width / 2.0).round()
         })
         .collect();
     let highest = arcs.iter().map(|arc| arc_height(arc.from, arc.to)).fold(0.0, f64::max);
-    let base = top + HEADING + 8.0 + highest + TEXT;
-    svg.text([4.0, top + 12.0], Anchor::Start, SMALL, Ink::Muted, about);
-    for (stand, ink, dashes) in STYLES {
-        for (place, (least, width)) in WIDTHS.into_iter().enumerate() {
-            let heavier = |weight: f64| WIDTHS[..place].iter().any(|(other, _)| weight >= *other);
+    let base = top + HEADING_HEIGHT_PX + 8.0 + highest + TEXT_SIZE_PX;
+    svg.text([4.0, top + 12.0], Anchor::Start, SMALL_TEXT_SIZE_PX, Ink::Muted, about);
+    for (stand, ink, dashes) in MATCH_STYLES {
+        for (place, (least, width)) in WEIGHT_STROKE_WIDTHS.into_iter().enumerate() {
+            let heavier = |weight: f64| WEIGHT_STROKE_WIDTHS[..place].iter().any(|(other, _)| weight >= *other);
             let drawn = arcs.iter().filter(|arc| arc.outcome == stand && arc.weight >= least && !heavier(arc.weight));
-            let path: String = drawn.map(|arc| arc_path(&middles, [arc.from, arc.to], base - TEXT, -1.0)).collect();
+            let path: String =
+                drawn.map(|arc| arc_path(&middles, [arc.from, arc.to], base - TEXT_SIZE_PX, -1.0)).collect();
             svg.path(&path, ink, width, dashes);
         }
     }
-    svg.centred_texts(&middles.iter().copied().zip(texts).collect::<Vec<_>>(), base, TEXT, Ink::Text);
-    let under: String = gold.iter().map(|&ends| arc_path(&middles, ends, base + BELOW, 1.0)).collect();
+    svg.centred_texts(&middles.iter().copied().zip(texts).collect::<Vec<_>>(), base, TEXT_SIZE_PX, Ink::Text);
+    let under: String = gold.iter().map(|&ends| arc_path(&middles, ends, base + SPACE_BELOW_PX, 1.0)).collect();
     svg.path(&under, Ink::Muted, 1.2, "2 2");
     let deepest = gold.iter().map(|&[from, to]| arc_height(from, to)).fold(0.0, f64::max);
-    [right.max(8.0 + text_width(about, SMALL)), base + BELOW + deepest]
+    [right.max(8.0 + text_width(about, SMALL_TEXT_SIZE_PX)), base + SPACE_BELOW_PX + deepest]
 }
 
 /// Height of an arc between two words, in pixels; it grows with their distance.
@@ -86,10 +90,10 @@ fn arc_path(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> St
 /// Text on a sentence's arcs for screen readers: the strongest ones and, if there are many, how many are as expected.
 fn describe_arcs(sentence: &ArcSentence) -> String {
     /// Maximum number of arcs that the text describes one by one.
-    const MOST: usize = 6;
+    const MAX_DESCRIBED_ARCS: usize = 6;
     let ArcSentence { caption: about, units, arcs, .. } = sentence;
     let expected = arcs.iter().filter(|arc| arc.outcome == ArcMatch::Right).count();
-    let is_counted = arcs.len() > MOST && expected > 0;
+    let is_counted = arcs.len() > MAX_DESCRIBED_ARCS && expected > 0;
     let mut listed: Vec<&Arc> = arcs.iter().filter(|arc| !is_counted || arc.outcome != ArcMatch::Right).collect();
     listed.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     let arc = |Arc { from, to, weight, outcome: stand }: &&Arc| {
@@ -97,7 +101,7 @@ fn describe_arcs(sentence: &ArcSentence) -> String {
         format!("{} to {} {weight:.2}{note}", units[*from], units[*to])
     };
     let counted = is_counted.then(|| format!("{expected} of {} as expected", arcs.len()));
-    let parts: Vec<String> = counted.into_iter().chain(listed.iter().take(MOST).map(arc)).collect();
+    let parts: Vec<String> = counted.into_iter().chain(listed.iter().take(MAX_DESCRIBED_ARCS).map(arc)).collect();
     format!("{about}: {}.", parts.join("; "))
 }
 
@@ -115,8 +119,8 @@ mod tests {
     fn arcs_are_drawn_by_stand_and_weight() {
         let arcs = [(0, 2, 0.9, ArcMatch::Right), (1, 0, 0.3, ArcMatch::Wrong), (3, 3, 0.1, ArcMatch::Neutral)];
         let arcs = Arcs { sentences: vec![sentence(&arcs)] };
-        let svg = draw_sentences(["title", "reading"], &arcs, Medium::Alone);
-        for (ink, line) in [(Ink::Accent, "2.6"), (Ink::Second, "1.6"), (Ink::Muted, "0.8")] {
+        let svg = draw_sentences(["title", "reading"], &arcs, Medium::StandaloneFile);
+        for (ink, line) in [(Ink::Accent, "2.6"), (Ink::SecondLine, "1.6"), (Ink::Muted, "0.8")] {
             let line = format!("stroke=\"{}\" stroke-width=\"{line}\"", ink.colours()[0]);
             assert_eq!(svg.matches(&line).count(), 1, "{line}");
         }

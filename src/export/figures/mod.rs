@@ -21,16 +21,16 @@ pub use arcs::draw_sentences as sentences;
 pub use table::{arc_table, figure_table};
 
 /// Name of the figure with the first label of each head.
-pub const GRID: &str = "grid";
+pub const GRID_FIGURE: &str = "grid";
 /// Name of the figure with the number of labelled heads by layer.
-pub const LAYERS: &str = "layers";
+pub const LAYERS_FIGURE: &str = "layers";
 
 /// First part of the name of a metric's heat map, as in `heatmap:entropy`.
-pub const HEATMAP: &str = "heatmap";
+pub const HEATMAP_PREFIX: &str = "heatmap";
 
 /// Figures that the studies of a report draw.
 pub fn study_figures(report: &Report) -> Vec<Figure> {
-    report.views().flat_map(|(_, view)| view.figures).collect()
+    report.section_views().flat_map(|(_, view)| view.figures).collect()
 }
 
 /// Figures of one head by the studies of a report, named as `examples:L2H8`.
@@ -41,9 +41,9 @@ pub fn head_figures(report: &Report, head: HeadPlace) -> Vec<Figure> {
 /// Draws the figure of this name. Fails if the report lacks it.
 pub fn draw_named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     match (name, name.split_once(':')) {
-        (GRID, _) => Ok(grids::grid(report, medium)),
-        (LAYERS, _) => Ok(grids::layers(report, medium)),
-        (_, Some((HEATMAP, metric))) => grids::heatmap(report, metric, medium),
+        (GRID_FIGURE, _) => Ok(grids::draw_label_grid(report, medium)),
+        (LAYERS_FIGURE, _) => Ok(grids::draw_labels_by_layer(report, medium)),
+        (_, Some((HEATMAP_PREFIX, metric))) => grids::draw_heatmap(report, metric, medium),
         (_, Some((figure, head))) => {
             let place = report.heads.iter().map(|head| head.place).find(|place| place.to_string() == head);
             let figures = place.map(|place| head_figures(report, place)).unwrap_or_default();
@@ -55,16 +55,16 @@ pub fn draw_named(report: &Report, name: &str, medium: Medium) -> Result<String>
         _ => {
             let figures = study_figures(report);
             let figure = figures.iter().find(|figure| figure.name == name);
-            Ok(draw(report, figure.ok_or_else(|| unknown_figure(report, name, &figures))?, medium))
+            Ok(draw(report, figure.ok_or_else(|| unknown_figure_error(report, name, &figures))?, medium))
         }
     }
 }
 
 /// Error for a figure that the report lacks; the hint is the study that draws it, or a similar name.
-fn unknown_figure(report: &Report, name: &str, of_studies: &[Figure]) -> Error {
+fn unknown_figure_error(report: &Report, name: &str, of_studies: &[Figure]) -> Error {
     let of_heads: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| head_figures(report, head.place)).map(|figure| figure.name).collect();
-    let of_reports = [GRID, LAYERS, "heatmap:METRIC"].into_iter();
+    let of_reports = [GRID_FIGURE, LAYERS_FIGURE, "heatmap:METRIC"].into_iter();
     let names = of_reports.chain(of_studies.iter().map(|figure| figure.name)).map(str::to_owned);
     let names: Vec<String> = names.chain(of_heads.into_iter().map(|name| format!("{name}:HEAD"))).collect();
     let error = anyhow!("the report has no figure `{name}`: it has {}", names.join(", ")).with_value(name);
@@ -82,13 +82,13 @@ fn study_that_draws(name: &str) -> Option<&'static str> {
 
 pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
     match &figure.chart {
-        Chart::Forest(forest) => scales::forest(figure, forest, medium),
-        Chart::Curves(curves) => scales::curves(figure, curves, medium),
-        Chart::Edges(edges) => heads::edges(report, figure, edges, medium),
-        Chart::Points(points) => heads::points(report, figure, points, medium),
+        Chart::Forest(forest) => scales::draw_forest(figure, forest, medium),
+        Chart::Curves(curves) => scales::draw_curves(figure, curves, medium),
+        Chart::Edges(edges) => heads::draw_edges(report, figure, edges, medium),
+        Chart::Points(points) => heads::draw_points(report, figure, points, medium),
         Chart::Arcs(arcs) => arcs::draw_sentences([&figure.title, &figure.reading], arcs, medium),
-        Chart::Tree(tree) => heads::tree(report, figure, tree, medium),
-        Chart::Bars(bars) => scales::bars(figure, bars, medium),
-        Chart::Stacks(stacks) => heads::stacks(figure, stacks, medium),
+        Chart::Tree(tree) => heads::draw_tree(report, figure, tree, medium),
+        Chart::Bars(bars) => scales::draw_bars(figure, bars, medium),
+        Chart::Stacks(stacks) => heads::draw_stacks(figure, stacks, medium),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::export::heads::number_with_interval;
 use crate::export::palette::Ink;
-use crate::export::svg::{Anchor, Medium, SMALL, Svg, text_width, truncated};
+use crate::export::svg::{Anchor, Medium, SMALL_TEXT_SIZE_PX, Svg, text_width, truncate_text};
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Bar, Bars, Curve, Curves, Figure, Forest, ForestRow, Mark};
 
@@ -84,29 +84,29 @@ fn decimals_of_step(step: f64) -> usize {
 }
 
 /// Draws a bar chart, with the chance level of each bar.
-pub fn bars(
+pub fn draw_bars(
     figure: &Figure,
-    Bars { x_label: across, level, is_in_percent: shares, bars }: &Bars,
+    Bars { x_label: across, level_name: level, is_in_percent: shares, bars }: &Bars,
     medium: Medium,
 ) -> String {
-    const TOP: f64 = 8.0;
-    const RIGHT: f64 = 8.0;
+    const TOP_MARGIN_PX: f64 = 8.0;
+    const RIGHT_MARGIN_PX: f64 = 8.0;
     let mut svg = Svg::new(medium);
     // A card is as narrow as a phone.
     let (least, height, ticks) = if medium == Medium::Card { (17.0, 60.0, 2) } else { (34.0, 180.0, 5) };
-    let wide = bars.iter().map(|bar| text_width(&bar.name, SMALL) + 3.0).fold(least, f64::max);
-    let base = TOP + height;
+    let wide = bars.iter().map(|bar| text_width(&bar.name, SMALL_TEXT_SIZE_PX) + 3.0).fold(least, f64::max);
+    let base = TOP_MARGIN_PX + height;
     let numbers = bars.iter().flat_map(|bar| {
         let mark = bar.mark.into_iter().flat_map(|mark| [mark.value, mark.ci95.map_or(mark.value, Interval::high)]);
-        mark.chain(bar.level)
+        mark.chain(bar.reference_level)
     });
-    let scale = Scale::new(numbers.chain([0.0]), [base, TOP], ticks);
+    let scale = Scale::new(numbers.chain([0.0]), [base, TOP_MARGIN_PX], ticks);
     let ticks = scale.ticks(*shares);
-    let left = ticks.iter().map(|(_, text)| text_width(text, SMALL)).fold(0.0, f64::max) + 6.0;
+    let left = ticks.iter().map(|(_, text)| text_width(text, SMALL_TEXT_SIZE_PX)).fold(0.0, f64::max) + 6.0;
     let right = left + wide * bars.len() as f64;
     for (y, text) in ticks {
         svg.line([left, y], [right, y], Ink::Guide, 1.0);
-        svg.text([left - 4.0, y + 4.0], Anchor::End, SMALL, Ink::Muted, &text);
+        svg.text([left - 4.0, y + 4.0], Anchor::End, SMALL_TEXT_SIZE_PX, Ink::Muted, &text);
     }
     let at = |place: usize| left + wide * (place as f64 + 0.5);
     // One path for all bars, and one for all lines: a page has such a figure for every head.
@@ -117,36 +117,41 @@ pub fn bars(
     svg.path(&path(&|x, bar| Some(upright(x, 0.0, bar.mark?.value))), Ink::Accent, wide * 0.7, "");
     let interval = |x: f64, bar: &Bar| bar.mark?.ci95.map(|ci95| upright(x, ci95.low(), ci95.high()));
     svg.path(&path(&interval), Ink::Text, 1.0, "");
-    let beside =
-        |x: f64, bar: &Bar| Some(format!("M{:.1} {:.1}h{wide:.1}", x - wide / 2.0, scale.position(bar.level?)));
+    let beside = |x: f64, bar: &Bar| {
+        Some(format!("M{:.1} {:.1}h{wide:.1}", x - wide / 2.0, scale.position(bar.reference_level?)))
+    };
     svg.path(&path(&beside), Ink::Text, 1.5, "");
     let names: Vec<(f64, String)> = bars.iter().enumerate().map(|(place, bar)| (at(place), bar.name.clone())).collect();
-    svg.centred_texts(&names, base + 13.0, SMALL, Ink::Muted);
+    svg.centred_texts(&names, base + 13.0, SMALL_TEXT_SIZE_PX, Ink::Muted);
     let about = if level.is_empty() { across.clone() } else { format!("{across}; line: {level}") };
-    svg.text([f64::midpoint(left, right), base + 28.0], Anchor::Middle, SMALL, Ink::Muted, &about);
-    svg.into_document([right + RIGHT, base + 34.0], &figure.title, &figure.reading)
+    svg.text([f64::midpoint(left, right), base + 28.0], Anchor::Middle, SMALL_TEXT_SIZE_PX, Ink::Muted, &about);
+    svg.into_document([right + RIGHT_MARGIN_PX, base + 34.0], &figure.title, &figure.reading)
 }
 
 /// Mark in a forest plot: its drawing function, called with the position of the mark, and its ink.
-type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
+type MarkShape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 
 /// Marks of a row in a forest plot. The first is the measured value; the others are for comparison.
-const SHAPES: [Shape; 4] = [
+const MARK_SHAPES: [MarkShape; 4] = [
     (|svg, at, ink| svg.circle(at, 3.5, ink, ink), Ink::Accent),
-    (|svg, [x, y], ink| svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0), Ink::Second),
+    (
+        |svg, [x, y], ink| svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0),
+        Ink::SecondLine,
+    ),
     (|svg, [x, y], ink| svg.rect([x - 3.0, y - 3.0], [6.0, 6.0], ink), Ink::Muted),
     (|svg, [x, y], ink| svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0), Ink::Text),
 ];
 
 /// Draws a forest plot: estimates with their intervals, a row for each subject.
-pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
+pub fn draw_forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let Forest { scale: what, is_in_percent: shares, no_effect: nothing, marks, rows } = forest;
     let mut svg = Svg::new(medium);
     let (across, letters, ticks) = if medium == Medium::Card { (150.0, 15, 2) } else { (480.0, 28, 5) };
     let (name, note) =
-        (|row: &ForestRow| truncated(&row.name, letters), |row: &ForestRow| truncated(&row.note, letters));
-    let widest =
-        |of: &dyn Fn(&ForestRow) -> String| rows.iter().map(|row| text_width(&of(row), SMALL)).fold(0.0, f64::max);
+        (|row: &ForestRow| truncate_text(&row.name, letters), |row: &ForestRow| truncate_text(&row.note, letters));
+    let widest = |of: &dyn Fn(&ForestRow) -> String| {
+        rows.iter().map(|row| text_width(&of(row), SMALL_TEXT_SIZE_PX)).fold(0.0, f64::max)
+    };
     let (names, notes) = (widest(&name), widest(&note));
     let left = names + notes + 24.0;
     let ends = rows.iter().flat_map(|row| &row.marks).flatten().flat_map(|mark| {
@@ -156,11 +161,11 @@ pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let (height, top) = (8.0 + 6.0 * marks.len() as f64, 14.0 + 18.0 * usize::from(marks.len() > 1) as f64);
     let bottom = top + height * rows.len() as f64;
     if marks.len() > 1 {
-        legend(&mut svg, marks, if medium == Medium::Card { 0.0 } else { left });
+        draw_legend(&mut svg, marks, if medium == Medium::Card { 0.0 } else { left });
     }
     for (x, text) in scale.ticks(*shares) {
         svg.line([x, top], [x, bottom], Ink::Guide, 1.0);
-        svg.text([x, bottom + 15.0], Anchor::Middle, SMALL, Ink::Muted, &text);
+        svg.text([x, bottom + 15.0], Anchor::Middle, SMALL_TEXT_SIZE_PX, Ink::Muted, &text);
     }
     if let Some(nothing) = nothing {
         svg.line([scale.position(*nothing), top], [scale.position(*nothing), bottom], Ink::Muted, 1.5);
@@ -168,9 +173,9 @@ pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     for (place, row) in rows.iter().enumerate() {
         let y = top + height * (place as f64 + 0.5);
         svg.group(&row_tooltip(forest, row), |svg| {
-            svg.text([names, y + 4.0], Anchor::End, SMALL, Ink::Text, &name(row));
-            svg.text([names + 10.0, y + 4.0], Anchor::Start, SMALL, Ink::Muted, &note(row));
-            for (at, (mark, (shape, ink))) in row.marks.iter().zip(SHAPES).enumerate() {
+            svg.text([names, y + 4.0], Anchor::End, SMALL_TEXT_SIZE_PX, Ink::Text, &name(row));
+            svg.text([names + 10.0, y + 4.0], Anchor::Start, SMALL_TEXT_SIZE_PX, Ink::Muted, &note(row));
+            for (at, (mark, (shape, ink))) in row.marks.iter().zip(MARK_SHAPES).enumerate() {
                 let Some(mark) = mark else { continue };
                 let y = y + 6.0 * (at as f64 - (marks.len() as f64 - 1.0) / 2.0);
                 if let Some(ci95) = mark.ci95 {
@@ -183,18 +188,18 @@ pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let mut below = bottom + 20.0;
     if !what.is_empty() {
         below = bottom + 42.0;
-        svg.text([left + across / 2.0, bottom + 32.0], Anchor::Middle, SMALL, Ink::Muted, what);
+        svg.text([left + across / 2.0, bottom + 32.0], Anchor::Middle, SMALL_TEXT_SIZE_PX, Ink::Muted, what);
     }
     svg.into_document([left + across + 24.0, below], &figure.title, &figure.reading)
 }
 
 /// Draws a legend that names the marks, from `left` to the right.
-fn legend(svg: &mut Svg, marks: &[String], left: f64) {
+fn draw_legend(svg: &mut Svg, marks: &[String], left: f64) {
     let mut x = left;
-    for (mark, (shape, ink)) in marks.iter().zip(SHAPES) {
+    for (mark, (shape, ink)) in marks.iter().zip(MARK_SHAPES) {
         shape(svg, [x + 4.0, 10.0], ink);
-        svg.text([x + 14.0, 14.0], Anchor::Start, SMALL, Ink::Text, mark);
-        x += text_width(mark, SMALL) + 28.0;
+        svg.text([x + 14.0, 14.0], Anchor::Start, SMALL_TEXT_SIZE_PX, Ink::Text, mark);
+        x += text_width(mark, SMALL_TEXT_SIZE_PX) + 28.0;
     }
 }
 
@@ -208,36 +213,44 @@ fn row_tooltip(forest: &Forest, row: &ForestRow) -> String {
 }
 
 /// Height of the area with curves, in pixels.
-const CURVES_HEIGHT: f64 = 300.0;
+const CURVES_HEIGHT_PX: f64 = 300.0;
 /// Top end of the area with curves, in pixels.
-const CURVES_TOP: f64 = 12.0;
+const CURVES_TOP_PX: f64 = 12.0;
 
 /// Ink and dash pattern of each curve, as (ink, `stroke-dasharray`). Curves for comparison are grey.
-const LINES: [(Ink, &str); 4] = [(Ink::Accent, ""), (Ink::Second, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
+const CURVE_STROKES: [(Ink, &str); 4] =
+    [(Ink::Accent, ""), (Ink::SecondLine, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
 
 /// Draws curves over the number of removed heads.
-pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
-    const WIDTH: f64 = 560.0;
-    const LEFT: f64 = 62.0;
+pub fn draw_curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
+    const CURVES_WIDTH_PX: f64 = 560.0;
+    const CURVES_LEFT_PX: f64 = 62.0;
     let Curves { x_label: across, y_label: upward, curves } = curves;
     let mut svg = Svg::new(medium);
     let most = curves.iter().map(|curve| curve.points.len()).max().unwrap_or(1).saturating_sub(1);
-    let x = Scale::new([0.0, most as f64].into_iter(), [LEFT, LEFT + WIDTH], 8);
+    let x = Scale::new([0.0, most as f64].into_iter(), [CURVES_LEFT_PX, CURVES_LEFT_PX + CURVES_WIDTH_PX], 8);
     let values = curves.iter().flat_map(|curve| &curve.points).map(|point| point.value);
-    let y = Scale::new(values, [CURVES_TOP + CURVES_HEIGHT, CURVES_TOP], 6);
+    let y = Scale::new(values, [CURVES_TOP_PX + CURVES_HEIGHT_PX, CURVES_TOP_PX], 6);
     for (at, text) in y.ticks(false) {
-        svg.line([LEFT, at], [LEFT + WIDTH, at], Ink::Guide, 1.0);
-        svg.text([LEFT - 8.0, at + 4.0], Anchor::End, SMALL, Ink::Muted, &text);
+        svg.line([CURVES_LEFT_PX, at], [CURVES_LEFT_PX + CURVES_WIDTH_PX, at], Ink::Guide, 1.0);
+        svg.text([CURVES_LEFT_PX - 8.0, at + 4.0], Anchor::End, SMALL_TEXT_SIZE_PX, Ink::Muted, &text);
     }
     for (at, text) in x.ticks(false) {
-        svg.text([at, CURVES_TOP + CURVES_HEIGHT + 16.0], Anchor::Middle, SMALL, Ink::Muted, &text);
+        svg.text([at, CURVES_TOP_PX + CURVES_HEIGHT_PX + 16.0], Anchor::Middle, SMALL_TEXT_SIZE_PX, Ink::Muted, &text);
     }
-    svg.text([LEFT + WIDTH / 2.0, CURVES_TOP + CURVES_HEIGHT + 34.0], Anchor::Middle, SMALL, Ink::Muted, across);
+    svg.text(
+        [CURVES_LEFT_PX + CURVES_WIDTH_PX / 2.0, CURVES_TOP_PX + CURVES_HEIGHT_PX + 34.0],
+        Anchor::Middle,
+        SMALL_TEXT_SIZE_PX,
+        Ink::Muted,
+        across,
+    );
     let at = |place: usize, value: f64| [x.position(place as f64), y.position(value)];
-    let (mut line, mut legend) = (0, LEFT + 12.0);
+    let (mut line, mut legend) = (0, CURVES_LEFT_PX + 12.0);
     let (beside, main): (Vec<&Curve>, Vec<&Curve>) = curves.iter().partition(|curve| curve.is_reference);
     for curve in beside.iter().chain(&main) {
-        let (ink, dashes) = if curve.is_reference { (Ink::Muted, "1 4") } else { LINES[line % LINES.len()] };
+        let (ink, dashes) =
+            if curve.is_reference { (Ink::Muted, "1 4") } else { CURVE_STROKES[line % CURVE_STROKES.len()] };
         let points: Vec<[f64; 2]> =
             curve.points.iter().enumerate().map(|(place, point)| at(place, point.value)).collect();
         svg.group(&curve.name, |svg| {
@@ -247,7 +260,7 @@ pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
         line += usize::from(!curve.is_reference);
     }
     for (place, curve) in main.iter().enumerate() {
-        let (ink, dashes) = LINES[place % LINES.len()];
+        let (ink, dashes) = CURVE_STROKES[place % CURVE_STROKES.len()];
         legend = legend_entry(&mut svg, legend, ink, dashes, &curve.name);
     }
     if !beside.is_empty() {
@@ -255,8 +268,18 @@ pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
         let name = if names.len() > 1 { "at random, each order".to_owned() } else { names.concat() };
         legend_entry(&mut svg, legend, Ink::Muted, "1 4", &name);
     }
-    svg.text([LEFT, CURVES_TOP + CURVES_HEIGHT + 54.0 + 18.0], Anchor::Start, SMALL, Ink::Muted, upward);
-    svg.into_document([LEFT + WIDTH + 20.0, CURVES_TOP + CURVES_HEIGHT + 80.0], &figure.title, &figure.reading)
+    svg.text(
+        [CURVES_LEFT_PX, CURVES_TOP_PX + CURVES_HEIGHT_PX + 54.0 + 18.0],
+        Anchor::Start,
+        SMALL_TEXT_SIZE_PX,
+        Ink::Muted,
+        upward,
+    );
+    svg.into_document(
+        [CURVES_LEFT_PX + CURVES_WIDTH_PX + 20.0, CURVES_TOP_PX + CURVES_HEIGHT_PX + 80.0],
+        &figure.title,
+        &figure.reading,
+    )
 }
 
 /// Draws the intervals of a curve as a band, from the first point that has an interval to the last.
@@ -273,10 +296,10 @@ fn draw_band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) ->
 
 /// Draws a legend entry at `x`; returns the x at which the next one begins.
 fn legend_entry(svg: &mut Svg, x: f64, ink: Ink, dashes: &str, name: &str) -> f64 {
-    let y = CURVES_TOP + CURVES_HEIGHT + 50.0;
+    let y = CURVES_TOP_PX + CURVES_HEIGHT_PX + 50.0;
     svg.polyline(&[[x, y], [x + 26.0, y]], ink, 2.0, dashes);
-    svg.text([x + 32.0, y + 4.0], Anchor::Start, SMALL, Ink::Text, name);
-    x + 32.0 + text_width(name, SMALL) + 18.0
+    svg.text([x + 32.0, y + 4.0], Anchor::Start, SMALL_TEXT_SIZE_PX, Ink::Text, name);
+    x + 32.0 + text_width(name, SMALL_TEXT_SIZE_PX) + 18.0
 }
 
 #[cfg(test)]

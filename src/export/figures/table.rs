@@ -41,8 +41,8 @@ pub fn figure_table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<S
         }
         Chart::Arcs(arcs) => arc_table(arcs),
         Chart::Bars(bars) => {
-            let level = (!bars.level.is_empty()).then(|| bars.level.clone());
-            let row = |Bar { name, mark, level: beside }: &Bar| {
+            let level = (!bars.level_name.is_empty()).then(|| bars.level_name.clone());
+            let row = |Bar { name, mark, reference_level: beside }: &Bar| {
                 let beside = level.iter().map(|_| cell(Mark::from_value(*beside, None), bars.is_in_percent));
                 [name.clone(), cell(*mark, bars.is_in_percent)].into_iter().chain(beside).collect()
             };

@@ -27,12 +27,12 @@ const MAX_CORPUS_TEXT_BYTES: usize = 1 << 24;
 const CORPUS_TEXT_KEYS: [&str; 2] = ["corpus", "examples"];
 
 /// Key of a report that holds the settings of the run, which include seeds of any size.
-const SETTINGS: &str = "settings";
+const SETTINGS_KEY: &str = "settings";
 
 /// Fails if a number or a text of a report is out of bounds, or the report is no JSON; the error has the line.
 pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
     let mut reader = serde_json::Deserializer::from_str(json);
-    Bounds { max_text_bytes: MAX_TEXT_BYTES, limits_counts: true, is_top: true, place: REPORT_RANGES.root() }
+    Bounds { max_text_bytes: MAX_TEXT_BYTES, limits_counts: true, is_root: true, place: REPORT_RANGES.root() }
         .deserialize(&mut reader)?;
     reader.end()
 }
@@ -44,17 +44,17 @@ struct Bounds<'a> {
     /// Whether whole numbers are counts, which have a limit.
     limits_counts: bool,
     /// Whether the value is the report itself, and no part of it.
-    is_top: bool,
+    is_root: bool,
     place: SchemaPlace<'a>,
 }
 
 impl Bounds<'_> {
     /// Bounds of the value that an object has under the key `key`.
-    fn field(self, key: &str) -> Self {
+    fn bounds_of_field(self, key: &str) -> Self {
         let longest =
-            if self.is_top && CORPUS_TEXT_KEYS.contains(&key) { MAX_CORPUS_TEXT_BYTES } else { self.max_text_bytes };
-        let counts = self.limits_counts && !(self.is_top && key == SETTINGS);
-        Self { max_text_bytes: longest, limits_counts: counts, is_top: false, place: self.place.field(key) }
+            if self.is_root && CORPUS_TEXT_KEYS.contains(&key) { MAX_CORPUS_TEXT_BYTES } else { self.max_text_bytes };
+        let counts = self.limits_counts && !(self.is_root && key == SETTINGS_KEY);
+        Self { max_text_bytes: longest, limits_counts: counts, is_root: false, place: self.place.place_of_field(key) }
     }
 
     fn ensure_in_range<E: Error>(self, number: f64) -> Result<(), E> {
@@ -118,13 +118,13 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let within = Self { is_top: false, place: self.place.items(), ..self };
+        let within = Self { is_root: false, place: self.place.place_of_items(), ..self };
         while list.next_element_seed(within)?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        while let Some(within) = fields.next_key_seed(Key(self))? {
+        while let Some(within) = fields.next_key_seed(BoundedKey(self))? {
             fields.next_value_seed(within)?;
         }
         Ok(())
@@ -133,9 +133,9 @@ impl<'de> Visitor<'de> for Bounds<'_> {
 
 /// Reader of a key of a JSON object within bounds, which returns the bounds of the key's value.
 /// The key is not copied, because a report has a quarter of a million keys.
-struct Key<'a>(Bounds<'a>);
+struct BoundedKey<'a>(Bounds<'a>);
 
-impl<'de, 'a> DeserializeSeed<'de> for Key<'a> {
+impl<'de, 'a> DeserializeSeed<'de> for BoundedKey<'a> {
     type Value = Bounds<'a>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Bounds<'a>, D::Error> {
@@ -143,7 +143,7 @@ impl<'de, 'a> DeserializeSeed<'de> for Key<'a> {
     }
 }
 
-impl<'a> Visitor<'_> for Key<'a> {
+impl<'a> Visitor<'_> for BoundedKey<'a> {
     type Value = Bounds<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,7 +152,7 @@ impl<'a> Visitor<'_> for Key<'a> {
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Bounds<'a>, E> {
         self.0.ensure_short(key)?;
-        Ok(self.0.field(key))
+        Ok(self.0.bounds_of_field(key))
     }
 }
 
@@ -164,7 +164,7 @@ pub(super) static REPORT_RANGES: LazyLock<SchemaRanges> =
     LazyLock::new(|| SchemaRanges::new(report::schema().as_value()));
 
 /// Tolerance beyond an end of a range, relative to the larger of that end and 1, since ratios of sums are rounded.
-const ROUNDING: f64 = 1e-6;
+const ROUNDING_TOLERANCE: f64 = 1e-6;
 
 /// Node of a schema: the range of a number, and the indices of the nodes for an object's keys and a list's items.
 #[derive(Debug, Default)]
@@ -199,8 +199,8 @@ pub(super) struct SchemaPlace<'a> {
 impl SchemaRanges {
     fn new(schema: &Value) -> Self {
         let definitions = schema.get("$defs").and_then(Value::as_object);
-        let mut compiler = SchemaCompiler { definitions, known: HashMap::new(), parts: Vec::new() };
-        compiler.part(schema);
+        let mut compiler = SchemaCompiler { definitions, known_parts: HashMap::new(), parts: Vec::new() };
+        compiler.part_index(schema);
         Self(compiler.parts)
     }
 
@@ -211,13 +211,13 @@ impl SchemaRanges {
 
 impl<'a> SchemaPlace<'a> {
     /// Node of the schema for this position; `None` where the schema says nothing.
-    fn part(&self) -> Option<&'a SchemaPart> {
+    fn schema_part(&self) -> Option<&'a SchemaPart> {
         self.part.map(|part| &self.ranges.0[part])
     }
 
     /// Position of the value that an object has under the key `key`.
-    pub(super) fn field(self, key: &str) -> Self {
-        let Some(part) = self.part() else { return Self { name: "", ..self } };
+    pub(super) fn place_of_field(self, key: &str) -> Self {
+        let Some(part) = self.schema_part() else { return Self { name: "", ..self } };
         match part.fields.get_key_value(key) {
             Some((name, &part)) => Self { part: Some(part), name, ..self },
             None => Self { part: part.other_fields, name: "", ..self },
@@ -230,14 +230,14 @@ impl<'a> SchemaPlace<'a> {
     }
 
     /// Position of the items of the list at this position.
-    pub(super) fn items(self) -> Self {
-        Self { part: self.part().and_then(|part| part.items), ..self }
+    pub(super) fn place_of_items(self) -> Self {
+        Self { part: self.schema_part().and_then(|part| part.items), ..self }
     }
 
     /// Error text for a number that is out of its range; `None` if it is within.
     pub(super) fn range_error(self, number: f64) -> Option<String> {
-        let SchemaPart { minimum, maximum, .. } = self.part()?;
-        let slack = |end: f64| ROUNDING * end.abs().max(1.0);
+        let SchemaPart { minimum, maximum, .. } = self.schema_part()?;
+        let slack = |end: f64| ROUNDING_TOLERANCE * end.abs().max(1.0);
         let named = || if self.name.is_empty() { "a number".to_owned() } else { format!("`{}`", self.name) };
         if let Some(least) = minimum.filter(|&least| number < least - slack(least)) {
             return Some(format!("{} is {number:?}, and the least that it can be is {least}", named()));
@@ -252,49 +252,49 @@ struct SchemaCompiler<'a> {
     /// Definitions of the schema (`$defs`), by name.
     definitions: Option<&'a Map<String, Value>>,
     /// Index in `parts` of the node for each definition of the schema, by the definition's name.
-    known: HashMap<&'a str, usize>,
+    known_parts: HashMap<&'a str, usize>,
     /// Nodes that are compiled so far.
     parts: Vec<SchemaPart>,
 }
 
 impl<'a> SchemaCompiler<'a> {
     /// Returns the index of the node for a schema; compiles the node if it is new.
-    fn part(&mut self, schema: &'a Value) -> usize {
+    fn part_index(&mut self, schema: &'a Value) -> usize {
         let referenced_definition = referenced_definition(schema);
-        if let Some(&known) = referenced_definition.and_then(|name| self.known.get(name)) {
+        if let Some(&known) = referenced_definition.and_then(|name| self.known_parts.get(name)) {
             return known;
         }
         let number = self.parts.len();
         self.parts.push(SchemaPart::default());
         if let Some(name) = referenced_definition {
-            self.known.insert(name, number);
+            self.known_parts.insert(name, number);
         }
         let mut part = SchemaPart::default();
-        self.add(schema, &mut part);
+        self.fill_part(schema, &mut part);
         self.parts[number] = part;
         number
     }
 
     /// Adds the range, the keys and the items of a schema to the node `part`.
-    fn add(&mut self, schema: &'a Value, part: &mut SchemaPart) {
-        let definition = reference(schema).and_then(|name| self.definitions?.get(name));
+    fn fill_part(&mut self, schema: &'a Value, part: &mut SchemaPart) {
+        let definition = reference_target(schema).and_then(|name| self.definitions?.get(name));
         let every = schema.get("allOf").and_then(Value::as_array).into_iter().flatten();
         let one_of = ["anyOf", "oneOf"].iter().filter_map(|key| only_alternative(schema.get(key)?));
         for schema in definition.into_iter().chain(every).chain(one_of) {
-            self.add(schema, part);
+            self.fill_part(schema, part);
         }
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
         part.minimum = bound("minimum").or(part.minimum);
         part.maximum = bound("maximum").or(part.maximum);
         for (key, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let field = self.part(schema);
+            let field = self.part_index(schema);
             part.fields.entry(key.clone()).or_insert(field);
         }
         if let Some(others) = schema.get("additionalProperties").filter(|schema| schema.is_object()) {
-            part.other_fields = Some(self.part(others));
+            part.other_fields = Some(self.part_index(others));
         }
         if let Some(items) = schema.get("items").filter(|schema| schema.is_object()) {
-            part.items = Some(self.part(items));
+            part.items = Some(self.part_index(items));
         }
     }
 }
@@ -312,14 +312,14 @@ fn referenced_definition(schema: &Value) -> Option<&str> {
     const ANNOTATIONS: [&str; 3] = ["title", "description", "default"];
     let mut says = schema.as_object()?.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str()));
     match (says.next()?, says.next()) {
-        ((key, _), None) if key == "$ref" => reference(schema),
+        ((key, _), None) if key == "$ref" => reference_target(schema),
         ((key, alternatives), None) if key == "anyOf" => referenced_definition(only_alternative(alternatives)?),
         _ => None,
     }
 }
 
 /// Name of the definition to which the `$ref` of a schema points; `None` without one.
-fn reference(schema: &Value) -> Option<&str> {
+fn reference_target(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
 }
 
@@ -364,7 +364,7 @@ mod tests {
         let fault = |keys: &[&str], number| {
             let mut place = ranges.root();
             for key in keys {
-                place = if *key == "*" { place.items() } else { place.field(key) };
+                place = if *key == "*" { place.place_of_items() } else { place.place_of_field(key) };
             }
             place.range_error(number)
         };
@@ -379,13 +379,18 @@ mod tests {
 
     #[test]
     fn the_report_has_the_ranges_of_what_distributions_are_made_of() {
-        let blocks = REPORT_RANGES.root().field("denominators").field("uuas").field("effective_blocks");
+        let blocks = REPORT_RANGES
+            .root()
+            .place_of_field("denominators")
+            .place_of_field("uuas")
+            .place_of_field("effective_blocks");
         assert!(
             blocks.range_error(-1.0).is_some()
                 && blocks.range_error(1e8).is_some()
                 && blocks.range_error(63.5).is_none()
         );
-        let of_relation = REPORT_RANGES.root().field("relations").items().field("effective_blocks");
+        let of_relation =
+            REPORT_RANGES.root().place_of_field("relations").place_of_items().place_of_field("effective_blocks");
         assert!(of_relation.range_error(1e8).is_some() && of_relation.range_error(64.0).is_none());
     }
 }

@@ -59,7 +59,7 @@ struct JsonWriter {
 
 impl JsonWriter {
     /// Begins a new line with its indent, unless the JSON is compact.
-    fn new_line(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+    fn write_new_line(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         if self.layout == Layout::Compact {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl JsonWriter {
     }
 
     /// Writes the space after a colon or a comma, unless the JSON is compact.
-    fn space(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+    fn write_space(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         let is_wanted = self.layout == Layout::Indented && !self.is_in_a_row();
         if is_wanted { out.write_all(b" ") } else { Ok(()) }
     }
@@ -86,7 +86,7 @@ impl JsonWriter {
             return Ok(());
         }
         self.depth += 1;
-        self.new_line(out)
+        self.write_new_line(out)
     }
 
     /// Begins a string, an array, a flag or null. In a row, these values stay on the line of the row.
@@ -140,10 +140,10 @@ impl Formatter for JsonWriter {
         }
         out.write_all(b",")?;
         match self.open_containers.last_mut() {
-            Some(Container::LinePerValue) => self.new_line(out),
+            Some(Container::LinePerValue) => self.write_new_line(out),
             Some(values) => {
                 *values = Container::SingleLine;
-                self.space(out)
+                self.write_space(out)
             }
             None => Ok(()),
         }
@@ -157,7 +157,7 @@ impl Formatter for JsonWriter {
     fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         if self.open_containers.pop() == Some(Container::LinePerValue) {
             self.depth -= 1;
-            self.new_line(out)?;
+            self.write_new_line(out)?;
         }
         out.write_all(b"]")
     }
@@ -178,13 +178,13 @@ impl Formatter for JsonWriter {
         }
         match self.open_containers.last() {
             Some(Container::Row) => Ok(()),
-            _ => self.new_line(out),
+            _ => self.write_new_line(out),
         }
     }
 
     fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         out.write_all(b":")?;
-        self.space(out)
+        self.write_space(out)
     }
 
     fn end_object_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
@@ -196,7 +196,7 @@ impl Formatter for JsonWriter {
         if self.open_containers.pop() == Some(Container::LinePerKey) {
             self.depth -= 1;
             if !self.is_empty {
-                self.new_line(out)?;
+                self.write_new_line(out)?;
             }
         }
         self.is_empty = false;

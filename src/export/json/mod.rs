@@ -16,7 +16,7 @@ use crate::passes::observation::Stage;
 use crate::passes::observation::partial::{self, Header};
 use crate::report::{Report, SCHEMA_VERSION};
 use crate::sequences::shard::Shard;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::{gzip, input, output};
 use crate::system::json::{describe_error_in_line, read_key};
 use crate::system::parallel::run_both;
@@ -27,16 +27,16 @@ use layout::{Layout, to_json_text, to_json_text_with};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonForm {
     /// Whether the JSON is on one line, not indented.
-    pub compact: bool,
+    pub is_compact: bool,
     /// Whether gzip packs the JSON.
-    pub gzipped: bool,
+    pub is_gzipped: bool,
 }
 
 /// Writes a report, or the outcome of a command, as JSON with a newline at the end. Floats are the shortest that read back
 /// unchanged.
 pub fn to_json(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
-    let text = to_json_text(value, if form.compact { Layout::Compact } else { Layout::Indented })?;
-    Ok(if form.gzipped { gzip::compress(text.as_bytes())? } else { text.into_bytes() })
+    let text = to_json_text(value, if form.is_compact { Layout::Compact } else { Layout::Indented })?;
+    Ok(if form.is_gzipped { gzip::compress(text.as_bytes())? } else { text.into_bytes() })
 }
 
 /// Writes any value as indented JSON, in the layout of [`to_json`].
@@ -55,14 +55,14 @@ pub fn read_text(path: &Path) -> Result<String> {
         input::read(path, MAX_REPORT_BYTES)
     };
     let shown = path.display();
-    let bytes = bytes.cannot("read the report", &shown).class(Class::Input)?;
+    let bytes = bytes.cannot("read the report", &shown).class(ErrorClass::Input)?;
     if partial::is_partial(&bytes) {
-        return Err(partial_error(&bytes, &shown.to_string())).class(Class::Input);
+        return Err(partial_error(&bytes, &shown.to_string())).class(ErrorClass::Input);
     }
     gzip::decompress(bytes, MAX_REPORT_BYTES)
         .and_then(input::decode_utf8)
         .cannot("read the report", shown)
-        .class(Class::Input)
+        .class(ErrorClass::Input)
 }
 
 /// Reads a report that this program wrote earlier and may overwrite.
@@ -72,7 +72,7 @@ pub fn read_overwritable(path: &Path) -> Result<Report> {
     let bytes =
         output::read_previous_bytes(path, MAX_REPORT_BYTES).and_then(|bytes| bytes.ok_or(ErrorKind::NotFound.into()));
     let text = bytes.and_then(|bytes| gzip::decompress(bytes, MAX_REPORT_BYTES)).and_then(input::decode_utf8);
-    parse(&shown, &text.cannot("read the report", &shown).class(Class::Input)?)
+    parse(&shown, &text.cannot("read the report", &shown).class(ErrorClass::Input)?)
 }
 
 /// Error for a partial in place of a report: describes the partial, and says how to make a report.
@@ -102,7 +102,7 @@ fn partial_error(bytes: &[u8], shown: &str) -> Error {
 pub fn parse(name: &str, text: &str) -> Result<Report> {
     let mut report = parse_lenient(name, text)?;
     match report.order_metrics().err() {
-        Some(defect) => Err(incomplete_error(name, &defect)).class(Class::Input),
+        Some(defect) => Err(incomplete_error(name, &defect)).class(ErrorClass::Input),
         None => Ok(report),
     }
 }
@@ -113,7 +113,7 @@ pub fn parse_for_display(name: &str, text: &str) -> Result<Report> {
 }
 
 /// As [`parse_for_display`], for a report in memory; `None` if all its texts can be displayed unchanged.
-pub fn for_display(report: &Report) -> Result<Option<Report>> {
+pub fn make_displayable(report: &Report) -> Result<Option<Report>> {
     match escape_texts(&to_json_text(report, Layout::Compact)?) {
         Cow::Borrowed(_) => Ok(None),
         Cow::Owned(text) => parse("the report", &text).map(Some),
@@ -122,7 +122,7 @@ pub fn for_display(report: &Report) -> Result<Option<Report>> {
 
 /// Returns the report as it would be read back after saving with `digits`.
 /// Fails if a number is out of its range, as happens after damage to a partial.
-pub fn as_read_back(report: &Report, digits: Digits) -> Result<Report> {
+pub fn read_back(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &to_json_text_with(report, Layout::Compact, digits)?)
 }
 
@@ -142,7 +142,7 @@ fn incomplete_error(name: &str, defect: &str) -> Error {
 /// As [`parse`], but lenient: another version may have written the report, with fewer or more metrics.
 /// Fails if the text is no report, has another schema version, or its parts do not fit together.
 pub fn parse_lenient(name: &str, text: &str) -> Result<Report> {
-    parse_checked(name, text).map_err(|error| comparison_error(name, text).unwrap_or(error)).class(Class::Input)
+    parse_checked(name, text).map_err(|error| comparison_error(name, text).unwrap_or(error)).class(ErrorClass::Input)
 }
 
 /// The error of a comparison in the place of a report: only comparisons have the key `changed`.
@@ -184,7 +184,7 @@ fn parse_checked(name: &str, text: &str) -> Result<Report> {
 }
 
 /// Number of bytes of JSON that are checked together without a branch: enough for SIMD, and few enough to stop early.
-const BLOCK: usize = 4096;
+const CHECK_BLOCK_BYTES: usize = 4096;
 
 /// Whether all texts of a JSON document can be displayed unchanged.
 /// Line ends may stand only between tokens, since texts escape them.
@@ -194,7 +194,10 @@ fn is_plain(json: &str) -> bool {
     let is_seen = |byte: u8| !byte.is_ascii_control() || matches!(byte, b'\n' | b'\r' | b'\t');
     let beyond_ascii = || json.chars().filter(|c| !c.is_ascii());
     escapes.all(|escaped| matches!(escaped, Some(b'"' | b'\\' | b'/')))
-        && json.as_bytes().chunks(BLOCK).all(|block| block.iter().fold(true, |seen, byte| seen & is_seen(*byte)))
+        && json
+            .as_bytes()
+            .chunks(CHECK_BLOCK_BYTES)
+            .all(|block| block.iter().fold(true, |seen, byte| seen & is_seen(*byte)))
         && (json.is_ascii() || !beyond_ascii().any(printable::is_unprintable))
 }
 

@@ -5,7 +5,7 @@ use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
 use crate::evaluation::askable::ModelTraits;
-use crate::export::card::WRITES_CONSTANT;
+use crate::export::card::CONSTANT_HEAD_SENTENCE;
 use crate::export::figures;
 use crate::export::heads::{
     HeadCell, LabelFamily, card_parts, chance_level, concise_with_uncertainty, grid_label, label_families, metric_mark,
@@ -23,9 +23,9 @@ use crate::study::labels::{BORDERLINE_MARK, Label, Near, Verdict};
 use crate::study::metrics::metric::{Column, Denominator, Keys, cell_names};
 use crate::study::section::{CardTable, HeadCard, Neighbour, Section, View};
 use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::wording::{below_word_classes, decimal, signed, significance};
+use crate::study::show::wording::{below_word_classes_text, decimal, signed_decimal, significance_text};
 use crate::study::{AnyStudy, Labelling, columns};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 /// Row of a table of labels on the page, as texts.
 #[derive(Serialize)]
@@ -73,7 +73,7 @@ pub fn family_rows(report: &Report) -> Value {
 
 /// Name of the head whose card stands first, and a sentence that says why.
 pub fn first_card(report: &Report) -> (String, String) {
-    let of_relation = strongest_relation(report).filter(|(_, label)| label.reach() == Some(Reach::Tags));
+    let of_relation = strongest_relation(report).filter(|(_, label)| label.beaten_baseline() == Some(Reach::Tags));
     let (place, why) = match (of_relation, firm_heads_by_margin(report).first()) {
         (Some((place, label)), _) => {
             (place, format!("of all relations, {} has the strongest evidence, and is beyond word classes", label.label))
@@ -97,12 +97,12 @@ pub fn head_cards(report: &Report) -> Value {
     let (controls, shortages) = (report.controls_by_kind(), shortage_lines(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
-            let kept: Vec<&str> = head.labels_kept(runs).collect();
+            let kept: Vec<&str> = head.labels_in_all_controls(runs).collect();
             let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
             format!("Labels kept in the control {kind}, with every seed: {kept}.")
         });
         let is_constant = report.model.constant_heads.contains(&head.place);
-        let constant = is_constant.then(|| WRITES_CONSTANT.to_owned()).into_iter();
+        let constant = is_constant.then(|| CONSTANT_HEAD_SENTENCE.to_owned()).into_iter();
         let lines: Vec<String> = match (head.is_absent(), head.labels.is_empty()) {
             (true, _) => Vec::new(),
             (_, true) => constant.chain(shortages.clone()).collect(),
@@ -135,14 +135,14 @@ pub fn head_cards(report: &Report) -> Value {
             neighbours,
             studies,
             examples,
-            figures => figures.map(|figure| drawing(report, figure)).collect::<Value>(),
+            figures => figures.map(|figure| draw_head_figure(report, figure)).collect::<Value>(),
         }
     };
     report.heads.iter().map(card).collect()
 }
 
 /// Draws a figure of a head's card.
-fn drawing(report: &Report, figure: Figure) -> Value {
+fn draw_head_figure(report: &Report, figure: Figure) -> Value {
     // Figures of sentences are wide, and therefore folded.
     let opens = matches!(figure.chart, Chart::Arcs(_));
     let medium = if opens { Medium::Page } else { Medium::Card };
@@ -155,15 +155,15 @@ fn label_row(label: &Label) -> LabelRow {
     sure.extend(label.tied.then(|| "near tie".to_owned()));
     sure.extend(label.rests_on.as_ref().map(|rests_on| format!("of {rests_on}")));
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
-    sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
-    sure.extend(label.reach().map(|reach| reach.words().to_owned()));
-    sure.extend(below_word_classes(label));
+    sure.extend(label.test.q.map(|q| format!("q {}", significance_text(q))));
+    sure.extend(label.beaten_baseline().map(|reach| reach.noun_phrase().to_owned()));
+    sure.extend(below_word_classes_text(label));
     if let Some(specific) = &label.specific {
-        let q = specific.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
-        sure.push(format!("{} points over other arcs{q}", signed(100.0 * specific.difference, 1)));
+        let q = specific.q.map_or_else(String::new, |q| format!(", q {}", significance_text(q)));
+        sure.push(format!("{} points over other arcs{q}", signed_decimal(100.0 * specific.difference, 1)));
     }
     if let Some((test, used)) = label.knockout.as_ref().and_then(|test| Some((test, test.used?))) {
-        let q = test.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
+        let q = test.q.map_or_else(String::new, |q| format!(" (q {})", significance_text(q)));
         sure.push(format!("{}{q}", if used { "its arcs are used" } else { "use of its arcs not shown" }));
     }
     LabelRow {
@@ -226,14 +226,14 @@ fn bars_by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Cha
         let (_, key) = name.split_once('.')?;
         let mark = Some(metric_mark(head, column.id, Some(key))?);
         let level = chance_level(report, head, column.id, Some(key));
-        Some(Bar { name: key.replace('-', "−"), mark, level })
+        Some(Bar { name: key.replace('-', "−"), mark, reference_level: level })
     };
     let bars: Vec<Bar> = cell_names(&[column]).into_iter().filter_map(bar).collect();
-    let has_levels = bars.iter().any(|bar| bar.level.is_some());
+    let has_levels = bars.iter().any(|bar| bar.reference_level.is_some());
     (!bars.is_empty()).then(|| {
         Chart::Bars(Bars {
             x_label: "offset".to_owned(),
-            level: if has_levels { "chance".to_owned() } else { String::new() },
+            level_name: if has_levels { "chance".to_owned() } else { String::new() },
             is_in_percent: true,
             bars,
         })
@@ -270,7 +270,7 @@ pub fn study_sections(report: &Report) -> Vec<StudySection> {
         .collect();
     let section = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
         let labelling = Labelling { verdicts: &verdicts, policy, section: &**section };
-        let ids: Vec<&str> = study.card().caveats_of(&labelling).iter().map(|caveat| caveat.id).collect();
+        let ids: Vec<&str> = study.card().applicable_caveats(&labelling).iter().map(|caveat| caveat.id).collect();
         let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
         let drawn = |figure: Figure| {
             let (columns, rows) = figures::figure_table(report, &figure);
@@ -278,13 +278,13 @@ pub fn study_sections(report: &Report) -> Vec<StudySection> {
             let Figure { title, reading, .. } = figure;
             context! { numbers => context! { caption => &title, columns, rows }, title, reading, svg }
         };
-        let View { figures, summary, .. } = section.view(report.known_facts());
+        let View { figures, summary, .. } = section.view(report.view_context());
         StudySection {
             name: study.card().name,
             question: study.card().question,
             caveats,
             figures: figures.into_iter().map(drawn).collect(),
-            summary: summary.fit(Some(SUMMARY_WIDTH)).trim_end().to_owned(),
+            summary: summary.fit(Some(SUMMARY_WIDTH_COLUMNS)).trim_end().to_owned(),
         }
     };
     let mut found: Vec<StudySection> = report.sections.0.iter().map(section).collect();
@@ -293,7 +293,7 @@ pub fn study_sections(report: &Report) -> Vec<StudySection> {
 }
 
 /// Width in columns of the studies' summaries: room for every column of their tables.
-const SUMMARY_WIDTH: usize = 160;
+const SUMMARY_WIDTH_COLUMNS: usize = 160;
 
 /// Studies that the report lacks: (studies that apply to its model, other studies grouped by reason).
 pub fn missing_studies(report: &Report) -> (Vec<Value>, Vec<InapplicableStudies>) {
@@ -302,7 +302,7 @@ pub fn missing_studies(report: &Report) -> (Vec<Value>, Vec<InapplicableStudies>
     let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
     for study in STUDIES.iter().filter(|study| !ran(study.card().name)) {
         let card = study.card();
-        match askable.reason_against_with_loss(*study) {
+        match askable.refusal_reason_with_loss(*study) {
             None => missing.push(context! { name => card.name, question => card.question }),
             Some(why) => match beyond.iter_mut().find(|other| other.why == why) {
                 Some(other) => other.names.push(card.name),
@@ -330,7 +330,7 @@ pub fn metrics_by_study(report: &Report) -> Vec<Value> {
         let own: Vec<&str> = columns(*study).into_iter().map(|column| column.id).collect();
         let metrics: Vec<MetricTables> = tables.extract_if(.., |metric| own.contains(&metric.name.as_str())).collect();
         let numbers = metrics.iter().map(|metric| metric.tables.len()).sum::<usize>();
-        let numbers = counted(numbers, "metric");
+        let numbers = format_count(numbers, "metric");
         (!metrics.is_empty()).then(|| context! { study => study.card().name, numbers, metrics => Serde(metrics) })
     };
     report.sections.0.iter().filter_map(group).collect()
@@ -375,5 +375,5 @@ fn metric_tables(report: &Report) -> Vec<MetricTables> {
 }
 
 fn evidence_sentence(Denominator { count, sentences, .. }: Denominator) -> String {
-    format!("It rests on {} in {}.", counted(count, "case"), counted(sentences, "sentence"))
+    format!("It rests on {} in {}.", format_count(count, "case"), format_count(sentences, "sentence"))
 }

@@ -18,11 +18,11 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::palette::{HEAT_MAP_STEPS, Ink};
-use super::svg::{Medium, escaped};
+use super::svg::{Medium, escape_text};
 use super::{figures, summary};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::report::{AttentionMaps, Caveat, Report, SentenceUnit, is_about_certainty};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
 /// Templates of pages by name; all others fill in the blocks of `base`.
@@ -34,7 +34,7 @@ const TEMPLATES: [(&str, &str); 6] = [
     ("attention", include_str!("templates/attention.html")),
     ("runs", include_str!("templates/runs.html")),
 ];
-const STYLE: &str = include_str!("style.css");
+const STYLE_SHEET: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Instructions for the interactive attention of a sentence.
@@ -53,7 +53,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     let thumbnails: Vec<ShownSentence> = report.attention_maps.iter().map(of_maps).collect();
     let page = context! {
         title => format!("Attention heads of {}", report.model.id),
-        facts => facts(report),
+        facts => page_facts(report),
         brief => if report.in_brief.is_empty() { vec![heads::firm_roles_sentence(report)] } else { report.in_brief.clone() },
         caveats => Serde([meaning, certainty].concat()),
         heads_across => (0..report.model.heads).collect::<Value>(),
@@ -64,7 +64,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
         why_first,
         cards => heads::head_cards(report),
         thumbnails => Serde(thumbnails),
-        depth => Value::from_safe_string(figures::draw_named(report, figures::LAYERS, Medium::Page)?),
+        depth => Value::from_safe_string(figures::draw_named(report, figures::LAYERS_FIGURE, Medium::Page)?),
         studies => Serde(studies),
         controls => summary::controls_text(report),
         metrics => heads::metrics_by_study(report),
@@ -83,13 +83,13 @@ pub fn fill_template(template: &str, content: &impl Serialize) -> Result<Vec<u8>
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
     templates.set_formatter(|out, _, value| {
         let text = value.to_string();
-        out.write_str(&if value.is_safe() { text } else { escaped(&text) }).map_err(minijinja::Error::from)
+        out.write_str(&if value.is_safe() { text } else { escape_text(&text) }).map_err(minijinja::Error::from)
     });
-    templates.add_global("style", Value::from_safe_string(colour_css() + STYLE));
+    templates.add_global("style", Value::from_safe_string(colour_css() + STYLE_SHEET));
     templates.add_global("script", Value::from_safe_string(SCRIPT.to_owned()));
     templates.add_global("script_hash", Value::from_safe_string(script_hash()));
     templates.add_global("play", INTERACTION_HELP);
-    templates.add_filter("code", |text: String| Value::from_safe_string(with_code(&text)));
+    templates.add_filter("code", |text: String| Value::from_safe_string(code_spans_to_html(&text)));
     for (name, text) in TEMPLATES {
         templates.add_template(name, text)?;
     }
@@ -97,8 +97,8 @@ pub fn fill_template(template: &str, content: &impl Serialize) -> Result<Vec<u8>
 }
 
 /// Escapes a text as HTML; text between backticks becomes code.
-fn with_code(text: &str) -> String {
-    let escaped = escaped(text);
+fn code_spans_to_html(text: &str) -> String {
+    let escaped = escape_text(text);
     let parts: Vec<&str> = escaped.split('`').collect();
     // A backtick without a partner is a backtick.
     if parts.len().is_multiple_of(2) {
@@ -117,7 +117,7 @@ fn script_hash() -> String {
 /// CSS with the colours of both themes as variables, and with a class for each step of a heat map.
 fn colour_css() -> String {
     let theme = |side: usize| -> String {
-        Ink::all().map(|ink| format!("--{}:{}", ink.name(), ink.colours()[side])).collect::<Vec<_>>().join(";")
+        Ink::all_inks().map(|ink| format!("--{}:{}", ink.name(), ink.colours()[side])).collect::<Vec<_>>().join(";")
     };
     let [light, dark] = [0, 1].map(theme);
     let mut css = format!(
@@ -131,7 +131,7 @@ fn colour_css() -> String {
 }
 
 /// Facts that concern all numbers of the page, as (name, value): model, task, corpus, intervals.
-fn facts(report: &Report) -> Vec<(&'static str, String)> {
+fn page_facts(report: &Report) -> Vec<(&'static str, String)> {
     let (model, corpus) = (&report.model, &report.corpus);
     let [sentence, _] = model.text_units();
     let mut facts = vec![(
@@ -140,12 +140,12 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
             "{} ({}, {} of {})",
             model.id,
             model.family,
-            counted(model.layers, "layer"),
-            counted(model.heads, "head")
+            format_count(model.layers, "layer"),
+            format_count(model.heads, "head")
         ),
     )];
     if let Some(task) = &report.settings.protocol.task {
-        facts.push(("Task", format!("{}: {}", task.name, counted(task.items, "item"))));
+        facts.push(("Task", format!("{}: {}", task.name, format_count(task.items, "item"))));
     }
     if !report.analyses_corpus() {
         return facts;
@@ -159,7 +159,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     }
     let skipped: u64 = corpus.skipped.values().sum();
     if skipped > 0 {
-        facts.push(("Left out", counted(skipped, sentence)));
+        facts.push(("Left out", format_count(skipped, sentence)));
     }
     facts.push(("Intervals", format!("95 %, sampling over {}", report.unit_in_words())));
     facts
@@ -192,7 +192,7 @@ impl ShownSentence {
 
     fn new(maps: &AttentionMaps, heads: &str) -> Self {
         // Texts are put on one line before they become JSON, because the escapes of `one_line` are not JSON.
-        let json = |value: &serde_json::Value| escaped(&value.to_string());
+        let json = |value: &serde_json::Value| escape_text(&value.to_string());
         let tokens = json(&maps.tokens.iter().map(|token| one_line(token)).collect());
         let unit = |unit: &SentenceUnit| json!([one_line(&unit.text), unit.tokens[0], unit.tokens[1], unit.is_word]);
         let units = json(&maps.units.iter().map(unit).collect());
@@ -233,13 +233,13 @@ mod tests {
 
     #[test]
     fn pairs_of_backticks_are_code_and_nothing_else_is_html() {
-        assert_eq!(with_code("a `b<c` d"), "a <code>b&lt;c</code> d");
-        assert_eq!(with_code("a ` <b>"), "a ` &lt;b&gt;");
+        assert_eq!(code_spans_to_html("a `b<c` d"), "a <code>b&lt;c</code> d");
+        assert_eq!(code_spans_to_html("a ` <b>"), "a ` &lt;b&gt;");
     }
 
     #[test]
     fn nothing_is_loaded() {
-        for text in TEMPLATES.map(|(_, text)| text).into_iter().chain([STYLE, SCRIPT]) {
+        for text in TEMPLATES.map(|(_, text)| text).into_iter().chain([STYLE_SHEET, SCRIPT]) {
             for word in ["http:", "https:", "//cdn", "url(", "@import", "fetch(", "XMLHttpRequest", "src="] {
                 assert!(!text.contains(word), "{word}");
             }

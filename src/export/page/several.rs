@@ -12,7 +12,7 @@ use crate::export::heads::{HeadCell, label_families};
 use crate::report::roles::RoleCounts;
 use crate::report::{HeadReport, Report};
 use crate::study::labels::{ABSENT, Label, REMOVED, UNLABELLED};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 /// Number of heads with a label of one label family, per report; `None` if no study of a report gives the family.
 #[derive(Serialize)]
@@ -26,7 +26,7 @@ struct FamilyCounts {
 
 /// Row of the table of heads: one attention head in all reports. A cell is `None` where a model has no such head.
 #[derive(Serialize)]
-struct Head {
+struct HeadRow {
     name: String,
     cells: Vec<Option<PrimaryLabel>>,
     /// Labels that the head keeps in all reports.
@@ -51,7 +51,7 @@ const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose
 /// Renders the page of several reports, as (name, report).
 pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let heads = head_rows(reports);
-    let first = |head: &&Head| {
+    let first = |head: &&HeadRow| {
         let mut labels = head.cells.iter().map(|cell| cell.as_ref().map(|side| &side.primary));
         let one = labels.next().flatten();
         one.is_some() && labels.all(|other| other == one)
@@ -61,7 +61,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let have = |number: usize| plural(&number, "has", "have");
     let kept = format!(
         "{same} of {} {} the same first label, or none, in all reports; {keeping} {} some label in all of them.",
-        counted(heads.len(), "head"),
+        format_count(heads.len(), "head"),
         have(same),
         have(keeping),
     );
@@ -93,7 +93,7 @@ fn report_row((name, report): &(String, Report)) -> Value {
         grid => format!("{} × {}", report.model.layers, report.model.heads),
         corpus => report.subject(),
         sentences => report.corpus.sentences,
-        firm => RoleCounts::new(report).firm,
+        firm => RoleCounts::new(report).firm_roles,
     }
 }
 
@@ -149,7 +149,7 @@ fn is_pseudo_label(family: &str) -> bool {
     [UNLABELLED, ABSENT, REMOVED].contains(&family)
 }
 
-fn head_rows(reports: &[(String, Report)]) -> Vec<Head> {
+fn head_rows(reports: &[(String, Report)]) -> Vec<HeadRow> {
     let mut places: BTreeMap<[usize; 2], Vec<Option<&HeadReport>>> = BTreeMap::new();
     for (place, (_, report)) in reports.iter().enumerate() {
         for head in &report.heads {
@@ -166,7 +166,7 @@ fn head_rows(reports: &[(String, Report)]) -> Vec<Head> {
         let in_all = |label: &&str| heads.iter().all(|head| head.is_some_and(|head| has(head, label)));
         let labels = heads.iter().flatten().take(1).flat_map(|head| &head.labels).map(|label| label.label.as_str());
         let kept: Vec<&str> = labels.filter(in_all).collect();
-        Head {
+        HeadRow {
             name: format!("L{layer}H{head}"),
             kept: kept.join(", "),
             changed: match &heads[..] {

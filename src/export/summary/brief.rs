@@ -19,7 +19,7 @@ use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
 /// Maximum number of labels in the table of the strongest evidence.
@@ -36,15 +36,15 @@ pub(super) fn write_brief(
     presets: &[&Preset],
     width: Option<usize>,
 ) -> fmt::Result {
-    super::write_in_brief(out, report)?;
-    out.blank();
+    super::write_brief_sentences(out, report)?;
+    out.add_blank_line();
     grids::write_brief_label_grid(out, report, width)?;
     let labels = strongest_labels(report);
     write_strongest_labels(out, &labels)?;
     write_controls(out, report)?;
     super::append_block(out, presets_text(presets, &report.heads).into())?;
-    if !is_read_whole(&report.corpus) {
-        out.blank();
+    if !is_corpus_read_whole(&report.corpus) {
+        out.add_blank_line();
         super::write_left_out(out, report)?;
     }
     write_remarks(out, report)?;
@@ -53,8 +53,8 @@ pub(super) fn write_brief(
 
 /// Writes the summary of a run on a task alone, which has no labels.
 pub(super) fn write_task_summary(out: &mut Summary, report: &Report) -> fmt::Result {
-    super::write_in_brief(out, report)?;
-    report.views().try_for_each(|(_, view)| super::append_block(out, view.summary))?;
+    super::write_brief_sentences(out, report)?;
+    report.section_views().try_for_each(|(_, view)| super::append_block(out, view.summary))?;
     write_remarks(out, report)?;
     writeln!(
         out,
@@ -66,7 +66,7 @@ pub(super) fn write_task_summary(out: &mut Summary, report: &Report) -> fmt::Res
 /// Writes remarks on the model and the corpus, a line each: unknown tokens, copied sentences, groups of sentences.
 fn write_remarks(out: &mut Summary, report: &Report) -> fmt::Result {
     let of_both = ["model", "corpus"].into_iter().zip(report.remarks()).filter(|(_, remarks)| !remarks.is_empty());
-    out.blank();
+    out.add_blank_line();
     for (of, remarks) in of_both {
         writeln!(out, "The {of}: {}.", one_line(&remarks.join("; ")))?;
     }
@@ -74,7 +74,7 @@ fn write_remarks(out: &mut Summary, report: &Report) -> fmt::Result {
 }
 
 /// Whether nothing in a corpus was skipped, left out, cut or repeated.
-fn is_read_whole(corpus: &CorpusInfo) -> bool {
+fn is_corpus_read_whole(corpus: &CorpusInfo) -> bool {
     let left_out = corpus.skipped.values().chain(corpus.words_left_out.values());
     let changed = [corpus.truncated, corpus.partly_annotated_sentences().unwrap_or(0), corpus.passed_over];
     left_out.chain(&changed).all(|count| *count == 0) && corpus.repeated.is_empty()
@@ -97,15 +97,15 @@ fn write_strongest_labels(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> 
             format!("{}{mark}", one_line(&label.label)),
             place.to_string(),
             format!("{}{spread}", decimal(label.score, 3)),
-            baselines(label),
+            baselines_in_words(label),
         ]);
     }
-    out.table(table);
+    out.add_table(table);
     Ok(())
 }
 
 /// Baselines of a label's score in words: its chance level or the best offset, and the word classes.
-fn baselines(label: &Label) -> String {
+fn baselines_in_words(label: &Label) -> String {
     let offset = label.versus_offset.as_ref().map(|versus| ("best offset", label.score - versus.difference));
     let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
     let chance = label.baseline.filter(|_| offset.is_none()).map(|baseline| (label.baseline_name(), baseline));
@@ -161,7 +161,7 @@ const MAX_KEPT_HEADS: usize = 12;
 /// Writes a paragraph for each kind of control run: the labels that heads keep there.
 pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
-        write!(out, "\nControl {kind}, mean of {}: ", counted(runs.len(), "seed"))?;
+        write!(out, "\nControl {kind}, mean of {}: ", format_count(runs.len(), "seed"))?;
         let (meaning, is_trained) = match kind {
             ControlKind::RandomInit => ("nothing was learned, so its labels are the false positives.", false),
             ControlKind::RandomSharp => (
@@ -205,9 +205,9 @@ fn family_counts(
 /// Writes the heads that keep a label with every seed of a control. Only labels that the control can refute count.
 fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
-        let labels = head.labels_kept(runs).filter_map(|label| {
+        let labels = head.labels_in_all_controls(runs).filter_map(|label| {
             let detector = registry::detector_of_label(label)?;
-            detector.style.is_named_in_controls.then(|| one_line(&detector.code(label)))
+            detector.style.is_named_in_controls.then(|| one_line(&detector.code_of_label(label)))
         });
         let labels: Vec<String> = labels.collect();
         (!labels.is_empty()).then(|| format!("{} {}", head.place, labels.join(", ")))
@@ -219,7 +219,7 @@ fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]
     write!(out, "  with every seed: {}", heads[..heads.len().min(MAX_KEPT_HEADS)].join("; "))?;
     match heads.len().saturating_sub(MAX_KEPT_HEADS) {
         0 => writeln!(out),
-        more => writeln!(out, "; and {}", counted(more, "more head")),
+        more => writeln!(out, "; and {}", format_count(more, "more head")),
     }
 }
 

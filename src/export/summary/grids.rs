@@ -14,7 +14,7 @@ use crate::study::labels::{BORDERLINE_MARK, CONSTANT_MARK, TIED_MARK, UNLABELLED
 use crate::study::show::summary::{Summary, table_width};
 use crate::study::show::wording::plain_table;
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
 pub(super) fn write_label_grid(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
@@ -29,11 +29,11 @@ pub(super) fn write_brief_label_grid(out: &mut Summary, report: &Report, width: 
     let marks = [
         (labels().any(|label| label.borderline), format!("label{BORDERLINE_MARK}: borderline")),
         (labels().any(|label| label.tied), format!("label{TIED_MARK}: nearly tied with another label")),
-        (report.heads.iter().any(|head| report.is_constant(head)), format!("{CONSTANT_MARK}: writes a constant")),
+        (report.heads.iter().any(|head| report.writes_constant(head)), format!("{CONSTANT_MARK}: writes a constant")),
         (report.heads.iter().any(|head| head.labels.len() > 1), "label+n: n more labels".to_owned()),
     ];
     let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);
-    let mut codes = meanings(&report.heads, first_label_code);
+    let mut codes = code_meanings(&report.heads, first_label_code);
     codes.retain(|(_, (_, codes, _))| !codes.is_empty());
     // Signs come after words.
     codes.sort_by_key(|(_, (_, codes, _))| !codes.iter().any(|code| code.starts_with(char::is_alphabetic)));
@@ -58,7 +58,7 @@ struct GridCode {
 fn label_code(label: &str) -> GridCode {
     let Some(detector) = registry::detector_of_label(label) else { return sign_code([label; 2]) };
     let style = Style::new().fg_color(Some(detector.style.colour.into()));
-    GridCode { text: one_line(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
+    GridCode { text: one_line(&detector.code_of_label(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
 /// Grid entry without a colour, from `[sign, meaning]`.
@@ -71,11 +71,11 @@ fn first_label_code(head: &HeadReport) -> GridCode {
 }
 
 fn choice_code(head: &HeadReport) -> GridCode {
-    head.chooses.as_ref().map_or_else(|| sign_code(NO_CHOICE), |chooses| label_code(&chooses.label))
+    head.chooses.as_ref().map_or_else(|| sign_code(NO_CHOICE_SIGN), |chooses| label_code(&chooses.label))
 }
 
 /// Sign and meaning, in the grid of choices, for a head without a label of how it chooses.
-const NO_CHOICE: [&str; 2] = [UNLABELLED_LEGEND_ENTRY[0], "none of these"];
+const NO_CHOICE_SIGN: [&str; 2] = [UNLABELLED_LEGEND_ENTRY[0], "none of these"];
 
 /// Writes a grid of heads. A grid that is too wide is written in parts, each with as many columns as fit.
 fn write_grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn(&HeadReport) -> String) {
@@ -87,9 +87,9 @@ fn write_grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: i
     let shown = (1..=heads).rev().find(fits).unwrap_or(1);
     for first in (0..heads).step_by(shown) {
         if first > 0 {
-            out.blank();
+            out.add_blank_line();
         }
-        out.table(grid_table(report, first..heads.min(first + shown), &cell));
+        out.add_table(grid_table(report, first..heads.min(first + shown), &cell));
     }
 }
 
@@ -108,7 +108,7 @@ fn grid_table(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -
 /// Grid entry of a head: code and marks of its first label, in colour.
 fn label_cell(report: &Report, head: &HeadReport) -> String {
     let GridCode { text, style, .. } = first_label_code(head);
-    format!("{style}{text}{}{style:#}", report.marks(head))
+    format!("{style}{text}{}{style:#}", report.head_marks(head))
 }
 
 /// Writes the grid of how each head chooses where to attend; nothing if no study measured that.
@@ -141,7 +141,7 @@ pub(super) fn write_choice_grid(out: &mut Summary, report: &Report, width: Optio
 type CodeLegend = (usize, BTreeSet<String>, Style);
 
 /// Meanings of the codes in a grid, each with its heads, the most frequent meaning first.
-fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode) -> Vec<(String, CodeLegend)> {
+fn code_meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode) -> Vec<(String, CodeLegend)> {
     let mut counts: BTreeMap<String, CodeLegend> = BTreeMap::new();
     for head in heads {
         let GridCode { text, style, meaning } = of_head(head);
@@ -158,7 +158,7 @@ fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode) -> 
 
 fn write_legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode) -> fmt::Result {
     writeln!(out)?;
-    for (meaning, (count, codes, style)) in meanings(heads, of_head) {
+    for (meaning, (count, codes, style)) in code_meanings(heads, of_head) {
         let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
         let code = if codes.is_empty() { codes } else { format!(" ({codes})") };
         writeln!(out, "{count:>5}  {style}{meaning}{style:#}{code}")?;
@@ -176,6 +176,6 @@ pub(super) fn write_tie_legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::
     writeln!(
         out,
         "\n{TIED_MARK} near tie for the first label: {open} of {} with several labels (the intervals of the margins overlap).",
-        counted(several().count(), "head"),
+        format_count(several().count(), "head"),
     )
 }

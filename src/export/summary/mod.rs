@@ -15,7 +15,7 @@ use crate::sequences::shard::Shard;
 use crate::study::labels::{BORDERLINE_MARK, Label};
 use crate::study::metrics::metric::Values;
 use crate::study::show::summary::Summary;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
 /// Detail of a summary.
@@ -35,7 +35,7 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
 }
 
 /// Note that is printed after a shard of the first of two stages.
-const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
+const FIRST_STAGE_NOTE: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
     shard runs again with `--after` that file\n";
 
 /// Line on a finished shard: its number, and what it read.
@@ -48,13 +48,13 @@ pub fn shard_summary(shard: Shard, observation: &Observation) -> String {
         );
     }
     let skipped: u64 = tally.skipped.values().sum();
-    let stage = if observation.stage.is_complete() { "" } else { FIRST_OF_TWO };
+    let stage = if observation.stage.is_complete() { "" } else { FIRST_STAGE_NOTE };
     format!(
         "shard {shard} of {}: {}, {}, {} skipped\n{stage}",
         one_line(&observation.identity.corpus.name),
-        counted(tally.sentences, "sentence"),
-        counted(tally.token_totals().0, "token"),
-        counted(skipped, "sentence"),
+        format_count(tally.sentences, "sentence"),
+        format_count(tally.token_totals().0, "token"),
+        format_count(skipped, "sentence"),
     )
 }
 
@@ -71,25 +71,25 @@ fn write_summary(
         "model   {}: {}, {} x {}",
         one_line(&model.id),
         model.family,
-        counted(model.layers, "layer"),
-        counted(model.heads, "head")
+        format_count(model.layers, "layer"),
+        format_count(model.heads, "head")
     )?;
     if let Some(task) = &report.settings.protocol.task {
-        writeln!(out, "task    {}: {}", one_line(&task.name), counted(task.items, "item"))?;
+        writeln!(out, "task    {}: {}", one_line(&task.name), format_count(task.items, "item"))?;
     }
     if report.analyses_corpus() {
         let size = corpus_size(model, corpus.sentences, corpus.words, corpus.tokens);
         let not_named = if report.uses_builtin_corpus_for_task() { " (none was named: -c takes yours)" } else { "" };
         writeln!(out, "corpus  {}: {size}{not_named}", one_line(&corpus.name))?;
     }
-    out.blank();
+    out.add_blank_line();
     if !report.analyses_corpus() {
         return brief::write_task_summary(out, report);
     }
     if detail == Detail::Brief {
         return brief::write_brief(out, report, presets, width);
     }
-    write_in_brief(out, report)?;
+    write_brief_sentences(out, report)?;
     grids::write_label_grid(out, report, width)?;
     write_roles(out, report)?;
     grids::write_choice_grid(out, report, width)?;
@@ -97,24 +97,24 @@ fn write_summary(
     append_block(out, shortage_lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
     brief::write_controls(out, report)?;
     append_block(out, presets_text(presets, &report.heads).into())?;
-    let views: Vec<_> = report.views().collect();
+    let views: Vec<_> = report.section_views().collect();
     append_block(out, brief::study_lines(report, &views).into())?;
     for (_, view) in views {
         append_block(out, view.summary)?;
     }
     write_run_facts(out, report)?;
-    out.blank();
+    out.add_blank_line();
     write_left_out(out, report)
 }
 
 /// Why the model could not read the corpus, as the first line of a summary; `None` if it could.
 /// `None` also if the built-in corpus merely accompanies a task.
 fn unread_warning(report: &Report) -> Option<String> {
-    report.unread_warning().filter(|_| !report.uses_builtin_corpus_for_task())
+    report.unread_corpus_warning().filter(|_| !report.uses_builtin_corpus_for_task())
 }
 
 /// Writes the brief sentences of a report, without the warning that the model could not read the corpus.
-fn write_in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
+fn write_brief_sentences(out: &mut Summary, report: &Report) -> fmt::Result {
     let unread = unread_warning(report);
     let lines = report.in_brief.iter().filter(|line| Some(*line) != unread.as_ref());
     lines.into_iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))
@@ -126,35 +126,37 @@ fn write_run_facts(out: &mut Summary, report: &Report) -> fmt::Result {
     writeln!(out, "\nq: false-discovery rate.\nIntervals and tests: sampling over {}.", report.unit_in_words())?;
     write_files(out, report)?;
     write_remarks(out, "model", &of_model)?;
-    write_remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())
+    write_remarks(out, "corpus", &[generator_remarks(&report.corpus), of_corpus].concat())
 }
 
 /// Numbers of sentences, words and tokens, in the words for the model's units.
 pub(super) fn corpus_size(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
     let [sentence, word] = model.text_units();
-    [(sentences, sentence), (words, word), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
+    [(sentences, sentence), (words, word), (tokens, "token")]
+        .map(|(number, what)| format_count(number, what))
+        .join(", ")
 }
 
 fn write_files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Result {
-    const SHOWN: usize = 12;
+    const MAX_LISTED_FILES: usize = 12;
     if corpus.files.len() < 2 {
         return Ok(());
     }
     writeln!(out, "The files:")?;
-    for file in corpus.files.iter().take(SHOWN) {
+    for file in corpus.files.iter().take(MAX_LISTED_FILES) {
         let CorpusFileInfo { name, format, sentences, words, tokens, skipped, .. } = file;
         let name = one_line(name);
         write!(out, "  {name} ({format}): {}", corpus_size(model, *sentences, *words, *tokens))?;
         writeln!(out, "{}", if *skipped > 0 { format!(", {skipped} skipped") } else { String::new() })?;
     }
-    match corpus.files.len().saturating_sub(SHOWN) {
+    match corpus.files.len().saturating_sub(MAX_LISTED_FILES) {
         0 => Ok(()),
-        more => writeln!(out, "  and {}", counted(more, "more file")),
+        more => writeln!(out, "  and {}", format_count(more, "more file")),
     }
 }
 
 /// Remarks on the programs that generated the corpus, as its files state.
-fn generators(corpus: &CorpusInfo) -> Vec<String> {
+fn generator_remarks(corpus: &CorpusInfo) -> Vec<String> {
     let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
     generators.dedup();
     generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
@@ -224,7 +226,7 @@ fn write_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     writeln!(out, "Skipped {sentence}s: {reasons}.")?;
     write_words_left_out(out, report)?;
     if report.corpus.truncated > 0 {
-        let cut = counted(report.corpus.truncated, sentence);
+        let cut = format_count(report.corpus.truncated, sentence);
         writeln!(out, "Cut to {} tokens: {cut}.", report.settings.protocol.max_tokens)?;
     }
     if let Some(sentences) = report.corpus.partly_annotated_sentences() {

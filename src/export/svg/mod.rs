@@ -9,7 +9,7 @@ use crate::system::printable::printable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// A file for a paper: colours are written out, on white.
-    Alone,
+    StandaloneFile,
     /// The page, which has the colours of both themes.
     Page,
     /// The card of a head on the page, which is as narrow as a phone.
@@ -25,29 +25,29 @@ pub enum Anchor {
 }
 
 /// Font size of texts, in pixels.
-pub const TEXT: f64 = 12.0;
+pub const TEXT_SIZE_PX: f64 = 12.0;
 /// Font size of small texts, in pixels.
-pub const SMALL: f64 = 10.5;
+pub const SMALL_TEXT_SIZE_PX: f64 = 10.5;
 
 pub struct Svg {
     medium: Medium,
     body: String,
     /// Bounding box of all texts in the figure.
-    texts: TextExtent,
+    text_extent: TextExtent,
 }
 
 impl Svg {
     pub fn new(medium: Medium) -> Self {
-        Self { medium, body: String::new(), texts: TextExtent::NONE }
+        Self { medium, body: String::new(), text_extent: TextExtent::NONE }
     }
 
     /// Returns the SVG document with the size `[width, height]` in pixels, or larger if a text reaches beyond.
     /// `title` and `text` describe the document to screen readers.
     pub fn into_document(self, size: [f64; 2], title: &str, text: &str) -> String {
-        let [left, top, width, height] = self.texts.view_box(size).map(format_length);
-        let (title, text) = (escaped(title), escaped(text));
+        let [left, top, width, height] = self.text_extent.view_box(size).map(format_length);
+        let (title, text) = (escape_text(title), escape_text(text));
         let head = match self.medium {
-            Medium::Alone => format!(
+            Medium::StandaloneFile => format!(
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"{left} {top} {width} \
                  {height}\" font-family=\"sans-serif\">\n<title>{title}</title>\n<desc>{text}</desc>\n<rect x=\"{left}\" y=\"{top}\" \
                  width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
@@ -61,29 +61,31 @@ impl Svg {
     }
 
     /// Adds a line of SVG markup.
-    fn add(&mut self, line: std::fmt::Arguments<'_>) {
+    fn add_markup(&mut self, line: std::fmt::Arguments<'_>) {
         self.body.write_fmt(line).expect("writing to a string does not fail");
         self.body.push('\n');
     }
 
     /// Colour of an ink: a hex colour in a file, a variable of the style sheet on a page.
-    fn colour(&self, ink: Ink) -> String {
+    fn ink_colour(&self, ink: Ink) -> String {
         match self.medium {
-            Medium::Alone => ink.colours()[0].to_owned(),
+            Medium::StandaloneFile => ink.colours()[0].to_owned(),
             Medium::Page | Medium::Card => format!("var(--{})", ink.name()),
         }
     }
 
     pub fn rect(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], fill: Ink) {
-        let fill = self.colour(fill);
+        let fill = self.ink_colour(fill);
         let [x, y, width, height] = [x, y, width, height].map(format_length);
-        self.add(format_args!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>"));
+        self.add_markup(format_args!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>"
+        ));
     }
 
     pub fn line(&mut self, from: [f64; 2], to: [f64; 2], stroke: Ink, width: f64) {
-        let stroke = self.colour(stroke);
+        let stroke = self.ink_colour(stroke);
         let ([x1, y1], [x2, y2], width) = (from.map(format_length), to.map(format_length), format_length(width));
-        self.add(format_args!(
+        self.add_markup(format_args!(
             "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>"
         ));
     }
@@ -93,17 +95,17 @@ impl Svg {
     }
 
     fn stroke(&mut self, shape: std::fmt::Arguments<'_>, stroke: Ink, width: f64, dashes: &str) {
-        let (stroke, width) = (self.colour(stroke), format_length(width));
+        let (stroke, width) = (self.ink_colour(stroke), format_length(width));
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
-        self.add(format_args!("<{shape} fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"));
+        self.add_markup(format_args!("<{shape} fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"));
     }
 
     /// Adds a filled polygon with this opacity, 0 to 1.
     pub fn polygon(&mut self, points: &[[f64; 2]], fill: Ink, opacity: f64) {
-        let (fill, points) = (self.colour(fill), point_list(points));
+        let (fill, points) = (self.ink_colour(fill), point_list(points));
         let opacity =
             if opacity < 1.0 { format!(" fill-opacity=\"{}\"", format_length(opacity)) } else { String::new() };
-        self.add(format_args!("<polygon points=\"{points}\" fill=\"{fill}\"{opacity}/>"));
+        self.add_markup(format_args!("<polygon points=\"{points}\" fill=\"{fill}\"{opacity}/>"));
     }
 
     /// Adds a curve from one point to another, bent towards `bend`. It is solid if `dashes` is empty.
@@ -121,23 +123,24 @@ impl Svg {
 
     /// Adds texts on one line, each as (x of its middle, text); `y` is their base line.
     pub fn centred_texts(&mut self, words: &[(f64, String)], y: f64, size: f64, ink: Ink) {
-        let fill = self.colour(ink);
+        let fill = self.ink_colour(ink);
         for (x, text) in words {
             let width = text_width(&printable(text), size);
-            self.texts.add([x - width / 2.0, y], width, size);
+            self.text_extent.add_text([x - width / 2.0, y], width, size);
         }
-        let word = |(x, text): &(f64, String)| format!("<tspan x=\"{}\">{}</tspan>", format_length(*x), escaped(text));
+        let word =
+            |(x, text): &(f64, String)| format!("<tspan x=\"{}\">{}</tspan>", format_length(*x), escape_text(text));
         let words: String = words.iter().map(word).collect();
         let [y, size] = [y, size].map(format_length);
-        self.add(format_args!(
+        self.add_markup(format_args!(
             "<text y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\" text-anchor=\"middle\">{words}</text>"
         ));
     }
 
     pub fn circle(&mut self, [x, y]: [f64; 2], radius: f64, fill: Ink, stroke: Ink) {
-        let (fill, stroke) = (self.colour(fill), self.colour(stroke));
+        let (fill, stroke) = (self.ink_colour(fill), self.ink_colour(stroke));
         let [x, y, radius] = [x, y, radius].map(format_length);
-        self.add(format_args!(
+        self.add_markup(format_args!(
             "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"1.5\"/>"
         ));
     }
@@ -150,18 +153,20 @@ impl Svg {
             Anchor::Middle => (0.5, " text-anchor=\"middle\""),
             Anchor::End => (1.0, " text-anchor=\"end\""),
         };
-        self.texts.add([x - share_before * width, y], width, size);
-        let (fill, text) = (self.colour(ink), escaped(text));
+        self.text_extent.add_text([x - share_before * width, y], width, size);
+        let (fill, text) = (self.ink_colour(ink), escape_text(text));
         let [x, y, size] = [x, y, size].map(format_length);
-        self.add(format_args!("<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\"{anchor}>{text}</text>"));
+        self.add_markup(format_args!(
+            "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\"{anchor}>{text}</text>"
+        ));
     }
 
     /// Draws a group of shapes with `title` as its tooltip.
     pub fn group(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
-        let title = escaped(title);
-        self.add(format_args!("<g><title>{title}</title>"));
+        let title = escape_text(title);
+        self.add_markup(format_args!("<g><title>{title}</title>"));
         draw(self);
-        self.add(format_args!("</g>"));
+        self.add_markup(format_args!("</g>"));
     }
 }
 
@@ -178,7 +183,7 @@ fn format_length(value: f64) -> String {
 }
 
 /// Escapes foreign text, so that no browser, editor or terminal interprets it.
-pub fn escaped(text: &str) -> String {
+pub fn escape_text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in printable(text).chars() {
         match c {
@@ -194,7 +199,7 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Cuts a text of more than `most` characters to its beginning, followed by an ellipsis.
-pub fn truncated(text: &str, most: usize) -> String {
+pub fn truncate_text(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -207,7 +212,7 @@ pub fn truncated(text: &str, most: usize) -> String {
 ///
 /// The font of the viewer is unknown. With the widest of the common fonts, texts are at most as wide as estimated.
 #[rustfmt::skip]
-const ADVANCES: [u16; 95] = [
+const ADVANCE_WIDTHS: [u16; 95] = [
     318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, 636, 636, 636, 636, 636, 636, 636, 636,
     636, 636, 337, 337, 838, 838, 838, 531, 1000, 684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787,
     603, 787, 695, 635, 611, 732, 684, 989, 685, 611, 685, 390, 337, 390, 838, 500, 500, 613, 635, 550, 635, 615, 352, 635,
@@ -222,7 +227,7 @@ const DESCENT: f64 = 0.236;
 /// Estimates the width of a text on one line, in pixels.
 pub fn text_width(text: &str, size: f64) -> f64 {
     let of_letter = |c: char| match u32::from(c) {
-        code @ 0x20..=0x7e => f64::from(ADVANCES[code as usize - 0x20]) / 1000.0,
+        code @ 0x20..=0x7e => f64::from(ADVANCE_WIDTHS[code as usize - 0x20]) / 1000.0,
         // Dashes, ellipses, arrows; the widest letters of Latin, Greek and Cyrillic.
         0x7f..0x1100 | 0x2000..0x2e80 => 1.0,
         // Pictures, in the fonts that have them.
@@ -234,7 +239,7 @@ pub fn text_width(text: &str, size: f64) -> f64 {
 }
 
 /// Margin left and right of texts in a figure, in pixels.
-const TEXT_MARGIN: f64 = 4.0;
+const TEXT_MARGIN_PX: f64 = 4.0;
 
 /// Smallest box around the texts of a figure: its left, top, right and bottom end.
 #[derive(Clone, Copy)]
@@ -245,7 +250,7 @@ impl TextExtent {
     pub(super) const NONE: Self = Self([f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY]);
 
     /// Extends the box by a text of this width whose base line begins at `[left, base]`.
-    pub(super) fn add(&mut self, [left, base]: [f64; 2], width: f64, size: f64) {
+    pub(super) fn add_text(&mut self, [left, base]: [f64; 2], width: f64, size: f64) {
         // A place that is infinite is drawn as 0.
         if !(left.is_finite() && base.is_finite()) {
             return;
@@ -257,8 +262,8 @@ impl TextExtent {
     /// View box of a figure, `[left, top, width, height]`, which has at least this size and contains all texts.
     pub(super) fn view_box(self, [width, height]: [f64; 2]) -> [f64; 4] {
         let Self([x1, y1, x2, y2]) = self;
-        let [left, top] = [x1 - TEXT_MARGIN, y1].map(|end| end.floor().min(0.0));
-        [left, top, (x2 + TEXT_MARGIN).ceil().max(width) - left, y2.ceil().max(height) - top]
+        let [left, top] = [x1 - TEXT_MARGIN_PX, y1].map(|end| end.floor().min(0.0));
+        [left, top, (x2 + TEXT_MARGIN_PX).ceil().max(width) - left, y2.ceil().max(height) - top]
     }
 }
 
@@ -274,9 +279,9 @@ mod tests {
 
     #[test]
     fn text_from_elsewhere_is_text() {
-        assert_eq!(escaped("<b a=\"'&\u{202e}\n\u{1b}"), "&lt;b a=&quot;&#39;&amp;\\u{202e}\n\\u{1b}");
-        let mut svg = Svg::new(Medium::Alone);
-        svg.group("</title><script>", |svg| svg.text([1.0, 2.5], Anchor::End, TEXT, Ink::Text, "]]>&"));
+        assert_eq!(escape_text("<b a=\"'&\u{202e}\n\u{1b}"), "&lt;b a=&quot;&#39;&amp;\\u{202e}\n\\u{1b}");
+        let mut svg = Svg::new(Medium::StandaloneFile);
+        svg.group("</title><script>", |svg| svg.text([1.0, 2.5], Anchor::End, TEXT_SIZE_PX, Ink::Text, "]]>&"));
         let text = svg.into_document([10.0, 20.0], "a<b", "c");
         assert!(text.contains("<title>&lt;/title&gt;&lt;script&gt;</title>"), "{text}");
         assert!(text.contains(r#"text-anchor="end">]]&gt;&amp;</text>"#), "{text}");
@@ -285,7 +290,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut() {
-        assert_eq!((truncated("abc", 3), truncated("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
+        assert_eq!((truncate_text("abc", 3), truncate_text("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
     }
 
     #[test]
@@ -300,10 +305,10 @@ mod tests {
     fn a_figure_has_room_for_its_texts() {
         assert_eq!(TextExtent::NONE.view_box([10.0, 20.0]), [0.0, 0.0, 10.0, 20.0]);
         let mut extent = TextExtent::NONE;
-        extent.add([4.0, 12.0], 5.0, 10.0);
+        extent.add_text([4.0, 12.0], 5.0, 10.0);
         assert_eq!(extent.view_box([13.0, 20.0]), [0.0, 0.0, 13.0, 20.0], "what fits changes nothing");
         // From -7.2 to 20.8, and from 2 - 9.28 to 12 + 2.36.
-        extent.add([-3.2, 2.0], 20.0, 10.0);
+        extent.add_text([-3.2, 2.0], 20.0, 10.0);
         assert_eq!(extent.view_box([10.0, 12.0]), [-8.0, -8.0, 29.0, 23.0]);
     }
 }

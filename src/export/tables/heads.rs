@@ -13,7 +13,7 @@ use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::system::printable::one_line;
 
 /// Name of the column with the effect on the loss of removing a head.
-const EFFECT: &str = "loss_effect";
+const EFFECT_COLUMN: &str = "loss_effect";
 
 /// Flat table of heads, a row per head.
 /// The table has columns on how heads choose where to attend, and on the effect of removal, only if these were measured.
@@ -39,13 +39,13 @@ pub fn head_table(report: &Report) -> Table {
 /// A cell with the name of its column.
 pub(super) type NamedCell = (&'static str, Cell);
 
-fn integer(number: usize) -> Cell {
+fn integer_cell(number: usize) -> Cell {
     Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 /// The columns `layer`, `head` and `name` of a head.
 pub(super) fn place_cells(place: HeadPlace) -> [NamedCell; 3] {
-    [("layer", integer(place.layer)), ("head", integer(place.head)), ("name", Cell::Text(place.to_string()))]
+    [("layer", integer_cell(place.layer)), ("head", integer_cell(place.head)), ("name", Cell::Text(place.to_string()))]
 }
 
 /// Names of the labels of a head that `is_wanted`, separated by spaces.
@@ -56,12 +56,12 @@ pub(super) fn label_names(head: &HeadReport, is_wanted: fn(&Label) -> bool) -> S
 
 fn label_columns(head: &HeadReport) -> Vec<NamedCell> {
     let first = head.labels.first();
-    let group = head.key_value_group.map(|group| ("key_value_group", integer(group)));
+    let group = head.key_value_group.map(|group| ("key_value_group", integer_cell(group)));
     let label = [
         ("primary", Cell::Text(head.primary.clone())),
         ("score", Cell::from(first.map(|label| label.score))),
-        ("ci95_low", interval_end(first.and_then(|label| label.ci95), Interval::low)),
-        ("ci95_high", interval_end(first.and_then(|label| label.ci95), Interval::high)),
+        ("ci95_low", interval_end_cell(first.and_then(|label| label.ci95), Interval::low)),
+        ("ci95_high", interval_end_cell(first.and_then(|label| label.ci95), Interval::high)),
         ("baseline", Cell::from(first.and_then(|label| label.baseline))),
         ("threshold", Cell::from(first.map(|label| label.threshold))),
         ("q", Cell::from(first.and_then(|label| label.test.q))),
@@ -76,25 +76,25 @@ fn choice_columns(chooses: Option<&Label>) -> [NamedCell; 5] {
     [
         ("chooses", chooses.map_or(Cell::Empty, |label| Cell::Text(label.label.clone()))),
         ("chooses_share", Cell::from(chooses.map(|label| label.score))),
-        ("chooses_ci95_low", interval_end(ci95, Interval::low)),
-        ("chooses_ci95_high", interval_end(ci95, Interval::high)),
+        ("chooses_ci95_low", interval_end_cell(ci95, Interval::low)),
+        ("chooses_ci95_high", interval_end_cell(ci95, Interval::high)),
         ("chooses_borderline", chooses.map_or(Cell::Empty, |label| Cell::Flag(label.borderline))),
     ]
 }
 
 /// Columns of the effect on the loss of removing a head; empty if effects were not measured.
 fn effect_columns(head: &HeadReport) -> Vec<NamedCell> {
-    let Some(effect) = head.metrics.by_name().get(EFFECT).map(|effect| **effect) else { return Vec::new() };
-    let ci95 = head.ci95.by_name().get(EFFECT).and_then(|ci95| **ci95);
+    let Some(effect) = head.metrics.by_name().get(EFFECT_COLUMN).map(|effect| **effect) else { return Vec::new() };
+    let ci95 = head.ci95.by_name().get(EFFECT_COLUMN).and_then(|ci95| **ci95);
     vec![
         ("loss_effect", Cell::from(effect)),
-        ("loss_effect_ci95_low", interval_end(ci95, Interval::low)),
-        ("loss_effect_ci95_high", interval_end(ci95, Interval::high)),
+        ("loss_effect_ci95_low", interval_end_cell(ci95, Interval::low)),
+        ("loss_effect_ci95_high", interval_end_cell(ci95, Interval::high)),
     ]
 }
 
 /// Cell with one end of an interval, which `of` selects; empty without an interval.
-fn interval_end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
+fn interval_end_cell(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
     Cell::from(ci95.map(of))
 }
 
@@ -110,7 +110,7 @@ pub fn terminal_head_table(report: &Report) -> Summary {
     };
     // The column `name`, with the ends of its interval in the columns `ends`.
     let number_column = |title: &'static str, name: &str, ends: Option<[&str; 2]>| -> Option<TerminalColumn> {
-        let cells = table.rows.iter().map(|row| number(&|name| cell_in_column(&table, row, name), name, ends));
+        let cells = table.rows.iter().map(|row| format_number(&|name| cell_in_column(&table, row, name), name, ends));
         has(name).then(|| (title, CellAlignment::Right, cells.collect()))
     };
     let choice = |head: &HeadReport| {
@@ -120,7 +120,7 @@ pub fn terminal_head_table(report: &Report) -> Summary {
     };
     let columns = [
         Some(text_column("head", &|head| head.place.to_string())),
-        Some(text_column("label", &|head| one_line(&head.primary) + &report.marks(head))),
+        Some(text_column("label", &|head| one_line(&head.primary) + &report.head_marks(head))),
         number_column("score", "score", Some(["ci95_low", "ci95_high"])),
         number_column("baseline", "baseline", None),
         has("chooses").then(|| text_column("chooses by", &choice)),
@@ -152,7 +152,7 @@ pub(super) fn cell_in_column<'a>(table: &Table, row: &'a [Cell], column: &str) -
 
 /// Formats the number in the column `name` with half the width of its interval; empty if the column has no number.
 /// `ends` are the columns with the ends of the interval.
-fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, name: &str, ends: Option<[&str; 2]>) -> String {
+fn format_number<'a>(cell: &impl Fn(&str) -> &'a Cell, name: &str, ends: Option<[&str; 2]>) -> String {
     let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(*value) } else { None };
     let Some(shown) = value(name) else { return String::new() };
     let ci95 = ends.and_then(|[low, high]| Some(Interval(value(low)?, value(high)?)));

@@ -25,11 +25,11 @@ struct LatexColumn {
 
 /// Renders a flat table as LaTeX, without columns that have no value, and without `layer` and `head` if there is a `name`.
 pub fn latex_table(table: &Table, caption: &str) -> String {
-    let columns = columns(table);
+    let columns = latex_columns(table);
     write_to_string(|out| {
         let row = |cells: Vec<&str>| format!("{} \\\\", cells.join(" & "));
         writeln!(out, "% Table `{}` of headscope; needs \\usepackage{{booktabs}}.", table.name)?;
-        writeln!(out, "\\begin{{table}}\n\\centering\n\\caption{{{}}}", escaped(caption))?;
+        writeln!(out, "\\begin{{table}}\n\\centering\n\\caption{{{}}}", escape_latex(caption))?;
         writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.alignment).collect::<String>())?;
         writeln!(out, "\\toprule\n{}\n\\midrule", row(columns.iter().map(|column| &*column.title).collect()))?;
         for place in 0..table.rows.len() {
@@ -40,27 +40,28 @@ pub fn latex_table(table: &Table, caption: &str) -> String {
 }
 
 /// End of the name of a report's column of accuracies, in a table of several reports.
-const ACCURACY: &str = ".accuracy";
+const ACCURACY_SUFFIX: &str = ".accuracy";
 /// End of the name of a report's column that says whether a label is firm, in a table of several reports.
-const FIRM: &str = ".firm";
+const FIRM_SUFFIX: &str = ".firm";
 
 /// Mark of an accuracy whose label is firm.
-const STAR: &str = "$^{*}$";
+const FIRM_MARK: &str = "$^{*}$";
 
 /// Index of the column that says whether the labels of a column of accuracies are firm; `None` if there is no such column.
 pub fn firm_column(table: &Table, column: &str) -> Option<usize> {
-    let firm = format!("{}{FIRM}", column.strip_suffix(ACCURACY)?);
+    let firm = format!("{}{FIRM_SUFFIX}", column.strip_suffix(ACCURACY_SUFFIX)?);
     table.columns.iter().position(|other| *other == firm)
 }
 
-fn columns(table: &Table) -> Vec<LatexColumn> {
+fn latex_columns(table: &Table) -> Vec<LatexColumn> {
     let place_of = |name: &str| table.columns.iter().position(|column| column == name);
     let is_named = place_of("name").is_some();
     let values = |place: usize| table.rows.iter().map(move |row| &row[place]);
     let column = |(place, name): (usize, &String)| {
         let is_empty = values(place).all(|cell| *cell == Cell::Empty || *cell == Cell::Text(String::new()));
         let is_in_name = is_named && ["layer", "head"].contains(&&**name);
-        let is_star = name.strip_suffix(FIRM).is_some_and(|stem| place_of(&format!("{stem}{ACCURACY}")).is_some());
+        let is_star =
+            name.strip_suffix(FIRM_SUFFIX).is_some_and(|stem| place_of(&format!("{stem}{ACCURACY_SUFFIX}")).is_some());
         // It stands in the column of the lower end.
         let is_upper_end = name.strip_suffix("_high").is_some_and(|stem| place_of(&format!("{stem}_low")).is_some());
         if is_empty || is_in_name || is_star || is_upper_end {
@@ -70,9 +71,9 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
         if let Some((stem, high)) = interval {
             let both = values(place).zip(values(high)).map(|(low, high)| match (low, high) {
                 (Cell::Empty, _) | (_, Cell::Empty) => String::new(),
-                ends => format!("[{}, {}]", cell(ends.0), cell(ends.1)),
+                ends => format!("[{}, {}]", format_cell(ends.0), format_cell(ends.1)),
             });
-            return Some(LatexColumn { title: title(stem), alignment: "l", cells: both.collect() });
+            return Some(LatexColumn { title: column_heading(stem), alignment: "l", cells: both.collect() });
         }
         let longest =
             values(place).map(|cell| if let Cell::Text(text) = cell { text.chars().count() } else { 0 }).max();
@@ -83,9 +84,9 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
             _ => "r",
         };
         let firm = firm_column(table, name);
-        let star = |row: &[Cell]| if firm.is_some_and(|firm| row[firm] == Cell::Flag(true)) { STAR } else { "" };
-        let cells = table.rows.iter().map(|row| cell(&row[place]) + star(row)).collect();
-        Some(LatexColumn { title: title(name), alignment: form, cells })
+        let star = |row: &[Cell]| if firm.is_some_and(|firm| row[firm] == Cell::Flag(true)) { FIRM_MARK } else { "" };
+        let cells = table.rows.iter().map(|row| format_cell(&row[place]) + star(row)).collect();
+        Some(LatexColumn { title: column_heading(name), alignment: form, cells })
     };
     table.columns.iter().enumerate().filter_map(column).collect()
 }
@@ -102,16 +103,16 @@ const HEADINGS: [(&str, &str); 7] = [
 ];
 
 /// Heading of a column in LaTeX.
-fn title(name: &str) -> String {
+fn column_heading(name: &str) -> String {
     // An interval belongs to the column before it.
     if name.ends_with("ci95") {
         return "95\\% interval".to_owned();
     }
     let known = HEADINGS.iter().find(|(known, _)| *known == name).map(|(_, heading)| (*heading).to_owned());
-    known.unwrap_or_else(|| escaped(&name.replace("ci95", "95% interval").replace(['_', '.'], " ")))
+    known.unwrap_or_else(|| escape_latex(&name.replace("ci95", "95% interval").replace(['_', '.'], " ")))
 }
 
-fn cell(cell: &Cell) -> String {
+fn format_cell(cell: &Cell) -> String {
     let number = |shown: String| shown.strip_prefix('-').map_or(shown.clone(), |size| format!("$-${size}"));
     match cell {
         Cell::Empty => String::new(),
@@ -122,11 +123,11 @@ fn cell(cell: &Cell) -> String {
             format!("$<${}", decimal(2.0 * SMALLEST_SHOWN, DIGITS))
         }
         Cell::Number(value) => number(decimal(*value, DIGITS)),
-        Cell::Text(text) => escaped(text),
+        Cell::Text(text) => escape_latex(text),
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape_latex(text: &str) -> String {
     let mut out = String::new();
     let text = printable(text);
     let mut chars = text.chars().peekable();

@@ -19,7 +19,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::table::{Cell, Table, TableRows};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::errors::{Facts, similar};
 use heads::{cell_in_column, place_cells};
 pub use heads::{head_objects, head_table, terminal_head_table};
@@ -28,19 +28,19 @@ pub use heads::{head_objects, head_table, terminal_head_table};
 pub fn named_table(report: &Report, name: &str) -> Result<Table> {
     type MakeTable = fn(&Report) -> Table;
     /// Tables that every report has, each with its name.
-    const OF_EVERY_REPORT: [(&str, MakeTable); 5] = [
+    const COMMON_TABLES: [(&str, MakeTable); 5] = [
         ("heads", head_table),
-        ("labels", labels),
-        ("metrics", metrics),
-        ("controls", controls),
+        ("labels", label_table),
+        ("metrics", metric_table),
+        ("controls", control_table),
         ("files", |report| Table::from_rows("files", &report.corpus.files)),
     ];
-    if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
+    if let Some((_, make)) = COMMON_TABLES.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));
     }
-    let of_studies: Vec<TableRows<'_>> = report.views().flat_map(|(_, view)| view.tables).collect();
+    let of_studies: Vec<TableRows<'_>> = report.section_views().flat_map(|(_, view)| view.tables).collect();
     let names: Vec<&str> =
-        OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
+        COMMON_TABLES.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let table = of_studies.into_iter().find(|table| table.name == name);
     table.map(TableRows::table).ok_or_else(|| {
         let none = anyhow!("the report has no table `{name}`: it has {}", names.join(", ")).with_value(name);
@@ -70,7 +70,7 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
     };
     let over = of_each(&|report| {
         let [sentence, _] = report.model.text_units();
-        format!("{} over {} ({})", report.model.id, report.corpus.name, counted(report.corpus.sentences, sentence))
+        format!("{} over {} ({})", report.model.id, report.corpus.name, format_count(report.corpus.sentences, sentence))
     });
     let unit = of_each(&|report| report.unit_in_words());
     let firm = of_each(&|report| match report.settings.policy.rule(&LABEL_Q) {
@@ -102,7 +102,7 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
 
 /// Error for a table of the report without rows: why it has none, and what would fill it.
 pub fn no_rows_error(report: &Report, name: &str) -> Error {
-    let view = |study: &str| report.views().find(|(known, _)| known.card().name == study);
+    let view = |study: &str| report.section_views().find(|(known, _)| known.card().name == study);
     let (why, filled) = match (name, study_with_table(name)) {
         ("controls", _) if report.controls.is_empty() => {
             ("no control was run".to_owned(), Some("`headscope analyze --control random-init`".to_owned()))
@@ -133,7 +133,7 @@ fn study_with_table(name: &str) -> Option<&'static str> {
 }
 
 /// Table with a row for each label of each head.
-fn labels(report: &Report) -> Table {
+fn label_table(report: &Report) -> Table {
     #[derive(Serialize)]
     struct LabelRow<'a> {
         #[serde(flatten)]
@@ -149,7 +149,7 @@ fn labels(report: &Report) -> Table {
 }
 
 /// A row for each metric of each head, with its interval, standard error and chance level.
-fn metrics(report: &Report) -> Table {
+fn metric_table(report: &Report) -> Table {
     let chance = report.chance.by_name();
     let rows = report.heads.iter().zip(report.standard_errors()).flat_map(|(head, errors)| {
         let errors: BTreeMap<String, Option<f64>> = errors.cells().map(|(name, error)| (name, *error)).collect();
@@ -175,7 +175,7 @@ fn metrics(report: &Report) -> Table {
 }
 
 /// Table with a row for each label that a head has in a control run.
-fn controls(report: &Report) -> Table {
+fn control_table(report: &Report) -> Table {
     #[derive(Serialize)]
     struct ControlRow<'a> {
         #[serde(flatten)]
@@ -199,7 +199,7 @@ fn controls(report: &Report) -> Table {
 }
 
 /// Name of the table in which several reports stand side by side.
-const PAPER: &str = "paper";
+const PAPER_TABLE: &str = "paper";
 
 /// The column of [`PAPER`] that identifies its rows.
 const KEY_COLUMN: &str = "relation";
@@ -212,7 +212,7 @@ const BASELINE_COLUMNS: [&str; 2] = ["offset", "word_classes"];
 
 /// Joins tables of one name, each as (report name, table); there is at least one.
 fn join_tables(tables: &[(&str, Table)]) -> Table {
-    if tables[0].1.name == PAPER { join_side_by_side(tables) } else { stack_tables(tables) }
+    if tables[0].1.name == PAPER_TABLE { join_side_by_side(tables) } else { stack_tables(tables) }
 }
 
 /// Joins tables by putting all rows one below the other, with the report's name in the first column.
@@ -257,7 +257,7 @@ fn join_side_by_side(tables: &[(&str, Table)]) -> Table {
         let key = [(KEY_COLUMN.to_owned(), (*relation).clone())];
         key.into_iter().chain(once).chain(tables.iter().flat_map(of_report)).collect()
     };
-    Table::new(PAPER, relations.iter().map(row).collect())
+    Table::new(PAPER_TABLE, relations.iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -277,7 +277,7 @@ mod tests {
             .map(|(column, cell)| (column.to_owned(), cell))
             .to_vec()
         };
-        Table::new(PAPER, rows.iter().map(row).collect())
+        Table::new(PAPER_TABLE, rows.iter().map(row).collect())
     }
 
     #[test]

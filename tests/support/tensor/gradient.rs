@@ -8,7 +8,7 @@ use headscope::model::forward::batch::Batch;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::gradient::GateGradient;
 use headscope::model::forward::visitor::{Needs, Visitor};
-use headscope::model::forward::{ForwardPass, Start, check_input};
+use headscope::model::forward::{ForwardPass, PassStart, check_input};
 
 impl TensorEncoder {
     /// The prediction loss of a batch and its gradient with respect to the gates. The gradient is taken at the shares
@@ -46,14 +46,14 @@ impl TensorEncoder {
         gates: &Gates,
         loss: impl FnOnce(&Tensor) -> Result<Tensor>,
     ) -> Result<GateGradient> {
-        check_input(&self.config, Start::Embeddings, batch, gates)?;
+        check_input(&self.config, PassStart::Embeddings, batch, gates)?;
         let (layers, heads) = (self.order.len(), self.config.num_attention_heads);
         let keep = |(layer, head)| gates.get(layer, head).map_or(1.0, |gate| gate.keep);
         let grid = (0..layers).flat_map(|layer| (0..heads).map(move |head| (layer, head)));
         let keeps = Tensor::from_vec(grid.map(keep).collect::<Vec<f32>>(), (layers, heads), &self.device)?;
         let keeps = Var::from_tensor(&keeps.to_dtype(self.precision)?)?;
         let mut pass = ForwardPass { batch, gates, needs: Needs::default(), visitor: &mut NoVisitor };
-        let states = self.run(Start::Embeddings, &mut pass, Some(keeps.as_tensor()))?;
+        let states = self.run(PassStart::Embeddings, &mut pass, Some(keeps.as_tensor()))?;
         let loss = loss(&states)?;
         let gradients = loss.backward()?;
         let gates = gradients.get(&keeps).context("the loss does not depend on the heads")?;

@@ -69,7 +69,7 @@ impl TensorEncoder {
         let head_dim = self.config.head_dim();
         let (tokens, width) = contexts.dims2()?;
         let mut order: Vec<usize> = (0..tokens * width).collect();
-        for head in pass.gates.exchanged_in(number) {
+        for head in pass.gates.exchanged_heads_in(number) {
             for (here, there) in pass.batch.exchanged_rows().flat_map(|[here, there]| here.zip(there)) {
                 for column in head * head_dim..(head + 1) * head_dim {
                     order.swap(here * width + column, there * width + column);
@@ -156,7 +156,7 @@ impl TensorEncoder {
     /// The scores of a layer, `[heads, n, n]`, with minus infinity where the query does not see the key.
     fn visible(&self, number: usize, scores: Tensor) -> Result<Tensor> {
         let (_, n, _) = scores.dims3()?;
-        let visibility = self.config.visibility.in_layer(number);
+        let visibility = self.config.visibility.layer_visibility(number);
         if visibility.is_full(n) {
             return Ok(scores);
         }

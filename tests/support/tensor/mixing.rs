@@ -32,7 +32,7 @@ impl TensorEncoder {
         };
         let taken = parts(attention)?;
         let constant = ((output.forward(&together(context)?)? - &taken[0])? - &taken[1])?;
-        let visibility = self.config.visibility.in_layer(number);
+        let visibility = self.config.visibility.layer_visibility(number);
         let weight = |query: usize, key: usize| {
             if visibility.sees(query, key) { 1.0 / visibility.visible_count(query, n) as f32 } else { 0.0 }
         };
@@ -56,7 +56,7 @@ impl TensorEncoder {
     ) -> Result<Vec<f32>> {
         let layer = &self.layers[self.order[number]];
         let whole = ((own + others)? + constant)?;
-        let sum_norm = layer.attention_norm.as_ref().filter(|_| !self.config.blocks.normalises_first());
+        let sum_norm = layer.attention_norm.as_ref().filter(|_| !self.config.blocks.is_pre_norm());
         let [preserved, mixed] = match (&layer.write_norms, sum_norm) {
             (Some([norm, _]), _) => [(residual + norm.of_part(own, &whole)?)?, norm.of_part(others, &whole)?],
             (None, Some(norm)) => {

@@ -18,8 +18,8 @@ use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::visitor::{BlockOutput, Needs, Visitor};
 use headscope::model::forward::{
-    Encoder, ForwardPass, HELD_SHOWS_ATTENTION, NO_DIRECT, NO_PREDICTION, Scratch, Start, check_finite, check_input,
-    kernels,
+    Encoder, ForwardPass, HELD_ATTENTION_ONLY_ERROR, NO_DIRECT_EFFECTS_ERROR, NO_PREDICTION_HEAD_ERROR, PassStart,
+    Scratch, check_finite, check_input, kernels,
 };
 use headscope::model::parameters::{self, Parameters};
 use linear::LinearLayer;
@@ -52,7 +52,7 @@ impl TensorEncoder {
     /// As [`TensorEncoder::new`], in another floating-point type. float64 keeps rounding out of comparisons.
     /// Fails if the device has no room for the parameters or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
-        let Parameters { config, embeddings, layers, order, final_norm, prediction } = parameters;
+        let Parameters { config, embeddings, layers, layer_indices: order, final_norm, prediction } = parameters;
         let loader = Loader { device, precision, norms: (config.norm, config.layer_norm_eps) };
         let width = config.embedding_width();
         let words = loader.table(&embeddings.words, width)?;
@@ -115,11 +115,16 @@ impl TensorEncoder {
     /// Runs the layers and returns the last hidden states, `[tokens, hidden]`.
     ///
     /// `keeps`, `[layers, heads]`, are the kept shares of the heads. Without `keeps`, the gates give the shares.
-    pub(super) fn run(&self, start: Start<'_>, pass: &mut ForwardPass<'_>, keeps: Option<&Tensor>) -> Result<Tensor> {
+    pub(super) fn run(
+        &self,
+        start: PassStart<'_>,
+        pass: &mut ForwardPass<'_>,
+        keeps: Option<&Tensor>,
+    ) -> Result<Tensor> {
         let hidden = self.config.hidden_size;
         let mut states = match start {
-            Start::Embeddings => self.embed(pass.batch)?,
-            Start::Layer { states, .. } | Start::Held { states, .. } => {
+            PassStart::Embeddings => self.embed(pass.batch)?,
+            PassStart::Layer { states, .. } | PassStart::Held { states, .. } => {
                 Tensor::from_slice(states, (pass.batch.tokens(), hidden), &self.device)?.to_dtype(self.precision)?
             }
         };
@@ -129,13 +134,13 @@ impl TensorEncoder {
             Ok(Tensor::from_slice(values, (tokens, hidden), &self.device)?.to_dtype(self.precision)?)
         };
         let held = match start {
-            Start::Held { writes, .. } => Some(writes),
-            Start::Embeddings | Start::Layer { .. } => None,
+            PassStart::Held { writes, .. } => Some(writes),
+            PassStart::Embeddings | PassStart::Layer { .. } => None,
         };
         for number in start.layer()..self.order.len() {
             let layer = &self.layers[self.order[number]];
             // The layer normalisation of a block comes before the block, or after its sum with the residual stream.
-            let pre_norm = self.config.blocks.normalises_first();
+            let pre_norm = self.config.blocks.is_pre_norm();
             let apply = |norm: Option<&Norm>, states: &Tensor, now: bool| match norm.filter(|_| now) {
                 Some(norm) => norm.forward(states),
                 None => Ok(states.clone()),
@@ -196,7 +201,7 @@ impl TensorEncoder {
     }
 
     fn show_states(&self, pass: &mut ForwardPass<'_>, layer: usize, states: &Tensor) -> Result<()> {
-        if pass.needs.includes_states_of(layer, self.order.len()) {
+        if pass.needs.includes_states_at(layer, self.order.len()) {
             pass.show_states(layer, &flat(states)?, self.config.hidden_size);
         }
         Ok(())
@@ -204,12 +209,12 @@ impl TensorEncoder {
 
     /// The number of classes that the prediction head distinguishes.
     pub(super) fn classes(&self) -> Result<usize> {
-        Ok(self.prediction.as_ref().context(NO_PREDICTION)?.classes)
+        Ok(self.prediction.as_ref().context(NO_PREDICTION_HEAD_ERROR)?.classes)
     }
 
     /// The logits at the predicted positions, `[positions, classes]`, from hidden states `[tokens, hidden]`.
     pub(super) fn logits(&self, states: &Tensor, batch: &Batch<'_>) -> Result<Tensor> {
-        let head = self.prediction.as_ref().context(NO_PREDICTION)?;
+        let head = self.prediction.as_ref().context(NO_PREDICTION_HEAD_ERROR)?;
         let rows = batch.predicted_places().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
         ensure!(!rows.is_empty(), "logits are needed, but the batch names no position");
         let mut rows = self.rows(states, rows)?;
@@ -230,7 +235,7 @@ impl TensorEncoder {
 impl Encoder for TensorEncoder {
     fn forward_from(
         &self,
-        start: Start<'_>,
+        start: PassStart<'_>,
         batch: &Batch<'_>,
         gates: &Gates,
         _: &mut Scratch,
@@ -238,13 +243,13 @@ impl Encoder for TensorEncoder {
     ) -> Result<()> {
         let needs = visitor.needs();
         check_input(&self.config, start, batch, gates)?;
-        ensure!(!needs.logits || self.prediction.is_some(), NO_PREDICTION);
-        ensure!(!needs.direct, NO_DIRECT);
+        ensure!(!needs.logits || self.prediction.is_some(), NO_PREDICTION_HEAD_ERROR);
+        ensure!(!needs.direct, NO_DIRECT_EFFECTS_ERROR);
         if batch.inputs.is_empty() {
             return Ok(());
         }
-        if matches!(start, Start::Held { .. }) {
-            ensure!(needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
+        if matches!(start, PassStart::Held { .. }) {
+            ensure!(needs == Needs::ATTENTION, HELD_ATTENTION_ONLY_ERROR);
         }
         let mut pass = ForwardPass { batch, gates, needs, visitor };
         let states = self.run(start, &mut pass, None)?;
@@ -255,7 +260,7 @@ impl Encoder for TensorEncoder {
                 pass.visitor.logits(sequence, position, row);
             }
         }
-        pass.end();
+        pass.end_sequences();
         Ok(())
     }
 }
@@ -275,7 +280,7 @@ fn activate(activation: Activation, states: &Tensor) -> candle_core::Result<Tens
         Activation::Silu => states.silu(),
         Activation::Tanh => states.tanh(),
         Activation::QuickGelu => {
-            let factor = f64::from(kernels::QUICK_GELU);
+            let factor = f64::from(kernels::QUICK_GELU_FACTOR);
             (states * factor)?.silu()? / factor
         }
     }

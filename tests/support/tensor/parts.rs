@@ -133,21 +133,21 @@ impl Loader<'_> {
             intermediate: self.linear(&part.intermediate)?,
             output: self.linear(&part.output)?,
             output_norm: self.norm(&part.output_norm)?,
-            write_norms: self.norms(part.write_norms.as_ref())?,
+            write_norms: self.norms(part.block_output_norms.as_ref())?,
         })
     }
 
-    fn disentangled(&self, part: &parameters::Disentangled, head_dim: usize) -> Result<Disentangled> {
-        let rows = part.places.rows();
+    fn disentangled(&self, part: &parameters::DisentangledTerms, head_dim: usize) -> Result<Disentangled> {
+        let rows = part.distance_rows.rows();
         let by_head = |table: &Vec<f32>| -> Result<Tensor> {
             let heads = table.len() / rows / head_dim;
             let table = self.table(table, heads * head_dim)?.reshape((rows, heads, head_dim))?;
             Ok(table.permute((1, 2, 0))?.contiguous()?)
         };
         Ok(Disentangled {
-            keys: part.keys.as_ref().map(by_head).transpose()?,
-            queries: part.queries.as_ref().map(by_head).transpose()?,
-            places: part.places,
+            keys: part.position_keys.as_ref().map(by_head).transpose()?,
+            queries: part.position_queries.as_ref().map(by_head).transpose()?,
+            places: part.distance_rows,
         })
     }
 

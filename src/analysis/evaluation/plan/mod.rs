@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use crate::model::config::MOST_HEADS;
+use crate::model::config::MAX_ATTENTION_HEADS;
 use crate::passes::control::Control;
 use crate::passes::kept::KeepRequest;
 use crate::passes::observation::identity::{Identity, Protocol};
@@ -22,7 +22,7 @@ struct PassRequest {
     /// The requested pass, with the observer that the study attaches to it.
     spec: PassSpec,
     /// Index of the requested pass among the passes of the study.
-    place: usize,
+    pass_index: usize,
     /// The control run that requests the pass; `None` for the main analysis.
     control: Option<Control>,
 }
@@ -33,7 +33,7 @@ pub struct Plan {
     passes: Vec<(Pass, Vec<PassRequest>)>,
     /// Index in `passes` of the first pass of the second stage. Passes of that stage build on results of the first
     /// stage.
-    followers: usize,
+    second_stage_start: usize,
     has_task: bool,
 }
 
@@ -61,10 +61,10 @@ impl Plan {
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
             let request = |(place, spec): (usize, PassSpec)| {
                 let pass = match control {
-                    Some(control) => spec.pass.clone().under_control(control)?,
+                    Some(control) => spec.pass.clone().with_control(control)?,
                     None => spec.pass.clone(),
                 };
-                Some((pass.with_removed(removed), Some(PassRequest { study, spec, place, control })))
+                Some((pass.with_removed(removed), Some(PassRequest { study, spec, pass_index: place, control })))
             };
             // A control that takes nothing away from one of a study's passes says nothing about the study.
             let specs = study.passes_for(has_task).into_iter().enumerate();
@@ -84,13 +84,13 @@ impl Plan {
         let followers = first.len();
         let all = first.into_iter().chain(later);
         let passes = all.map(|(pass, each)| (pass, each.into_iter().flatten().collect())).collect();
-        Ok(Self { passes, followers, has_task })
+        Ok(Self { passes, second_stage_start: followers, has_task })
     }
 
     /// Each pass of the first stage, with the empty sums of every study that requests it.
     pub fn first_stage_observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        let observer = |request: &PassRequest| request.spec.observer(subject);
-        Self::for_each(self.of_stage(&Stage::First), observer)
+        let observer = |request: &PassRequest| request.spec.make_observer(subject);
+        Self::passes_with_observers(self.stage_passes(&Stage::First), observer)
     }
 
     /// Each pass of the second stage, with the empty sums of every study that requests it. `passes` are the sums of
@@ -101,15 +101,15 @@ impl Plan {
         subject: &Subject<'_>,
     ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |request: &PassRequest| {
-            let own = self.of_studies(passes, request.control).remove(request.study.card().name).unwrap_or_default();
-            request.spec.observer(&Subject { first_stage_sums: Observed(&own), ..*subject })
+            let own = self.study_sums(passes, request.control).remove(request.study.card().name).unwrap_or_default();
+            request.spec.make_observer(&Subject { first_stage_sums: Observed(&own), ..*subject })
         };
-        Self::for_each(&self.passes[self.followers..], observer)
+        Self::passes_with_observers(&self.passes[self.second_stage_start..], observer)
     }
 
     /// The passes of the second stage.
     pub fn second_stage_passes(&self) -> Vec<Pass> {
-        self.passes[self.followers..].iter().map(|(pass, _)| pass.clone()).collect()
+        self.passes[self.second_stage_start..].iter().map(|(pass, _)| pass.clone()).collect()
     }
 
     /// Passes of the second stage that can be replayed from activations of the first stage, each with the
@@ -118,25 +118,25 @@ impl Plan {
         let of_pass = |(pass, requests): &(Pass, Vec<PassRequest>)| {
             Some((pass.clone(), requests.iter().map(|request| request.spec.keep).collect::<Option<Vec<_>>>()?))
         };
-        self.passes[self.followers..].iter().filter_map(of_pass).collect()
+        self.passes[self.second_stage_start..].iter().filter_map(of_pass).collect()
     }
 
     /// The stage with which a run begins: [`Stage::First`], or [`Stage::Whole`] if no study needs a second stage.
     pub fn first_stage(&self) -> Stage {
-        if self.followers < self.passes.len() { Stage::First } else { Stage::Whole }
+        if self.second_stage_start < self.passes.len() { Stage::First } else { Stage::Whole }
     }
 
     /// The passes that run in a stage, with the requests that they serve.
-    fn of_stage(&self, stage: &Stage) -> &[(Pass, Vec<PassRequest>)] {
+    fn stage_passes(&self, stage: &Stage) -> &[(Pass, Vec<PassRequest>)] {
         match stage {
             Stage::Whole | Stage::Followed { .. } => &self.passes,
-            Stage::First => &self.passes[..self.followers],
-            Stage::After { .. } => &self.passes[self.followers..],
+            Stage::First => &self.passes[..self.second_stage_start],
+            Stage::After { .. } => &self.passes[self.second_stage_start..],
         }
     }
 
     /// Each requested pass, with an observer made for each of its requests.
-    fn for_each(
+    fn passes_with_observers(
         requested: &[(Pass, Vec<PassRequest>)],
         observer: impl Fn(&PassRequest) -> Box<dyn Observer>,
     ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
@@ -150,7 +150,7 @@ impl Plan {
         let heads = grid.layers.checked_mul(grid.heads);
         let classes = &identity.model.visibility;
         ensure!(
-            heads.is_some_and(|heads| (1..=MOST_HEADS).contains(&heads)),
+            heads.is_some_and(|heads| (1..=MAX_ATTENTION_HEADS).contains(&heads)),
             "its header has a model of {} x {} heads",
             grid.layers,
             grid.heads
@@ -161,7 +161,7 @@ impl Plan {
         ensure!(classes.fits(grid.layers), "its header has classes of other layers than those {}", grid.layers);
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
-        let requested = plan.of_stage(stage);
+        let requested = plan.stage_passes(stage);
         ensure!(requested.len() == passes.len(), unfit);
         let restored = requested.iter().zip(passes).map(|((pass, requests), PassBytes { left_out, sums })| {
             ensure!(requests.len() == sums.len(), unfit);
@@ -178,12 +178,12 @@ impl Plan {
 
     /// The sums of each study all of whose passes have run, pass by pass; studies are in the order of the registry.
     /// `control` selects a control run; `None` selects the main analysis.
-    pub fn observed<'a>(
+    pub fn complete_study_sums<'a>(
         &self,
         passes: &'a [PassSums],
         control: Option<Control>,
     ) -> Vec<(&'static dyn AnyStudy, Vec<ObservedPass<'a>>)> {
-        let mut sums_of_studies = self.of_studies(passes, control);
+        let mut sums_of_studies = self.study_sums(passes, control);
         let of_study = |study: &&'static dyn AnyStudy| {
             let observed = sums_of_studies.remove(study.card().name)?;
             (observed.len() == study.passes_for(self.has_task).len()).then_some((*study, observed))
@@ -193,7 +193,7 @@ impl Plan {
 
     /// The sums of the passes that have run, by the name of the study that requested them. `control` selects as in
     /// [`Self::observed`].
-    fn of_studies<'a>(
+    fn study_sums<'a>(
         &self,
         passes: &'a [PassSums],
         control: Option<Control>,
@@ -201,8 +201,8 @@ impl Plan {
         let mut sums_of_studies: BTreeMap<&'static str, BTreeMap<usize, ObservedPass<'a>>> = BTreeMap::new();
         for ((_, requests), pass) in self.passes.iter().zip(passes) {
             for (request, sums) in requests.iter().zip(&pass.sums).filter(|(request, _)| request.control == control) {
-                let observed = ObservedPass { sums: &**sums, left_out: pass.left_out_sentences };
-                sums_of_studies.entry(request.study.card().name).or_default().insert(request.place, observed);
+                let observed = ObservedPass { sums: &**sums, left_out_sentences: pass.left_out_sentences };
+                sums_of_studies.entry(request.study.card().name).or_default().insert(request.pass_index, observed);
             }
         }
         sums_of_studies.into_iter().map(|(name, observed)| (name, observed.into_values().collect())).collect()

@@ -7,7 +7,7 @@ use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, Mixing, ValueNorms, Visitor};
-use crate::model::forward::{Encoder, Scratch, Start, WordEmbeddings};
+use crate::model::forward::{Encoder, PassStart, Scratch, WordEmbeddings};
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
@@ -81,7 +81,14 @@ fn identity() -> Identity {
 struct Silent;
 
 impl Encoder for Silent {
-    fn forward_from(&self, _: Start<'_>, _: &Batch<'_>, _: &Gates, _: &mut Scratch, _: &mut dyn Visitor) -> Result<()> {
+    fn forward_from(
+        &self,
+        _: PassStart<'_>,
+        _: &Batch<'_>,
+        _: &Gates,
+        _: &mut Scratch,
+        _: &mut dyn Visitor,
+    ) -> Result<()> {
         Ok(())
     }
 }
@@ -197,7 +204,7 @@ proptest! {
         let sentences = [sentence(3, 2, "nsubj"), sentence(64, 3, "obl:tmod")];
         for study in STUDIES {
             for spec in study.passes() {
-                let mut bytes = bytes(summed(vec![spec.observer(&subject())], &sentences, &[0.25; 25])).remove(0);
+                let mut bytes = bytes(summed(vec![spec.make_observer(&subject())], &sentences, &[0.25; 25])).remove(0);
                 for (place, value) in &changes {
                     let place = place.index(bytes.len());
                     bytes[place] = *value;
@@ -231,7 +238,7 @@ fn sums_fit_the_heads_that_they_are_of_and_no_others() {
 #[test]
 fn a_header_describes_a_model_that_there_can_be() {
     let mut identity = identity();
-    for (layers, heads) in [(0, 2), (1, MOST_HEADS + 1), (usize::MAX, 2)] {
+    for (layers, heads) in [(0, 2), (1, MAX_ATTENTION_HEADS + 1), (usize::MAX, 2)] {
         (identity.model.layers, identity.model.heads) = (layers, heads);
         let refusal = Plan::restore(&identity, &Stage::Whole, Vec::new()).err().unwrap().to_string();
         assert_eq!(refusal, format!("its header has a model of {layers} x {heads} heads"));

@@ -9,10 +9,10 @@ use crate::studies::registry;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{self, ABSENT, Assessment, Detector, Evidence, Label, MeasuredScore, REMOVED, Verdict};
-use crate::study::metrics::estimates::{Estimates, EstimationContext, scales};
+use crate::study::metrics::estimates::{Estimates, EstimationContext, cell_scales};
 use crate::study::metrics::metric::{Column, Metrics};
 use crate::study::metrics::number::{Number, Part};
-use crate::study::section::{Completion, LabelUse, Section, ViewContext};
+use crate::study::section::{LabelUse, LateFact, Section, ViewContext};
 use crate::study::upstream::{HeadAim, UpstreamResults};
 use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
 
@@ -39,7 +39,7 @@ impl Results {
     ) -> Self {
         let places = |heads: &[HeadPlace]| heads.iter().map(|at| context.grid.index(at.layer, at.head)).collect();
         let (absent, removed) = (places(&context.absent_heads), places(&context.removed_heads));
-        let estimates = Estimates::without_metrics(context.grid.count());
+        let estimates = Estimates::without_metrics(context.grid.head_count());
         let mut results = Self {
             estimates,
             sections: Vec::new(),
@@ -53,15 +53,15 @@ impl Results {
             results.sections.push((*study, section));
         }
         let Self { estimates, sections, absent_heads: absent, .. } = &mut results;
-        absent.iter().for_each(|&place| estimates.clear_head(place));
-        sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Estimates(estimates)));
+        absent.iter().for_each(|&place| estimates.clear_absent_head(place));
+        sections.iter_mut().for_each(|(_, section)| section.complete(&LateFact::Estimates(estimates)));
         results.apply_policy(policy);
         results
     }
 
     /// Recomputes the parts of the sections that depend on the label policy.
     pub fn apply_policy(&mut self, policy: &Policy) {
-        self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
+        self.sections.iter_mut().for_each(|(_, section)| section.complete(&LateFact::Policy(policy)));
     }
 
     /// The verdict on every head: its labels, or the nearest labels if it has none; `[layers * heads]`.
@@ -100,13 +100,13 @@ impl Results {
 
     /// The results of the first stage that studies of the second stage build on. They come from the sums `observed`
     /// and the labels under `policy`.
-    pub fn upstream(
+    pub fn upstream_results(
         &self,
         observed: &[(&'static dyn AnyStudy, Vec<ObservedPass<'_>>)],
         policy: &Policy,
     ) -> UpstreamResults {
         let verdicts = self.verdicts(policy);
-        let mut upstream = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
+        let mut upstream = UpstreamResults { aims: self.head_aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
             let labels = Labelling { verdicts: &verdicts, policy, section: &**section };
             upstream = upstream.merged_with(study.upstream(&Observed(observed), &labels));
@@ -116,7 +116,7 @@ impl Results {
 
     /// The aims of the heads that have one. An aim says which tokens the head attends to, by the first of its
     /// labels that names tokens.
-    fn aims(&self, verdicts: &[Verdict]) -> Vec<HeadAim> {
+    fn head_aims(&self, verdicts: &[Verdict]) -> Vec<HeadAim> {
         let aim_of_head = |(place, verdict): (usize, &Verdict)| {
             let aim_of_label = |label: &Label| {
                 let (aim, metric) = self.sections.iter().find_map(|(study, _)| (study.card().aim)(label))?;
@@ -142,7 +142,7 @@ impl Results {
                     .filter_map(|(_, results)| Some(&*results.sections[index_of_study(results)?].1))
                     .collect();
                 if !seeds.is_empty() {
-                    section.complete(&Completion::Control(kind, &seeds));
+                    section.complete(&LateFact::Control(kind, &seeds));
                 }
             }
         }
@@ -151,29 +151,29 @@ impl Results {
     /// The assessments of every head for every label: its score, its test, and whether the rule of the label is
     /// met. They are `[layers * heads]`, with the labels in the order of the registry.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.labels, labels::best_of_each_label)
+        self.assess_heads(policy, |card| card.labels, labels::best_of_each_label)
     }
 
     /// As [`Results::assessments`], but with both directions of each syntactic relation instead of only the
     /// better-supported one.
-    pub fn every_assessment(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.labels, |assessed| assessed)
+    pub fn directed_assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
+        self.assess_heads(policy, |card| card.labels, |assessed| assessed)
     }
 
     /// The label for how each head chooses its keys (by position, token or context), `[layers * heads]`; `None` without one.
     pub fn choice_labels(&self, policy: &Policy) -> Vec<Option<Label>> {
-        let chosen = |assessed: Vec<Assessment>| assessed.into_iter().find(|one| one.fires).map(|one| one.label);
+        let chosen = |assessed: Vec<Assessment>| assessed.into_iter().find(|one| one.meets_rule).map(|one| one.label);
         self.choice_assessments(policy).into_iter().map(chosen).collect()
     }
 
     /// The assessments of every head for the labels that say how it chooses its keys; `[layers * heads]`.
     pub fn choice_assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.choices, labels::best_of_each_label)
+        self.assess_heads(policy, |card| card.choices, labels::best_of_each_label)
     }
 
     /// The assessments of every head by the detectors that `detectors` returns for a study's card. `select` chooses
     /// which of one detector's assessments of a head are kept.
-    fn assessed(
+    fn assess_heads(
         &self,
         policy: &Policy,
         detectors: fn(&'static Card) -> &'static [Detector],
@@ -181,7 +181,7 @@ impl Results {
     ) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, .. } = &self.estimates;
         let columns: Vec<Column> = self.studies().into_iter().flat_map(columns).collect();
-        let scales = Metrics::new(&columns, scales(&columns));
+        let scales = Metrics::new(&columns, cell_scales(&columns));
         let measured = |place: usize| {
             let denominators = self.estimates.denominators_of(place);
             heads[place].map(|id, key, &score| {
@@ -229,7 +229,7 @@ impl Results {
     /// The caveats of the studies that apply to these verdicts under `policy`.
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
         let caveats_of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
-            study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })
+            study.card().applicable_caveats(&Labelling { verdicts, policy, section: &**section })
         };
         self.sections.iter().flat_map(caveats_of).collect()
     }
@@ -253,7 +253,7 @@ impl Results {
                     head: place,
                     subject: metric.to_owned(),
                     unit: (card.unit)(metric),
-                    base_number: (card.base_metric)(metric).map(at_key),
+                    base_number: (card.base_metric_of)(metric).map(at_key),
                     value: *value,
                     ci95: ci95[place].value(metric, key),
                     blocks: usize::try_from(denominator.blocks).unwrap_or(BLOCKS),

@@ -84,7 +84,7 @@ fn verdict_by(
 
 /// The verdict by the definitions of Voita et al. 2019.
 fn by_voita2019(metrics: HeadMetrics<'_>, relations: Vec<RelationMetrics>) -> Verdict {
-    verdict_by(&presets::policy(&[presets::find("voita2019").unwrap()]), metrics, &[], relations)
+    verdict_by(&presets::policy(&[presets::find_preset("voita2019").unwrap()]), metrics, &[], relations)
 }
 
 fn labels(metrics: HeadMetrics<'_>) -> Vec<String> {
@@ -259,7 +259,7 @@ fn a_rule_that_no_score_can_meet_is_not_near() {
     // 0.95 and 0.1 come to more than any accuracy; 0.9 and 0.1 do not.
     assert_eq!(near(&default_policy(), &[], 95), [""; 0]);
     assert_eq!(near(&default_policy(), &[], 90), ["accuracy(obj, dep->head) >= 1"]);
-    let kovaleva2019 = presets::policy(&[presets::find("kovaleva2019").unwrap()]);
+    let kovaleva2019 = presets::policy(&[presets::find_preset("kovaleva2019").unwrap()]);
     assert_eq!(near(&kovaleva2019, &[], 30), [""; 0]);
     // No mass is above 1, so of the two rules of the label the one that is farther off is the nearest.
     let policy =
@@ -359,7 +359,7 @@ fn a_head_that_the_model_lacks_is_absent_and_no_more() {
     assert!(results.assessments(&default_policy())[0].is_empty());
     let expected = Verdict { primary: ABSENT.to_owned(), labels: Vec::new(), nearest: Vec::new() };
     assert_eq!(results.verdicts(&default_policy()), [expected]);
-    given.clear_head(0);
+    given.clear_absent_head(0);
     assert!(given.heads[0].cells().all(|(_, value)| value.is_none()));
     assert!(given.ci95[0].cells().all(|(_, value)| value.is_none()));
 }

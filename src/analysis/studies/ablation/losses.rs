@@ -155,12 +155,12 @@ merge_fields!(Item[is_first, truths, group] { scores, right });
 impl Item {
     /// Score of the item with all heads (`None`) or in an ablation variant.
     pub fn score(&self, variant: Option<usize>) -> f64 {
-        self.scores[score_index(variant)].value()
+        self.scores[run_index(variant)].value()
     }
 
     /// Number of right predictions of the item, with all heads (`None`) or in an ablation variant.
     pub fn correct_predictions(&self, variant: Option<usize>) -> f64 {
-        let of_classes = self.right.get(score_index(variant)).map(|&right| right as f64);
+        let of_classes = self.right.get(run_index(variant)).map(|&right| right as f64);
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
     }
 
@@ -215,7 +215,7 @@ pub fn loss_unit(task: Option<TaskKind>) -> &'static str {
 }
 
 /// Index in `scores` and `right` of the run with all heads (`None`) or of an ablation variant.
-fn score_index(variant: Option<usize>) -> usize {
+fn run_index(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }
 
@@ -228,7 +228,7 @@ pub struct ItemText {
     /// Scored tokens, each with the id of its foil (the token to compare with), if it has one.
     scored: Vec<ScoredToken<Option<u32>>>,
     /// Positions of the text's tokens, without special tokens.
-    text: Vec<usize>,
+    text_positions: Vec<usize>,
 }
 
 impl RemovalQuantity for Items {
@@ -268,7 +268,7 @@ impl RemovalQuantity for Items {
         } else {
             Vec::new()
         };
-        Some(ItemText { index: sequence.index, rule: part.rule, scored, text })
+        Some(ItemText { index: sequence.index, rule: part.rule, scored, text_positions: text })
     }
 
     fn logits(&mut self, text: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
@@ -283,10 +283,10 @@ impl RemovalQuantity for Items {
             (ScoreRule::Embedding(..), _) => return,
         };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
-        item.scores[score_index(variant)] += score;
+        item.scores[run_index(variant)] += score;
         if text.rule == ScoreRule::Class {
             let mut others = (0..).zip(logits).filter(|(class, _)| *class != token.truth);
-            item.right[score_index(variant)] +=
+            item.right[run_index(variant)] +=
                 u64::from(others.all(|(_, &other)| f64::from(other) < logit(token.truth)));
         }
     }
@@ -294,14 +294,14 @@ impl RemovalQuantity for Items {
     fn hidden_states(&mut self, text: &mut Self::State, variant: Option<usize>, states: Rows<'_>) {
         let ScoreRule::Embedding(of, pooling) = text.rule else { return };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
-        item.vectors[of as usize] = Some(pool(states, &text.text, pooling));
+        item.vectors[of as usize] = Some(pool_text_embedding(states, &text.text_positions, pooling));
         if item.vectors.iter().any(Option::is_none) {
             return;
         }
         let [anchor, positive, negative] = std::mem::take(&mut item.vectors).map(Option::unwrap_or_default);
         // A zero vector counts as orthogonal to every vector.
         let cosine = |other: &[f64]| 1.0 - cosine_distance(&anchor, other).unwrap_or(1.0);
-        item.scores[score_index(variant)] += cosine(&positive) - cosine(&negative);
+        item.scores[run_index(variant)] += cosine(&positive) - cosine(&negative);
     }
 
     fn fits(&self, variants: usize) -> bool {
@@ -340,7 +340,7 @@ impl LossQuantity for Items {
 
 /// Embedding of a text, pooled from its last hidden states. `text` lists the positions of its tokens, without
 /// special tokens.
-fn pool(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
+fn pool_text_embedding(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
     let row = |place: usize| states.row(place).iter().copied().map(f64::from);
     let folded = |places: &mut dyn Iterator<Item = usize>, fold: fn(f64, f64) -> f64| {
         let mut vector: Vec<f64> = places.next().into_iter().flat_map(row).collect();
@@ -366,7 +366,7 @@ mod tests {
     fn texts_are_pooled_as_the_model_says() {
         // Three tokens of two dimensions, the second of text.
         let states = [1.0, 6.0, 3.0, -2.0, 2.0, 5.0];
-        let of = |pooling| pool(Rows::new(&states, 2), &[1], pooling);
+        let of = |pooling| pool_text_embedding(Rows::new(&states, 2), &[1], pooling);
         assert_eq!(of(Pooling::Text), [3.0, -2.0]);
         assert_eq!(of(Pooling::Mean), [6.0, 9.0]);
         assert_eq!(of(Pooling::Max), [3.0, 6.0]);

@@ -75,7 +75,7 @@ impl PerTokenChange for OutputShiftTotals {
 #[derive(Debug)]
 pub struct OutputShiftState {
     /// Positions of the sequence's text tokens.
-    text: Vec<usize>,
+    text_positions: Vec<usize>,
     /// Last hidden states of the sequence in the run with all heads.
     baseline: LastHiddenStates,
 }
@@ -99,11 +99,11 @@ impl RemovalQuantity for OutputShiftTotals {
         self.tokens += text.len() as u64;
         self.sequences += 1;
         self.sentences += u64::from(sequence.family.is_first);
-        Some(OutputShiftState { text, baseline: LastHiddenStates::default() })
+        Some(OutputShiftState { text_positions: text, baseline: LastHiddenStates::default() })
     }
 
     fn hidden_states(&mut self, state: &mut OutputShiftState, variant: Option<usize>, states: Rows<'_>) {
-        let current = LastHiddenStates::new(states, &state.text);
+        let current = LastHiddenStates::new(states, &state.text_positions);
         match variant {
             None => state.baseline = current,
             Some(variant) => self.without[variant].merge(&current.shifts(&state.baseline, states.width())),
@@ -119,9 +119,9 @@ impl RemovalQuantity for OutputShiftTotals {
 #[derive(Debug, Default)]
 pub struct LastHiddenStates {
     /// Last hidden states of the text tokens, `[text tokens, width]`.
-    text: Vec<f64>,
+    text_states: Vec<f64>,
     /// Mean last hidden state of all tokens, special tokens included, `[width]`.
-    pooled: Vec<f64>,
+    mean_state: Vec<f64>,
 }
 
 impl LastHiddenStates {
@@ -131,16 +131,19 @@ impl LastHiddenStates {
             pooled.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
         }
         pooled.iter_mut().for_each(|sum| *sum /= states.count() as f64);
-        Self { text: text.iter().flat_map(|&token| states.row(token)).copied().map(f64::from).collect(), pooled }
+        Self {
+            text_states: text.iter().flat_map(|&token| states.row(token)).copied().map(f64::from).collect(),
+            mean_state: pooled,
+        }
     }
 
     /// Shifts of these hidden states from those of the run with all heads (`baseline`); `width` is the width of a
     /// hidden state.
     pub fn shifts(&self, baseline: &Self, width: usize) -> OutputShifts {
         let mut shifts = OutputShifts::default();
-        let pairs = baseline.text.chunks_exact(width).zip(self.text.chunks_exact(width));
+        let pairs = baseline.text_states.chunks_exact(width).zip(self.text_states.chunks_exact(width));
         pairs.for_each(|(baseline, without)| shifts.output.add(baseline, without));
-        shifts.pooled.add(&baseline.pooled, &self.pooled);
+        shifts.pooled.add(&baseline.mean_state, &self.mean_state);
         shifts
     }
 }

@@ -23,7 +23,7 @@ use crate::study::metrics::by_block::MetricByBlock;
 use crate::study::metrics::metric::{Column, Fraction};
 use crate::study::show::wording::counted_sequences;
 use crate::study::{Estimates, EstimationContext, Ranking};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 /// A choice of head sets to remove; the run without one of these sets is an ablation variant.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
@@ -112,7 +112,7 @@ pub fn scored_counts_text(
     read: Context,
 ) -> String {
     if task.is_some() {
-        return format!("{} of {} of the task", counted(count, "item"), counted(units, "unit"));
+        return format!("{} of {} of the task", format_count(count, "item"), format_count(units, "unit"));
     }
     let objective = objective.unwrap_or(Objective::MaskedTokens);
     format!("{count} {} of {}", objective.loss_unit(), counted_sequences(units, read))
@@ -144,7 +144,7 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
     }
 
     pub fn head_count(&self) -> usize {
-        self.grid.count()
+        self.grid.head_count()
     }
 
     /// Whether the head with index `place` is removed alone in one of the variants.
@@ -158,7 +158,7 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
     }
 
     /// Index of the variant that removes exactly the heads with these indices. Panics if no variant does.
-    pub fn variant_without(&self, places: &[usize]) -> usize {
+    pub fn variant_removing(&self, places: &[usize]) -> usize {
         let heads = head_set_at(self.grid, places);
         self.variants.iter().position(|removed| *removed == heads).expect("a variant of these sums")
     }
@@ -167,7 +167,7 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
 impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
     /// Estimates every metric from its `values` per block. If every head was removed alone, the estimates also keep
     /// the block sums of `metric`, from `effect`.
-    pub fn estimates(
+    pub fn estimate_metrics(
         &self,
         columns: &[Column],
         context: &EstimationContext,
@@ -190,7 +190,7 @@ impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
 
     /// Ranks heads by rising effect, estimated on the even-numbered blocks. Empty unless every head was removed
     /// alone.
-    pub fn rankings(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
+    pub fn rank_by_effect(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
         let even = &self.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head)).value().filter(|_| self.removes_alone(head));
         let scores: Option<Vec<f64>> = (0..self.head_count()).map(of_head).collect();
@@ -260,13 +260,13 @@ impl<R: Removals, Q: RemovalQuantity> Sums for RemovalSums<R, Q> {
         self.grid == grid
             && self.removals.fits_grid(grid)
             && self.variants == self.removals.variants(grid)
-            && self.constants.iter().all(|all| fits_heads(all, grid))
+            && self.constants.iter().all(|all| has_constant_per_head(all, grid))
             && self.blocks.is_valid(|sums| sums.fits(self.variants.len()))
     }
 }
 
 /// Whether there is a constant for every head of `grid`, all finite and of one length.
-fn fits_heads(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
+fn has_constant_per_head(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
     let is_vector = |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|one| one.is_finite());
-    constants.len() == grid.count() && constants.iter().all(is_vector)
+    constants.len() == grid.head_count() && constants.iter().all(is_vector)
 }

@@ -9,7 +9,7 @@ use crate::stats::significance::{q_values_above_margin, q_values_of_present};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::figure::{Chart, Forest, ForestRow, Mark};
 use crate::study::{Estimates, EstimationContext, Policy};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 /// Verdict on removing a head. `negligible` is also a separate field: an effect can be both significant and negligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -90,7 +90,7 @@ pub fn head_effects(
         let (effect, ci95, estimate) = estimates.metric_estimate(place, metric);
         let estimate = estimate.filter(|_| context.takes_part(place));
         HeadEffect {
-            place: context.grid.place(place),
+            place: context.grid.head_place(place),
             effect,
             ci95,
             p: estimate.map(|estimate| estimate.p_different(0.0)),
@@ -102,7 +102,7 @@ pub fn head_effects(
             removed: !context.takes_part(place) && context.has_head(place),
         }
     };
-    let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
+    let mut heads: Vec<HeadEffect> = (0..context.grid.head_count()).map(head).collect();
     set_q_values(&mut heads, band);
     heads
 }
@@ -189,7 +189,7 @@ pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     let shown = order.iter().enumerate().filter(|(rank, _)| *rank < HEADS_PER_END || *rank >= last);
     let left_out = match order.len().saturating_sub(2 * HEADS_PER_END) {
         0 => String::new(),
-        heads => format!(" {} in between {} left out.", counted(heads, "head"), plural(&heads, "is", "are")),
+        heads => format!(" {} in between {} left out.", format_count(heads, "head"), plural(&heads, "is", "are")),
     };
     let rows = shown.map(|(_, head)| row(head)).collect();
     (Chart::Forest(Forest::around_zero(scale, ["effect"], rows)), left_out)
@@ -197,7 +197,7 @@ pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
 
 /// Shortens a table to its first and last `rows_per_end` rows, with a row between them that counts the omitted
 /// rows.
-pub fn shortened_to_both_ends(mut rows: Vec<Vec<String>>, rows_per_end: usize) -> Vec<Vec<String>> {
+pub fn shorten_to_both_ends(mut rows: Vec<Vec<String>>, rows_per_end: usize) -> Vec<Vec<String>> {
     if rows.len() > 2 * rows_per_end {
         let last = rows.len() + 1 - rows_per_end;
         rows.splice(rows_per_end..last, [vec!["...".to_owned(), format!("{} more", last - rows_per_end)]]);

@@ -82,7 +82,8 @@ fn observed(studies: &[&'static dyn AnyStudy], corpus: &[Sequence], classes: &La
     let mut counting = TokenCounter::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let subject = Subject { classes, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
-    let mut observers = ObserverSet::new(studies.iter().map(|study| study.passes()[0].observer(&subject)).collect());
+    let mut observers =
+        ObserverSet::new(studies.iter().map(|study| study.passes()[0].make_observer(&subject)).collect());
     let mut rng = ChaCha8Rng::seed_from_u64(30);
     let values: Vec<f32> = (0..910 * 8).map(|_| rng.random_range(-1.0..1.0)).collect();
     let embeddings = Some(WordEmbeddings::new(Arc::new(values), 8));
@@ -107,7 +108,7 @@ fn every_metric_is_at_the_chance_of_its_layer() {
     let classes = LayerClasses::new(&LAYERS);
     let sums = observed(&studies, &corpus(), &classes);
     let passes: Vec<Vec<ObservedPass<'_>>> =
-        sums.iter().map(|sums| vec![ObservedPass { sums: &**sums, left_out: 0 }]).collect();
+        sums.iter().map(|sums| vec![ObservedPass { sums: &**sums, left_out_sentences: 0 }]).collect();
     let observed: Vec<_> = studies.into_iter().zip(passes).collect();
     let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
     let results = Results::new(&observed, &context, &default_policy());

@@ -10,8 +10,8 @@ use crate::corpus::relation::scored_relations;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::UniformAttention;
-use crate::sequences::fold::roles::NEIGHBOUR_DISTANCE;
-use crate::sequences::fold::units::Units;
+use crate::sequences::fold::roles::MAX_NEIGHBOUR_DISTANCE;
+use crate::sequences::fold::units::DrawingUnits;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 
@@ -77,7 +77,7 @@ pub struct Score {
 impl Aim {
     /// Finds the aim's goals in a sentence, among the keys that each query sees. `from` says how the tokens of a
     /// split word are pooled. `None` if there is no query, or no goal.
-    pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
+    pub fn goals_in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_positions().collect();
         let uniform = UniformAttention::new(visibility, sequence.ids.len());
         let sees_word =
@@ -94,7 +94,7 @@ impl Aim {
             queries.filter(|(_, goals): &(usize, Vec<usize>)| !goals.is_empty()).collect()
         };
         let words_of_tag = |word: usize, tag: Option<&str>| -> (usize, Vec<usize>) {
-            let has_tag = |other: usize| tag.is_some() && upos(sequence, other) == tag;
+            let has_tag = |other: usize| tag.is_some() && upos_tag(sequence, other) == tag;
             let others = sequence.counted_words().filter(|&other| other != word && has_tag(other));
             (word, others.filter(|&other| sees_word(word, other)).collect())
         };
@@ -104,7 +104,7 @@ impl Aim {
                 let is_seen = |&(dependent, head): &(usize, usize)| {
                     if direction.is_forward() { sees_word(dependent, head) } else { sees_word(head, dependent) }
                 };
-                let arcs = arcs(sequence, relation).into_iter().filter(is_seen).collect();
+                let arcs = arcs_of_relation(sequence, relation).into_iter().filter(is_seen).collect();
                 Goals::Partners { direction, arcs, partners: Partners::new(sequence, visibility, from) }
             }
             Self::Offset(offset) => {
@@ -113,7 +113,8 @@ impl Aim {
                 Goals::Tokens(with_goals(&|query| key_at_offset(query).into_iter().collect()))
             }
             Self::Window => {
-                let window = |query: usize| query.saturating_sub(NEIGHBOUR_DISTANCE)..=query + NEIGHBOUR_DISTANCE;
+                let window =
+                    |query: usize| query.saturating_sub(MAX_NEIGHBOUR_DISTANCE)..=query + MAX_NEIGHBOUR_DISTANCE;
                 Goals::Tokens(with_goals(&|query| window(query).filter(|&key| key != query && is_text(key)).collect()))
             }
             Self::FirstSpecial => to_kind(TokenKind::FirstSpecial),
@@ -130,7 +131,7 @@ impl Aim {
                 Goals::Words(sequence.counted_words().map(|word| words_of_tag(word, Some(tag))).collect())
             }
             Self::SameTag => {
-                let words = sequence.counted_words().map(|word| words_of_tag(word, upos(sequence, word)));
+                let words = sequence.counted_words().map(|word| words_of_tag(word, upos_tag(sequence, word)));
                 Goals::Words(words.filter(|(_, goals)| !goals.is_empty()).collect())
             }
             Self::Spread => Goals::Spread(text.into_iter().map(|query| (query, uniform.entropy(query))).collect()),
@@ -140,14 +141,14 @@ impl Aim {
 }
 
 /// The arcs of a relation, as `(dependent, syntactic head)`; arcs from the root are left out.
-fn arcs(sequence: &Sequence, relation: &str) -> Vec<(usize, usize)> {
+fn arcs_of_relation(sequence: &Sequence, relation: &str) -> Vec<(usize, usize)> {
     let tree = sequence.tree.iter().flatten().enumerate();
     let of_relation = tree.filter(|(_, arc)| scored_relations(&arc.relation).any(|name| name == relation));
     of_relation.filter_map(|(dependent, arc)| Some((dependent, arc.head.word()?))).collect()
 }
 
 /// Universal part of speech of a word; `None` if the word has none.
-fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
+fn upos_tag(sequence: &Sequence, word: usize) -> Option<&'static str> {
     Some(sequence.annotations.get(word)?.upos?.tag())
 }
 
@@ -163,7 +164,7 @@ impl Goals {
 
     /// Keeps the goals whose queries are in one sentence of a window; the sentence has these `tokens` and `words`.
     /// `None` if no goal remains.
-    pub fn in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
+    pub fn goals_in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
         let goals_in = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
             goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()
         };
@@ -185,12 +186,15 @@ impl Goals {
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners { direction, arcs, partners } => {
-                let right =
-                    arcs.iter().filter(|&&(word, other)| partners.predict(words, *direction, word) == Some(other));
+                let right = arcs
+                    .iter()
+                    .filter(|&&(word, other)| partners.predict_partner(words, *direction, word) == Some(other));
                 (right.count() as f64, arcs.len())
             }
-            Self::Tokens(goals) => (mass(goals, |query, key| f64::from(attention.row(query)[key])), goals.len()),
-            Self::Words(goals) => (mass(goals, |query, key| words.get(query, key)), goals.len()),
+            Self::Tokens(goals) => {
+                (weight_on_goals(goals, |query, key| f64::from(attention.row(query)[key])), goals.len())
+            }
+            Self::Words(goals) => (weight_on_goals(goals, |query, key| words.get(query, key)), goals.len()),
             Self::Spread(queries) => {
                 let ratio = |&(query, most): &(usize, f64)| entropy(attention.row(query)) / most;
                 (queries.iter().map(ratio).sum(), queries.len())
@@ -201,7 +205,7 @@ impl Goals {
 
     /// For each unit of text, the indices of the units to which it should attend, `[units]`; `None` for a unit
     /// without goals.
-    pub fn goal_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
+    pub fn goal_units(&self, units: &DrawingUnits) -> Vec<Option<Vec<usize>>> {
         let mut goals_of_units = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {
             if let Some(unit) = unit {
@@ -226,7 +230,7 @@ impl Goals {
 }
 
 /// The weight of all queries on their goals, summed; `weight(query, key)` is the weight of one pair.
-fn mass(goals: &[(usize, Vec<usize>)], weight: impl Fn(usize, usize) -> f64) -> f64 {
+fn weight_on_goals(goals: &[(usize, Vec<usize>)], weight: impl Fn(usize, usize) -> f64) -> f64 {
     let of_query = |(query, keys): &(usize, Vec<usize>)| keys.iter().map(|&key| weight(*query, key)).sum::<f64>();
     goals.iter().map(of_query).sum()
 }

@@ -1,6 +1,6 @@
 //! Attention to words by their classes: parts of speech, or classes named by the user (docs/methodology/classes.md).
 
-use super::position::Pair;
+use super::position::QueryKeyPair;
 use crate::corpus::Annotation;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::UniformAttention;
@@ -19,7 +19,7 @@ pub struct ClassedWords {
     /// Tokens of each word.
     spans: Vec<WordSpan>,
     /// Weights of uniform attention in the sequence.
-    even: UniformAttention,
+    uniform: UniformAttention,
     /// Whether every word sees all other words.
     pub sees_all_words: bool,
     from: FromToken,
@@ -41,7 +41,14 @@ impl ClassedWords {
         }
         let n = sequence.ids.len();
         let (spans, even) = (sequence.words[counted.clone()].to_vec(), UniformAttention::new(visibility, n));
-        Some(Self { first_word: counted.start, classes, spans, even, sees_all_words: visibility.is_full(n), from })
+        Some(Self {
+            first_word: counted.start,
+            classes,
+            spans,
+            uniform: even,
+            sees_all_words: visibility.is_full(n),
+            from,
+        })
     }
 
     /// Indices of all words but `word`.
@@ -51,11 +58,11 @@ impl ClassedWords {
 
     /// Weight of uniform attention from the word `query` to the word `key`.
     pub fn uniform_weight(&self, query: usize, key: usize) -> f64 {
-        self.even.word_weight(&self.spans[query], &self.spans[key], self.from)
+        self.uniform.word_weight(&self.spans[query], &self.spans[key], self.from)
     }
 
     /// Adds to `masses`, `[classes]`, the uniform attention that the words of each class receive from other words.
-    pub fn add_uniform(&self, masses: &mut [f64]) {
+    pub fn add_uniform_masses(&self, masses: &mut [f64]) {
         let words = self.classes.len();
         let from_others = |key: usize| {
             if self.sees_all_words {
@@ -78,10 +85,10 @@ impl ClassedWords {
 
     /// All pairs of two different words, weighted as by uniform attention. The target of a pair is the class of its
     /// key.
-    pub fn pairs(&self) -> impl Iterator<Item = Pair> {
+    pub fn word_pairs(&self) -> impl Iterator<Item = QueryKeyPair> {
         let pair = |query: usize, key: usize| {
             let target = self.classes[key].map(|class| (class, 1.0));
-            Pair { query, key, weight: self.uniform_weight(query, key), target }
+            QueryKeyPair { query, key, weight: self.uniform_weight(query, key), target }
         };
         (0..self.classes.len()).flat_map(move |query| self.other_words(query).map(move |key| pair(query, key)))
     }

@@ -24,7 +24,7 @@ pub struct FoldScores<'a, S> {
 }
 
 /// Numbers of right predictions.
-pub struct Hits {
+pub struct HitCounts {
     /// Number of right predictions over all blocks.
     pub count: u64,
     pub by_block: PerBlock,
@@ -57,8 +57,8 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
 
     /// Counts the right predictions of one attention head or rule, in total and by block. `right` returns the count
     /// in a block's sums.
-    pub fn hits(&self, right: impl Fn(&S) -> u64) -> Hits {
-        Hits { count: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
+    pub fn count_hits(&self, right: impl Fn(&S) -> u64) -> HitCounts {
+        HitCounts { count: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
     }
 
     /// The `number` of each block; 0 for a block without a scored word.
@@ -67,36 +67,36 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
     }
 
     /// 95 % interval of an accuracy, from the number of `right` predictions in each block.
-    pub fn interval(&self, right: &PerBlock) -> Option<Interval> {
+    pub fn accuracy_interval(&self, right: &PerBlock) -> Option<Interval> {
         Jackknife::new(right, &self.words).with_scale(Scale::Share).interval()
     }
 
     /// Accuracy of the [held-out predictions](Self::held_out_hits) with its 95 % interval; both are `None` if a
     /// fold has no scored word.
-    pub fn held_out<C>(
+    pub fn held_out_accuracy<C>(
         &self,
         choose: impl Fn(&S) -> C,
         right: impl Fn(&S, &C) -> u64,
     ) -> (Option<f64>, Option<Interval>) {
-        let Some(hits) = self.held_out_hits(choose, right) else { return (None, None) };
-        (Some(self.accuracy(hits.count)), self.interval(&hits.by_block))
+        let Some(hits) = self.count_held_out_hits(choose, right) else { return (None, None) };
+        (Some(self.accuracy(hits.count)), self.accuracy_interval(&hits.by_block))
     }
 
     /// Counts the held-out right predictions. `choose` picks an attention head or rule on one fold, and `right`
     /// counts on the other fold. Both folds take both parts; `None` if a fold has no scored word.
-    pub fn held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<Hits> {
+    pub fn count_held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<HitCounts> {
         if self.folds.iter().any(|fold| fold.scored_words() == 0) {
             return None;
         }
         let [even, odd] = &self.folds;
         let elsewhere = [choose(odd), choose(even)];
         let by_block = per_block(self.blocks, |block, sums| right(sums, &elsewhere[block % 2]) as f64);
-        Some(Hits { count: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
+        Some(HitCounts { count: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
     }
 
     /// Difference of two numbers of right predictions (`first` minus `second`, in each block), as a share of the
     /// scored words.
-    pub fn difference(&self, first: &PerBlock, second: &PerBlock) -> ShareDifference {
+    pub fn share_difference(&self, first: &PerBlock, second: &PerBlock) -> ShareDifference {
         let by_block: PerBlock = std::array::from_fn(|block| first[block] - second[block]);
         let difference = Jackknife::new(&by_block, &self.words).with_scale(Scale::Difference);
         let total = |numbers: &PerBlock| numbers.iter().sum::<f64>();

@@ -10,7 +10,7 @@ use crate::sequences::sequence::Sequence;
 
 /// Minimum number of tokens or words of a sequence with a neighbour. With two tokens, a query has one other key,
 /// which leaves no choice.
-const MIN_LENGTH: usize = 3;
+const MIN_SEQUENCE_LENGTH: usize = 3;
 
 /// Finds the neighbour of each sequence of a pack, and keeps one value for each head of a layer until the next
 /// sequence comes.
@@ -19,9 +19,9 @@ pub struct Neighbours<T> {
     /// The sequence that began last.
     last: Option<BegunSequence>,
     /// Indices of the sequences whose values the next sequence needs.
-    wanted: BTreeSet<u64>,
+    wanted_sequences: BTreeSet<u64>,
     /// Kept values, by the number of the head in its layer.
-    kept: BTreeMap<usize, Kept<T>>,
+    kept_values: BTreeMap<usize, KeptValue<T>>,
 }
 
 /// A sequence that has begun.
@@ -37,7 +37,7 @@ struct BegunSequence {
 
 /// The value that was kept of a head.
 #[derive(Clone, Debug)]
-struct Kept<T> {
+struct KeptValue<T> {
     /// Index of the sequence that the value is from.
     index: u64,
     /// Layer of the head.
@@ -51,7 +51,7 @@ pub struct Neighbour {
     /// Index of the sequence itself.
     index: u64,
     /// The neighbour; `None` if the sequence has no neighbour.
-    before: Option<BegunSequence>,
+    neighbour: Option<BegunSequence>,
     /// Whether a sequence of another group comes before this one in the pack, whatever its length.
     pub follows_other_group: bool,
 }
@@ -59,21 +59,21 @@ pub struct Neighbour {
 impl Neighbour {
     /// Length of the neighbour, in the unit of [`Neighbours::begin`]; `None` if the sequence has no neighbour.
     pub fn length(&self) -> Option<usize> {
-        self.before.map(|before| before.length)
+        self.neighbour.map(|before| before.length)
     }
 }
 
 impl<T> Default for Neighbours<T> {
     fn default() -> Self {
-        Self { last: None, wanted: BTreeSet::new(), kept: BTreeMap::new() }
+        Self { last: None, wanted_sequences: BTreeSet::new(), kept_values: BTreeMap::new() }
     }
 }
 
 /// Whether two lengths are similar. Both are at least [`MIN_LENGTH`], and the longer is at most a tenth longer than
 /// the shorter.
-fn are_alike(a: usize, b: usize) -> bool {
+fn are_similar_lengths(a: usize, b: usize) -> bool {
     let (shorter, longer) = (a.min(b), a.max(b));
-    shorter >= MIN_LENGTH && 10 * longer <= 11 * shorter
+    shorter >= MIN_SEQUENCE_LENGTH && 10 * longer <= 11 * shorter
 }
 
 impl<T> Neighbours<T> {
@@ -82,21 +82,22 @@ impl<T> Neighbours<T> {
     pub fn begin(&mut self, sequence: &Sequence, length: usize) -> Neighbour {
         let begun = BegunSequence { index: sequence.index, group: sequence.family.number, length };
         let previous = self.last.replace(begun).filter(|last| last.group != begun.group);
-        let neighbour = previous.filter(|last| are_alike(last.length, length));
-        self.wanted.extend(neighbour.map(|last| last.index));
-        Neighbour { index: begun.index, before: neighbour, follows_other_group: previous.is_some() }
+        let neighbour = previous.filter(|last| are_similar_lengths(last.length, length));
+        self.wanted_sequences.extend(neighbour.map(|last| last.index));
+        Neighbour { index: begun.index, neighbour, follows_other_group: previous.is_some() }
     }
 
     /// The value that was kept of a head in the neighbour; `None` if none was kept.
     pub fn neighbour_value(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
-        let kept = self.kept.get(&head)?;
-        (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)
+        let kept = self.kept_values.get(&head)?;
+        (kept.layer == layer && Some(kept.index) == neighbour.neighbour.map(|before| before.index))
+            .then_some(&kept.value)
     }
 
     /// Keeps the value of a head in a sequence, if the next sequence needs it.
-    pub fn keep(&mut self, neighbour: &Neighbour, layer: usize, head: usize, value: impl FnOnce() -> T) {
-        if self.wanted.contains(&neighbour.index) {
-            self.kept.insert(head, Kept { index: neighbour.index, layer, value: value() });
+    pub fn keep_value(&mut self, neighbour: &Neighbour, layer: usize, head: usize, value: impl FnOnce() -> T) {
+        if self.wanted_sequences.contains(&neighbour.index) {
+            self.kept_values.insert(head, KeptValue { index: neighbour.index, layer, value: value() });
         }
     }
 
@@ -125,8 +126,8 @@ mod tests {
         let found = begun.map(|neighbour| (neighbour.length(), neighbour.follows_other_group));
         let none = (None, true);
         assert_eq!(found, [(None, false), (None, false), (Some(10), true), none, none, none]);
-        neighbours.keep(&begun[0], 0, 4, || unreachable!("nothing is held against it"));
-        neighbours.keep(&begun[1], 0, 4, || 'a');
+        neighbours.keep_value(&begun[0], 0, 4, || unreachable!("nothing is held against it"));
+        neighbours.keep_value(&begun[1], 0, 4, || 'a');
         assert_eq!(neighbours.neighbour_value(&begun[2], 0, 4), Some(&'a'));
         let other = [(2, 1, 4), (2, 0, 3), (3, 0, 4)]
             .map(|(one, layer, head)| neighbours.neighbour_value(&begun[one], layer, head));

@@ -16,7 +16,7 @@ pub struct Partners {
     /// Whether each query sees only the words before it.
     pub is_causal: bool,
     /// Candidates of each word, which are words of its sentence, `[words]`.
-    candidates: Vec<Range<usize>>,
+    candidate_ranges: Vec<Range<usize>>,
     /// Factors that turn weights into ratios to uniform attention. The sentences of a window share them.
     lifts: Arc<LiftFactors>,
 }
@@ -25,7 +25,7 @@ impl Partners {
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         Self {
             is_causal: visibility.is_causal(),
-            candidates: sequence.head_candidates(),
+            candidate_ranges: sequence.head_candidates(),
             lifts: Arc::new(LiftFactors::new(sequence, visibility, from)),
         }
     }
@@ -35,8 +35,8 @@ impl Partners {
     ///
     /// The word itself is no candidate. In a decoder, the candidates are the words before it (forward) or after it
     /// (backward). Ties go to the first candidate.
-    pub fn predict(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
-        let Range { start, end } = self.candidates[word].clone();
+    pub fn predict_partner(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
+        let Range { start, end } = self.candidate_ranges[word].clone();
         let candidates = match direction.is_forward() {
             _ if !self.is_causal => start..end,
             true => start..word.min(end),
@@ -50,7 +50,7 @@ impl Partners {
     /// The largest weight of `word` on a candidate. In a decoder, [`Self::predict`] may predict a word with a
     /// smaller weight, since it compares ratios to uniform attention.
     pub fn largest_weight(&self, attention: &WordAttention, word: usize) -> f64 {
-        let Range { start, end } = self.candidates[word].clone();
+        let Range { start, end } = self.candidate_ranges[word].clone();
         let end = if self.is_causal { word.min(end) } else { end };
         let weights = (start..end).filter(|&other| other != word).map(|other| attention.get(word, other));
         weights.fold(0.0, f64::max)
@@ -91,7 +91,7 @@ mod tests {
         let mut words = WordAttention::default();
         words.fold(AttentionView::new(0, 0, 6, &weights), &sequence.words, FromToken::Mean);
         let found = |visibility, direction, word| {
-            Partners::new(&sequence, visibility, FromToken::Mean).predict(&words, direction, word)
+            Partners::new(&sequence, visibility, FromToken::Mean).predict_partner(&words, direction, word)
         };
         let (causal, all) = (Visibility::CAUSAL, Visibility::ALL);
         assert_eq!(found(causal, Direction::DependentToHead, 3), Some(2));

@@ -16,43 +16,43 @@ use crate::stats::exact::{ExactSum, add_elementwise, round_to_i64};
 
 /// Largest distances of the first and of the second far bin on each side, in tokens. The third far bin has all
 /// larger distances.
-const FAR: [usize; 2] = [16, 32];
+const FAR_BIN_ENDS: [usize; 2] = [16, 32];
 
 /// Number of far bins on each side of a query.
-const FAR_BINS: usize = FAR.len() + 1;
+const FAR_BINS_PER_SIDE: usize = FAR_BIN_ENDS.len() + 1;
 
 /// Number of bins of offsets. Offsets from -8 to 8 have one bin each; then come 9-16, 17-32 and more on the left,
 /// and the same on the right.
 ///
 /// Offset 0 has a bin, but it enters no expectation, since a query is never its own key.
-pub const BINS: usize = 2 * MAX_OFFSET_TOKENS + 1 + 2 * FAR_BINS;
+pub const OFFSET_BIN_COUNT: usize = 2 * MAX_OFFSET_TOKENS + 1 + 2 * FAR_BINS_PER_SIDE;
 
 /// Index of the nearest far bin on the left of the query.
-const FIRST_LEFT: usize = 2 * MAX_OFFSET_TOKENS + 1;
+const FIRST_LEFT_FAR_BIN: usize = 2 * MAX_OFFSET_TOKENS + 1;
 /// Index of the nearest far bin on the right of the query.
-const FIRST_RIGHT: usize = FIRST_LEFT + FAR_BINS;
+const FIRST_RIGHT_FAR_BIN: usize = FIRST_LEFT_FAR_BIN + FAR_BINS_PER_SIDE;
 
 /// A value for each bin of offsets.
-pub type ByBin<T> = [T; BINS];
+pub type PerOffsetBin<T> = [T; OFFSET_BIN_COUNT];
 
 /// Weight of a target, summed over the (query, key) pairs in each bin of offsets.
-pub type TargetSums = ByBin<ExactSum>;
+pub type TargetSums = PerOffsetBin<ExactSum>;
 
 /// Index of the bin of the offset from `query` to `key`.
-fn bin(query: usize, key: usize) -> usize {
+fn bin_index(query: usize, key: usize) -> usize {
     let distance = query.abs_diff(key);
     if distance <= MAX_OFFSET_TOKENS {
         return key + MAX_OFFSET_TOKENS - query;
     }
-    let far = FAR.iter().filter(|&&farthest| distance > farthest).count();
-    if key < query { FIRST_LEFT + far } else { FIRST_RIGHT + far }
+    let far = FAR_BIN_ENDS.iter().filter(|&&farthest| distance > farthest).count();
+    if key < query { FIRST_LEFT_FAR_BIN + far } else { FIRST_RIGHT_FAR_BIN + far }
 }
 
 /// Weights of one head over one sequence in each bin of offsets, summed over queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Profile(ByBin<f64>);
+pub struct OffsetProfile(PerOffsetBin<f64>);
 
-impl Profile {
+impl OffsetProfile {
     /// Adds the weights of a query on all keys (`row`), times `scale`, to the bins of the keys.
     #[inline(always)]
     pub fn add<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
@@ -68,13 +68,15 @@ impl Profile {
     fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
         let (start, end) = (query.saturating_sub(MAX_OFFSET_TOKENS), row.len().min(query + MAX_OFFSET_TOKENS + 1));
         if start > 0 {
-            self.add_far(FIRST_LEFT, scale, |nearest, farthest| {
+            self.add_far(FIRST_LEFT_FAR_BIN, scale, |nearest, farthest| {
                 &row[query.saturating_sub(farthest)..(query + 1).saturating_sub(nearest)]
             });
         }
         if end < row.len() {
             let at = |distance: usize| row.len().min(query.saturating_add(distance));
-            self.add_far(FIRST_RIGHT, scale, |nearest, farthest| &row[at(nearest)..at(farthest.saturating_add(1))]);
+            self.add_far(FIRST_RIGHT_FAR_BIN, scale, |nearest, farthest| {
+                &row[at(nearest)..at(farthest.saturating_add(1))]
+            });
         }
     }
 
@@ -95,17 +97,17 @@ impl Profile {
         scale: f64,
         between: impl Fn(usize, usize) -> &'a [W],
     ) {
-        for far in 0..FAR_BINS {
-            let nearest = if far == 0 { MAX_OFFSET_TOKENS + 1 } else { FAR[far - 1] + 1 };
-            let farthest = FAR.get(far).copied().unwrap_or(usize::MAX);
+        for far in 0..FAR_BINS_PER_SIDE {
+            let nearest = if far == 0 { MAX_OFFSET_TOKENS + 1 } else { FAR_BIN_ENDS[far - 1] + 1 };
+            let farthest = FAR_BIN_ENDS.get(far).copied().unwrap_or(usize::MAX);
             self.0[first + far] += scale * sum_any_length(between(nearest, farthest));
         }
     }
 
     /// Adds a query whose whole weight is on one key.
     #[inline(always)]
-    pub fn add_one(&mut self, query: usize, key: usize) {
-        self.0[bin(query, key)] += 1.0;
+    pub fn add_single_key(&mut self, query: usize, key: usize) {
+        self.0[bin_index(query, key)] += 1.0;
     }
 
     /// The sum of this profile and another.
@@ -124,34 +126,34 @@ const FIXED_POINT_ONE: f64 = 4_294_967_296.0;
 /// With 32 bits of fraction, each sequence is rounded by at most 1.2e-10. A block holds the weights of 2^31
 /// queries, enough for 10^11 tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProfileSums(ByBin<i64>);
+pub struct ProfileSums(PerOffsetBin<i64>);
 
 merge_fields!(ProfileSums { 0 });
 
 impl ProfileSums {
     #[inline(always)]
-    pub fn add(&mut self, profile: &Profile) {
+    pub fn add(&mut self, profile: &OffsetProfile) {
         for (sum, &weight) in self.0.iter_mut().zip(&profile.0) {
             *sum += round_to_i64(weight * FIXED_POINT_ONE);
         }
     }
 
     /// The sum over bins of the weight times the bin's rate.
-    fn times(&self, rates: &ByBin<f64>) -> f64 {
+    fn weighted_sum(&self, rates: &PerOffsetBin<f64>) -> f64 {
         self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / FIXED_POINT_ONE * rate).sum()
     }
 }
 
 /// Rates of a target: the mean share of it in each bin of offsets, without one block of the corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
+pub struct TargetRates {
     /// Mean share of the target in each bin without the block.
-    without: ByBin<f64>,
+    without: PerOffsetBin<f64>,
     /// Change of the mean share in each bin when the block is included.
-    change: ByBin<f64>,
+    change: PerOffsetBin<f64>,
 }
 
-impl Rates {
+impl TargetRates {
     /// A block's part in the expected score of a head that knows offsets alone. `block` and `corpus` are the head's
     /// profiles in the block and in the whole corpus.
     ///
@@ -159,13 +161,13 @@ impl Rates {
     /// blocks at their own rates, `(corpus - block) · without`. So the jackknife takes into account that rates are
     /// estimated as well. If no block is left out, the part is `block · rates`.
     pub fn expected_part(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
-        block.times(&self.without) + corpus.times(&self.change)
+        block.weighted_sum(&self.without) + corpus.weighted_sum(&self.change)
     }
 }
 
 /// A query and another key, with what the pair adds to the rates of targets.
 #[derive(Clone, Copy, Debug)]
-pub struct Pair {
+pub struct QueryKeyPair {
     /// Index of the query.
     pub query: usize,
     /// Index of the key.
@@ -181,7 +183,7 @@ pub struct Pair {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionPairs {
     /// Weight of uniform attention in each bin, summed over pairs.
-    weights: ByBin<ExactSum>,
+    weights: PerOffsetBin<ExactSum>,
     /// Weight times the key's share in the target, summed over the pairs of each bin, `[targets]`.
     targets: Vec<TargetSums>,
 }
@@ -190,13 +192,13 @@ merge_fields!(PositionPairs { weights, targets });
 
 impl PositionPairs {
     pub fn new(targets: usize) -> Self {
-        Self { weights: ByBin::default(), targets: vec![ByBin::default(); targets] }
+        Self { weights: PerOffsetBin::default(), targets: vec![PerOffsetBin::default(); targets] }
     }
 
-    pub fn add(&mut self, pairs: impl Iterator<Item = Pair>) {
-        let (mut weights, mut targets) = ([0.0; BINS], vec![[0.0; BINS]; self.targets.len()]);
-        for Pair { query, key, weight, target } in pairs {
-            let bin = bin(query, key);
+    pub fn add(&mut self, pairs: impl Iterator<Item = QueryKeyPair>) {
+        let (mut weights, mut targets) = ([0.0; OFFSET_BIN_COUNT], vec![[0.0; OFFSET_BIN_COUNT]; self.targets.len()]);
+        for QueryKeyPair { query, key, weight, target } in pairs {
+            let bin = bin_index(query, key);
             weights[bin] += weight;
             if let Some((target, share)) = target {
                 targets[target][bin] += weight * share;
@@ -212,19 +214,19 @@ impl PositionPairs {
     }
 
     /// Number of targets for which weights are summed.
-    pub fn targets(&self) -> usize {
+    pub fn target_count(&self) -> usize {
         self.targets.len()
     }
 
     /// Rates of a target: its mean share over the pairs of each bin, in the corpus without `block` and with it. A
     /// bin without pairs has a rate of 0.
-    pub fn rates(&self, target: usize, block: Option<&Self>) -> Rates {
-        self.rates_of_taken(&self.targets[target], block.map(|block| (block, &block.targets[target])))
+    pub fn rates(&self, target: usize, block: Option<&Self>) -> TargetRates {
+        self.rates_of_taken_target(&self.targets[target], block.map(|block| (block, &block.targets[target])))
     }
 
     /// As [`Self::rates`], for a target whose sums [`Self::take_targets`] took out.
-    pub fn rates_of_taken(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> Rates {
-        let mean = |block: Option<(&Self, &TargetSums)>| -> ByBin<f64> {
+    pub fn rates_of_taken_target(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> TargetRates {
+        let mean = |block: Option<(&Self, &TargetSums)>| -> PerOffsetBin<f64> {
             std::array::from_fn(|bin| {
                 let [mut weight, mut share] = [self.weights[bin], target[bin]].map(ExactSum::value);
                 if let Some((block, target)) = block {
@@ -235,7 +237,7 @@ impl PositionPairs {
             })
         };
         let (all, without) = (mean(None), mean(block));
-        Rates { without, change: std::array::from_fn(|bin| all[bin] - without[bin]) }
+        TargetRates { without, change: std::array::from_fn(|bin| all[bin] - without[bin]) }
     }
 }
 
@@ -246,9 +248,18 @@ mod tests {
 
     #[test]
     fn bins_by_hand() {
-        assert_eq!([bin(20, 12), bin(20, 19), bin(20, 20), bin(20, 21), bin(20, 28)], [0, 7, 8, 9, 16]);
-        assert_eq!([bin(40, 31), bin(40, 24), bin(40, 23), bin(40, 8), bin(40, 7)], [17, 17, 18, 18, 19]);
-        assert_eq!([bin(0, 9), bin(0, 16), bin(0, 17), bin(0, 32), bin(0, 33)], [20, 20, 21, 21, 22]);
+        assert_eq!(
+            [bin_index(20, 12), bin_index(20, 19), bin_index(20, 20), bin_index(20, 21), bin_index(20, 28)],
+            [0, 7, 8, 9, 16]
+        );
+        assert_eq!(
+            [bin_index(40, 31), bin_index(40, 24), bin_index(40, 23), bin_index(40, 8), bin_index(40, 7)],
+            [17, 17, 18, 18, 19]
+        );
+        assert_eq!(
+            [bin_index(0, 9), bin_index(0, 16), bin_index(0, 17), bin_index(0, 32), bin_index(0, 33)],
+            [20, 20, 21, 21, 22]
+        );
     }
 
     /// Tags `N V N N`; the words have 1, 1, 2 and 1 tokens, between two special ones: 7.
@@ -265,10 +276,11 @@ mod tests {
     fn same_tag(queries: &[usize], weights: &[[f64; 4]; 4]) -> (f64, f64) {
         let pairs =
             || queries.iter().flat_map(|&query| (0..4).filter(move |&key| key != query).map(move |key| (query, key)));
-        let (mut profile, mut sums, mut uniform) = (Profile::default(), ProfileSums::default(), PositionPairs::new(1));
+        let (mut profile, mut sums, mut uniform) =
+            (OffsetProfile::default(), ProfileSums::default(), PositionPairs::new(1));
         queries.iter().for_each(|&query| profile.add(&weights[query], query, 1.0));
         sums.add(&profile);
-        uniform.add(pairs().map(|(query, key)| Pair {
+        uniform.add(pairs().map(|(query, key)| QueryKeyPair {
             query,
             key,
             weight: TOKENS[key] / 7.0,
@@ -304,9 +316,9 @@ mod tests {
         #[test]
         fn every_weight_is_in_its_bin(row in prop::collection::vec(0.0..1.0_f32, 1..120), at in 0..120_usize) {
             let query = at % row.len();
-            let mut by_key = [0.0; BINS];
-            row.iter().enumerate().for_each(|(key, &weight)| by_key[bin(query, key)] += 0.5 * f64::from(weight));
-            let mut profile = Profile::default();
+            let mut by_key = [0.0; OFFSET_BIN_COUNT];
+            row.iter().enumerate().for_each(|(key, &weight)| by_key[bin_index(query, key)] += 0.5 * f64::from(weight));
+            let mut profile = OffsetProfile::default();
             profile.add(&row, query, 0.5);
             for (sum, by_key) in profile.0.iter().zip(by_key) {
                 prop_assert!((sum - by_key).abs() < 1e-9);

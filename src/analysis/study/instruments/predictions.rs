@@ -13,9 +13,9 @@ pub struct Predictions {
     /// One word's attention to other words, padded to whole SIMD vectors, `[width]`.
     others: Vec<f64>,
     /// Largest weight on each word so far, `[width]`.
-    most: Vec<f64>,
+    largest_weights: Vec<f64>,
     /// Word that the largest weight on each word comes from, `[width]`.
-    chosen: Vec<u64>,
+    largest_weight_rows: Vec<u64>,
     /// Predicted syntactic heads of each word, `[words]`, one for each direction of
     /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
     heads: Vec<[usize; 2]>,
@@ -31,20 +31,20 @@ impl Predictions {
         let words = attention.words();
         let width = words.next_multiple_of(LANES);
         self.others.clear();
-        self.others.resize(width, NONE);
-        self.most.clear();
-        self.most.resize(width, NONE);
-        self.chosen.clear();
-        self.chosen.resize(width, 0);
+        self.others.resize(width, EXCLUDED_WEIGHT);
+        self.largest_weights.clear();
+        self.largest_weights.resize(width, EXCLUDED_WEIGHT);
+        self.largest_weight_rows.clear();
+        self.largest_weight_rows.resize(width, 0);
         self.heads.clear();
         self.heads.resize(words, [0; 2]);
-        predict(attention, &mut self.others, &mut self.most, &mut self.chosen, &mut self.heads);
+        predict(attention, &mut self.others, &mut self.largest_weights, &mut self.largest_weight_rows, &mut self.heads);
         &self.heads
     }
 }
 
 /// Weight of a word on itself and of padding, below every real weight.
-const NONE: f64 = f64::NEG_INFINITY;
+const EXCLUDED_WEIGHT: f64 = f64::NEG_INFINITY;
 
 /// Computes `heads` from `attention`; the other arguments are buffers.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
@@ -59,7 +59,7 @@ fn predict(
     for (word, heads) in heads.iter_mut().enumerate() {
         let row = attention.row(word);
         others[..row.len()].copy_from_slice(row);
-        others[word] = NONE;
+        others[word] = EXCLUDED_WEIGHT;
         heads[0] = first_at_least(others, largest(others));
         for ((weight, most), chosen) in others.iter().zip(&mut *most).zip(&mut *chosen) {
             let better = *weight > *most;

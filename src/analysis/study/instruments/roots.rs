@@ -28,12 +28,12 @@ impl AttentionRoots {
         for &row in &self.rows {
             let from = self.values.len();
             self.values.extend_from_slice(attention.row(row));
-            replace_by_roots(&mut self.values[from..]);
+            take_square_roots(&mut self.values[from..]);
         }
     }
 
     /// The square roots of the head at index `place`, `[rows, tokens]`. Panics if the head was not added.
-    pub fn of_head(&self, place: usize, tokens: usize) -> &[f32] {
+    pub fn head_roots(&self, place: usize, tokens: usize) -> &[f32] {
         let size = self.rows.len() * tokens;
         &self.values[place * size..][..size]
     }
@@ -57,7 +57,7 @@ pub fn distance_from_uniform(roots: &[f32], rows: &[usize], (visibility, tokens)
 
 /// Replaces each weight by its square root.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-fn replace_by_roots(weights: &mut [f32]) {
+fn take_square_roots(weights: &mut [f32]) {
     weights.iter_mut().for_each(|weight| *weight = weight.sqrt());
 }
 
@@ -70,10 +70,10 @@ mod tests {
         let mut roots = AttentionRoots::new(vec![1]);
         roots.push(AttentionView::new(0, 0, 2, &[9.0, 9.0, 0.25, 0.75]), 2);
         roots.push(AttentionView::new(0, 1, 2, &[9.0, 9.0, 1.0, 0.0]), 2);
-        assert_eq!((roots.of_head(0, 2), roots.of_head(1, 2)), (&[0.5, 0.75_f32.sqrt()][..], &[1.0, 0.0][..]));
+        assert_eq!((roots.head_roots(0, 2), roots.head_roots(1, 2)), (&[0.5, 0.75_f32.sqrt()][..], &[1.0, 0.0][..]));
         assert_eq!(roots.values().len(), 4);
         // The row (1, 0) is 1 - sqrt(1/2) from (1/2, 1/2), and equal to even attention where it sees the first key alone.
-        let distance = |visibility| distance_from_uniform(roots.of_head(1, 2), &[0], (visibility, 2));
+        let distance = |visibility| distance_from_uniform(roots.head_roots(1, 2), &[0], (visibility, 2));
         assert!((distance(Visibility::ALL) - (1.0 - 0.5_f64.sqrt())).abs() < 1e-7);
         assert_eq!(distance(Visibility { before: None, after: Some(0) }), 0.0);
     }

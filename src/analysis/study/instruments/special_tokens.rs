@@ -30,17 +30,17 @@ impl SpecialTokens {
     /// word. Without a direction, it is the mean of both.
     pub fn largest_weight(&self, view: AttentionView<'_>, word: usize, direction: Option<Direction>) -> f64 {
         let weight = |&token: &usize| match direction {
-            None => f64::midpoint(self.weight_on(view, word, token), self.weight_from(view, word, token)),
-            Some(direction) if direction.is_forward() => self.weight_on(view, word, token),
-            Some(_) => self.weight_from(view, word, token),
+            None => f64::midpoint(self.weight_on_token(view, word, token), self.weight_from_token(view, word, token)),
+            Some(direction) if direction.is_forward() => self.weight_on_token(view, word, token),
+            Some(_) => self.weight_from_token(view, word, token),
         };
         self.tokens.iter().map(weight).fold(0.0, f64::max)
     }
 
     /// Weight of a word on a token, pooled over the word's tokens.
-    fn weight_on(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
+    fn weight_on_token(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
         let word = &self.words[word];
-        if self.from == FromToken::First || is_single(word) {
+        if self.from == FromToken::First || is_one_token(word) {
             return f64::from(view.row(word.start())[token]);
         }
         let shares = word.shares().map(|(query, share)| share * f64::from(view.row(query)[token]));
@@ -48,9 +48,9 @@ impl SpecialTokens {
     }
 
     /// Weight of a token on a word, summed over the word's tokens.
-    fn weight_from(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
+    fn weight_from_token(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
         let (word, row) = (&self.words[word], view.row(token));
-        if is_single(word) {
+        if is_one_token(word) {
             return f64::from(row[word.start()]);
         }
         word.shares().map(|(key, share)| share * f64::from(row[key])).sum()
@@ -58,7 +58,7 @@ impl SpecialTokens {
 }
 
 /// Whether the word is exactly one token.
-fn is_single(word: &WordSpan) -> bool {
+fn is_one_token(word: &WordSpan) -> bool {
     word.len() == 1 && word.is_whole()
 }
 

@@ -4,39 +4,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::stats::blocks::merge_fields;
-use crate::stats::exact::Component;
+use crate::stats::exact::ComponentSum;
 
 /// Smallest unit of summed products, in the fixed-point format: with 256, sums reach 5.5e11 in steps of 6e-8.
 ///
 /// Vectors with components of 50 have sums of squares of 2500 a word, which fill this range after 10^8 words.
-const UNIT: f64 = 256.0;
+const PRODUCT_UNIT: f64 = 256.0;
 
 /// Sums of vectors, or of products of vectors. Empty until something is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VectorSums(Vec<Component>);
+pub struct VectorSums(Vec<ComponentSum>);
 
 merge_fields!(VectorSums { 0 });
 
 impl VectorSums {
     /// Adds the vector `values` to the sums that begin at index `at`; `len` is the number of all sums.
     pub fn add(&mut self, len: usize, at: usize, values: &[f64]) {
-        self.0.resize(len, Component::default());
+        self.0.resize(len, ComponentSum::default());
         self.0[at..].iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
     }
 
     /// Adds products of vectors with other vectors to the sums, `[rows, columns]`.
     pub fn add_products(&mut self, products: &[f64]) {
-        self.0.resize(products.len(), Component::default());
-        self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / UNIT);
+        self.0.resize(products.len(), ComponentSum::default());
+        self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / PRODUCT_UNIT);
     }
 
     /// Adds products of vectors with themselves, `[size, size]`. Only the upper half of the symmetric matrix is
     /// kept.
     pub fn add_squares(&mut self, products: &[f64], size: usize) {
-        self.0.resize(upper_half_len(size), Component::default());
+        self.0.resize(upper_half_len(size), ComponentSum::default());
         let rows = products.chunks_exact(size).enumerate();
         let upper = rows.flat_map(|(row, values)| &values[row..]);
-        self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / UNIT);
+        self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / PRODUCT_UNIT);
     }
 
     /// The values of `len` sums of vectors, beginning at index `at`.
@@ -51,7 +51,7 @@ impl VectorSums {
 
     /// Adds these sums of products to the numbers in `into`, `[rows, columns]`.
     pub fn add_products_to(&self, into: &mut [f64]) {
-        into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
+        into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * PRODUCT_UNIT);
     }
 
     /// Adds these sums of products of vectors with themselves to both halves of the symmetric matrix `into`,
@@ -61,9 +61,9 @@ impl VectorSums {
         for row in 0..size {
             for column in row..size {
                 let Some(value) = values.next() else { return };
-                into[row * size + column] += value.value() * UNIT;
+                into[row * size + column] += value.value() * PRODUCT_UNIT;
                 if row != column {
-                    into[column * size + row] += value.value() * UNIT;
+                    into[column * size + row] += value.value() * PRODUCT_UNIT;
                 }
             }
         }
@@ -90,7 +90,7 @@ pub fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec
     products.resize(size * size, 0.0);
     for first in (0..size).step_by(BAND_ROWS) {
         let (rows, columns) = (BAND_ROWS.min(size - first), size - first);
-        let band = MatrixMut::strided(&mut products[first * size + first..], rows, columns, size);
+        let band = MatrixMut::with_row_stride(&mut products[first * size + first..], rows, columns, size);
         multiply(band, a.columns_from(first, rows).transposed(), b.columns_from(first, columns));
     }
 }

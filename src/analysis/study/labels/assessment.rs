@@ -14,7 +14,7 @@ pub struct Assessment {
     /// The label, with the score that the rule compares with the threshold.
     pub label: Label,
     /// Whether the score meets the rule of the label, whether or not significantly.
-    pub fires: bool,
+    pub meets_rule: bool,
     /// One-sided p-value for the true score being below the threshold; small values are evidence that the rule
     /// fails.
     pub p_below_threshold: Option<f64>,
@@ -24,20 +24,20 @@ pub struct Assessment {
 
 /// Whether a score must reach its threshold, or exceed it.
 #[derive(Clone, Copy)]
-pub enum Bound {
+pub enum ThresholdBound {
     AtLeast,
     Above,
 }
 
 /// Tolerance for a share that equals its threshold, which rounding may put below it. `76/210` is `55/210 + 0.1`,
 /// but not in f64. Different shares of fewer than 10^9 words differ by more.
-const ROUNDING: f64 = 1e-12;
+const THRESHOLD_TOLERANCE: f64 = 1e-12;
 
-impl Bound {
+impl ThresholdBound {
     /// Whether a score meets the rule.
-    pub fn holds(self, score: f64, threshold: f64) -> bool {
+    pub fn is_met(self, score: f64, threshold: f64) -> bool {
         match self {
-            Self::AtLeast => score >= threshold - ROUNDING,
+            Self::AtLeast => score >= threshold - THRESHOLD_TOLERANCE,
             Self::Above => score > threshold,
         }
     }
@@ -51,14 +51,14 @@ pub fn assess(
     label: &str,
     number: &str,
     measured: MeasuredScore,
-    bound: Bound,
+    bound: ThresholdBound,
     threshold: Option<f64>,
 ) -> Option<Assessment> {
     let MeasuredScore { score, ci95, baseline, estimate } = measured;
     let (score, threshold) = (score?, threshold?);
     let sign = match bound {
-        Bound::AtLeast => ">=",
-        Bound::Above => ">",
+        ThresholdBound::AtLeast => ">=",
+        ThresholdBound::Above => ">",
     };
     let test = MarginTest {
         standard_error: estimate.map(|estimate| estimate.standard_error),
@@ -79,9 +79,9 @@ pub fn assess(
         ..Label::default()
     };
     // No score is above 1.
-    let (fires, attainable) = (bound.holds(score, threshold), bound.holds(1.0, threshold));
+    let (fires, attainable) = (bound.is_met(score, threshold), bound.is_met(1.0, threshold));
     let p_below_threshold = estimate.map(|estimate| estimate.p_below(threshold));
-    Some(Assessment { label, fires, p_below_threshold, is_attainable: attainable })
+    Some(Assessment { label, meets_rule: fires, p_below_threshold, is_attainable: attainable })
 }
 
 /// A threshold as text, with at most 3 decimals from 0.01 on, since a baseline plus a margin has many meaningless
@@ -101,12 +101,12 @@ pub fn assess_all(
     scores: impl IntoIterator<Item = (String, MeasuredScore, Option<f64>)>,
 ) -> Option<Assessment> {
     let assess_one = |(metric, measured, threshold): (String, MeasuredScore, Option<f64>)| {
-        assess(label, &metric, measured, Bound::AtLeast, threshold)
+        assess(label, &metric, measured, ThresholdBound::AtLeast, threshold)
     };
     let assessments: Vec<Assessment> = scores.into_iter().map(assess_one).collect::<Option<_>>()?;
     let rules: Vec<&str> = assessments.iter().map(|assessment| assessment.label.rule.as_str()).collect();
     let rule = rules.join(" and ");
-    let fires = assessments.iter().all(|assessment| assessment.fires);
+    let fires = assessments.iter().all(|assessment| assessment.meets_rule);
     let attainable = assessments.iter().all(|assessment| assessment.is_attainable);
     let largest_p =
         assessments.iter().map(|assessment| assessment.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
@@ -115,7 +115,7 @@ pub fn assess_all(
     // A rule that fails is shown as its condition farthest from the threshold.
     let rule = if fires { rule } else { weakest.label.rule.clone() };
     let label = Label { rule, test: MarginTest { p: largest_p, ..weakest.label.test }, ..weakest.label };
-    Some(Assessment { label, fires, p_below_threshold, is_attainable: attainable })
+    Some(Assessment { label, meets_rule: fires, p_below_threshold, is_attainable: attainable })
 }
 
 /// Assesses a label that any one of several rules gives; the rule with the smallest p-value represents the label.
@@ -126,7 +126,7 @@ pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessm
     let rules: Vec<Assessment> = rules.into_iter().collect();
     let p_below_threshold = rules.iter().map(|rule| rule.p_below_threshold).reduce(|a, b| Some(a?.max(b?))).flatten();
     let p = bonferroni_min(rules.iter().map(|rule| rule.label.test.p));
-    let mut best = best(rules)?;
+    let mut best = best_assessment(rules)?;
     best.label.test.p = p;
     Some(Assessment { p_below_threshold, ..best })
 }
@@ -141,9 +141,9 @@ fn bonferroni_min(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 impl Assessment {
     /// Restricts a label to heads that have none of the labels `others`. The p-value is the largest of the label's
     /// p-value and the p-values for the other labels failing (intersection–union test, Berger 1982).
-    pub fn excluding<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
+    pub fn excluding_labels<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
-            self.fires &= !other.fires;
+            self.meets_rule &= !other.meets_rule;
             self.label.test.p = self.label.test.p.zip(other.p_below_threshold).map(|(p, failing)| p.max(failing));
         }
         self
@@ -151,7 +151,7 @@ impl Assessment {
 
     /// One-sided p-value for the score being above the threshold; `None` if the rule is not met.
     fn p_above(&self) -> Option<f64> {
-        self.label.test.p.filter(|_| self.fires)
+        self.label.test.p.filter(|_| self.meets_rule)
     }
 }
 
@@ -171,8 +171,13 @@ pub fn correct_for_multiple_tests<'a>(assessed: impl IntoIterator<Item = &'a mut
 
 /// Whether a head has a firm label in `direction`. `[p, q]` are the p-value of its test and the q-value over the
 /// tests of all heads.
-pub fn is_firm(assessed: &[Assessment], direction: Direction, [p, q]: [Option<f64>; 2], policy: &Policy) -> bool {
-    let fires = assessed.iter().any(|one| one.fires && one.label.direction == Some(direction));
+pub fn has_firm_label(
+    assessed: &[Assessment],
+    direction: Direction,
+    [p, q]: [Option<f64>; 2],
+    policy: &Policy,
+) -> bool {
+    let fires = assessed.iter().any(|one| one.meets_rule && one.label.direction == Some(direction));
     fires && is_significant(p, q, policy)
 }
 
@@ -194,15 +199,15 @@ pub fn best_of_each_label(assessed: Vec<Assessment>) -> Vec<Assessment> {
             None => labels.push((assessment.label.label.clone(), vec![assessment])),
         }
     }
-    labels.into_iter().filter_map(|(_, same)| best(same)).collect()
+    labels.into_iter().filter_map(|(_, same)| best_assessment(same)).collect()
 }
 
 /// The best of several assessments of one label. Assessments that meet the rule come first, then those with smaller
 /// p-values, then attainable ones, then larger margins. Ties go to the first.
-fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
+fn best_assessment(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {
-        (a.fires.cmp(&b.fires))
+        (a.meets_rule.cmp(&b.meets_rule))
             .then(p(b).total_cmp(&p(a)))
             .then(a.is_attainable.cmp(&b.is_attainable))
             .then(a.label.margin.total_cmp(&b.label.margin))

@@ -37,7 +37,7 @@ impl Entry {
 
     /// Replaces each threshold's name in braces by the threshold's default.
     pub fn fill_thresholds(&self, text: &str) -> String {
-        Policy::with_defaults(self.thresholds.unwrap_or_default().iter().copied()).fill(text)
+        Policy::with_defaults(self.thresholds.unwrap_or_default().iter().copied()).fill_thresholds(text)
     }
 }
 

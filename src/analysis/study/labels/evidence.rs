@@ -262,12 +262,12 @@ pub fn write_comparisons<S: Serializer>(
     comparisons: &ByDirection<Option<Comparison>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let saved = |place: usize| comparisons.get(Direction::BOTH[place]).as_ref().map(Comparison::saved);
+    let saved = |place: usize| comparisons.get(Direction::BOTH[place]).as_ref().map(Comparison::to_saved);
     ByDirection::new(saved).serialize(serializer)
 }
 
 impl Comparison {
-    fn saved(&self) -> SavedComparison<'_> {
+    fn to_saved(&self) -> SavedComparison<'_> {
         let &Self { difference, ci95, .. } = self;
         match self.head_only {
             Some(_) => SavedComparison::Whole(self),
@@ -352,7 +352,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    pub fn words(self) -> &'static str {
+    pub fn noun_phrase(self) -> &'static str {
         match self {
             Self::Offset => "beyond the offset",
             Self::Relation => "beyond other arcs",

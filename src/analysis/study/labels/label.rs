@@ -100,7 +100,7 @@ impl Label {
 
     /// The strongest baseline that a firm label beats. `None` for a borderline label, which is not shown to beat a
     /// baseline.
-    pub fn reach(&self) -> Option<Reach> {
+    pub fn beaten_baseline(&self) -> Option<Reach> {
         self.beyond.filter(|_| !self.borderline)
     }
 

@@ -15,7 +15,8 @@ use anstyle::AnsiColor;
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Metrics;
 pub use assessment::{
-    Assessment, Bound, assess, assess_all, assess_any, best_of_each_label, correct_for_multiple_tests, is_firm,
+    Assessment, ThresholdBound, assess, assess_all, assess_any, best_of_each_label, correct_for_multiple_tests,
+    has_firm_label,
 };
 use evidence::{Direction, LABEL_Q};
 pub use label::{Label, MeasuredScore, Near};
@@ -153,7 +154,7 @@ impl LabelStyle {
 
 impl Detector {
     /// The detector of a role without a parameter. Only its documentation is filled in.
-    pub const fn role(explanation: Explanation) -> Self {
+    pub const fn new_role(explanation: Explanation) -> Self {
         Self {
             explanation,
             thresholds: &[],
@@ -181,20 +182,20 @@ impl Detector {
     /// Whether `name` refers to `label`, one of this detector's labels. It may be the label, the detector, the part
     /// before the colon, or the code.
     pub fn matches_name(&self, label: &str, name: &str) -> bool {
-        let known = [label, self.explanation.name, self.family(), &self.code(label)];
+        let known = [label, self.explanation.name, self.shared_prefix(), &self.code_of_label(label)];
         known.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// Whether `name` refers to any label of this detector, in one of the forms of [`Detector::matches_name`].
     pub fn matches_any_label(&self, name: &str) -> bool {
-        let known = [self.explanation.name, self.family()];
+        let known = [self.explanation.name, self.shared_prefix()];
         known.iter().any(|known| known.eq_ignore_ascii_case(name))
             || self.gives_label(name)
             || self.label_from_code(name).is_some()
     }
 
     /// The part of the detector's name before the colon, which related detectors share: `sink` of `sink:no-op`.
-    pub fn family(&self) -> &'static str {
+    pub fn shared_prefix(&self) -> &'static str {
         self.explanation.name.split_once(':').map_or(self.explanation.name, |(family, _)| family)
     }
 
@@ -218,7 +219,7 @@ impl Detector {
     }
 
     /// Short form of a label in the grid of a summary; an offset is written with its sign.
-    pub fn code<'a>(&self, label: &'a str) -> Cow<'a, str> {
+    pub fn code_of_label<'a>(&self, label: &'a str) -> Cow<'a, str> {
         let code = self.style.code.or_else(|| self.parameter_of(label)).unwrap_or(label);
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
     }
@@ -233,7 +234,7 @@ impl Detector {
             Parameter::Any(family, is_known) if is_known(code) => vec![format!("{family}:{code}")],
             Parameter::Any(..) | Parameter::Keyed(_) => Vec::new(),
         };
-        let place = labels.iter().position(|label| self.code(label) == code)?;
+        let place = labels.iter().position(|label| self.code_of_label(label) == code)?;
         Some(labels.swap_remove(place))
     }
 }
@@ -261,7 +262,7 @@ impl Evidence<'_> {
     /// threshold.
     pub fn assess_above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
         let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
-        assess(label, &number, self.metric(id, key), Bound::Above, threshold).into_iter().collect()
+        assess(label, &number, self.metric(id, key), ThresholdBound::Above, threshold).into_iter().collect()
     }
 
     /// The study's section of the report, as its type `S`. Panics if the section belongs to another study.
@@ -271,7 +272,10 @@ impl Evidence<'_> {
 
     /// The label `name` of the attention head, if an earlier detector of any study gave it; else `None`.
     pub fn given_label(&self, name: &str) -> Option<&Label> {
-        self.earlier_assessments.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
+        self.earlier_assessments
+            .iter()
+            .find(|given| given.meets_rule && given.label.label == name)
+            .map(|given| &given.label)
     }
 }
 
@@ -293,7 +297,7 @@ const MAX_NEAREST: usize = 2;
 impl Verdict {
     /// Decides on a head from the assessments of all detectors, in the order of the tables.
     pub fn new(assessed: Vec<Assessment>) -> Self {
-        let (fired, missed): (Vec<_>, Vec<_>) = assessed.into_iter().partition(|assessment| assessment.fires);
+        let (fired, missed): (Vec<_>, Vec<_>) = assessed.into_iter().partition(|assessment| assessment.meets_rule);
         // Sorting is stable: equal margins stay in the order of the table.
         let by_margin = |a: &Label, b: &Label| b.margin.total_cmp(&a.margin);
         let mut labels: Vec<Label> = fired.into_iter().map(|assessment| assessment.label).collect();

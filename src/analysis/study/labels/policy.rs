@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use toml::de::{DeFloat, DeInteger, DeTable};
 
 use crate::system::errors::similar;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::shortened;
@@ -51,12 +51,12 @@ pub enum Value {
 }
 
 /// The text that switches a rule off in a policy file.
-const OFF: &str = "off";
+const OFF_TEXT: &str = "off";
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Off => f.write_str(OFF),
+            Self::Off => f.write_str(OFF_TEXT),
             Self::Share(share) => write!(f, "{share}"),
             Self::Count(count) => write!(f, "{count}"),
         }
@@ -88,7 +88,7 @@ impl Threshold {
     /// The values that the threshold can have, as text.
     pub fn allowed_values(&self) -> String {
         match self.range {
-            Range::Rule => format!("a number from 0 to 1, or \"{OFF}\""),
+            Range::Rule => format!("a number from 0 to 1, or \"{OFF_TEXT}\""),
             Range::Share => "a number from 0 to 1".to_owned(),
             Range::Count(things) => format!("a whole number of {things}, 0 or more"),
         }
@@ -184,8 +184,8 @@ impl Policy {
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
         let text = input::read_to_string(path, MAX_FILE_BYTES).cannot("read the policy", &file);
-        let policy = self.with_toml(&text.class(Class::Input)?);
-        policy.map_err(|(line, why)| why.at(&file, line)).class(Class::Input)
+        let policy = self.with_toml(&text.class(ErrorClass::Input)?);
+        policy.map_err(|(line, why)| why.at(&file, line)).class(ErrorClass::Input)
     }
 
     /// As [`Self::with_file`], from the text of a TOML file. Fails with `(line number, error)`.
@@ -204,7 +204,7 @@ impl Policy {
             let toml = value.get_ref();
             let integer = toml.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
             let number = integer.or_else(|| toml.as_float().map(DeFloat::as_str));
-            *current = threshold.parse(number, toml.as_str() == Some(OFF)).ok_or_else(|| {
+            *current = threshold.parse(number, toml.as_str() == Some(OFF_TEXT)).ok_or_else(|| {
                 let given = shortened(text[value.span()].lines().next().unwrap_or_default());
                 let expected = threshold.allowed_values();
                 let error = anyhow!("`{name}` is {given}: it must be {expected}");
@@ -237,7 +237,7 @@ impl Policy {
     }
 
     /// Replaces each threshold's name in braces by the threshold's value.
-    pub fn fill(&self, text: &str) -> String {
+    pub fn fill_thresholds(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (threshold, value)| {
             text.replace(&format!("{{{}}}", threshold.name), &value.to_string())
         })

@@ -32,17 +32,17 @@ impl EstimationContext {
 
     /// Whether the checkpoint was saved with the head at index `place`.
     pub fn has_head(&self, place: usize) -> bool {
-        !self.absent_heads.contains(&self.grid.place(place))
+        !self.absent_heads.contains(&self.grid.head_place(place))
     }
 
     /// Whether the head at index `place` takes part: the model has it, and the run did not remove it.
     pub fn takes_part(&self, place: usize) -> bool {
-        self.has_head(place) && !self.removed_heads.contains(&self.grid.place(place))
+        self.has_head(place) && !self.removed_heads.contains(&self.grid.head_place(place))
     }
 
     /// Number of heads that take part, which are neither absent nor removed.
     pub fn participating_heads(&self) -> usize {
-        (0..self.grid.count()).filter(|&place| self.takes_part(place)).count()
+        (0..self.grid.head_count()).filter(|&place| self.takes_part(place)).count()
     }
 }
 
@@ -70,7 +70,7 @@ pub struct Estimates {
     /// `EstimationContext::keeps_replicates`.
     pub without_blocks: Vec<WithoutBlocks>,
     /// Sums in each block of the metrics that other studies correlate with theirs, by the metric's id.
-    pub by_block: BTreeMap<&'static str, MetricByBlock>,
+    pub metrics_by_block: BTreeMap<&'static str, MetricByBlock>,
 }
 
 impl Estimates {
@@ -98,7 +98,7 @@ impl Estimates {
         chance_cells: impl Fn(Option<usize>) -> Vec<Fraction>,
     ) -> Self {
         let one_class = LayerClasses::default();
-        Self::by_class(columns, context, &one_class, head_cells, |block, _| chance_cells(block))
+        Self::new_by_class(columns, context, &one_class, head_cells, |block, _| chance_cells(block))
     }
 
     /// As [`Estimates::new`], from the sums of `blocks`. `values` gives the cells of a head, or the cells of chance
@@ -126,7 +126,7 @@ impl Estimates {
 
     /// As [`Estimates::new`], with chance levels and denominators for each class of layers. The second argument of
     /// `chance_cells` is the index of the class.
-    pub fn by_class(
+    pub fn new_by_class(
         columns: &[Column],
         context: &EstimationContext,
         classes: &LayerClasses,
@@ -137,22 +137,27 @@ impl Estimates {
         let class_chances = (0..classes.visibilities().len())
             .map(|class| ClassChance::new(columns, |block| chance_cells(block, class)));
         let class_chances: Vec<ClassChance> = class_chances.collect();
-        let common = ClassChance::common(&class_chances);
+        let common = ClassChance::from_classes(&class_chances);
         let (own_chance, own_denominators): (Vec<Values>, Vec<_>) = if class_chances.len() == 1 {
-            (vec![Values::default(); grid.count()], vec![Metrics::default(); grid.count()])
+            (vec![Values::default(); grid.head_count()], vec![Metrics::default(); grid.head_count()])
         } else {
-            let differences: Vec<_> = class_chances.iter().map(|class| class.beside(&common)).collect();
-            grid.places().map(|place| differences[classes.class_of(place.layer)].clone()).unzip()
+            let differences: Vec<_> = class_chances.iter().map(|class| class.differences_from(&common)).collect();
+            grid.head_places().map(|place| differences[classes.class_index(place.layer)].clone()).unzip()
         };
         let ClassChance { values: chance, ci95: chance_ci95, denominators } = common;
         let mut estimates = Self { own_chance, chance, chance_ci95, denominators, own_denominators, ..Self::default() };
-        let scales = scales(columns);
+        let scales = cell_scales(columns);
         let estimate = |place: usize| {
             let estimate = CellEstimates::new(&scales, |block| head_cells(block, place));
-            let without = Metrics::new(columns, estimate.without.iter().cloned());
-            (Metrics::new(columns, estimate.values()), estimate.intervals(columns), estimate.errors(columns), without)
+            let without = Metrics::new(columns, estimate.jackknives.iter().cloned());
+            (
+                Metrics::new(columns, estimate.values()),
+                estimate.intervals(columns),
+                estimate.standard_errors(columns),
+                without,
+            )
         };
-        for (values, ci95, errors, without) in parallel_map(context.threads, 0..grid.count(), estimate) {
+        for (values, ci95, errors, without) in parallel_map(context.threads, 0..grid.head_count(), estimate) {
             estimates.heads.push(values);
             estimates.ci95.push(ci95);
             estimates.standard_errors.push(errors);
@@ -164,7 +169,7 @@ impl Estimates {
     }
 
     /// Sets all numbers of the head at index `place` to `None`, since the model lacks this head.
-    pub fn clear_head(&mut self, place: usize) {
+    pub fn clear_absent_head(&mut self, place: usize) {
         for values in [&mut self.heads[place], &mut self.own_chance[place], &mut self.standard_errors[place]] {
             values.clear_values();
         }
@@ -187,7 +192,7 @@ impl Estimates {
         head_cells: impl Fn(Option<usize>, usize) -> Vec<Fraction>,
     ) -> Self {
         for (place, own) in self.own_denominators.iter_mut().enumerate() {
-            let cells = CellEstimates::new(&scales(columns), |block| head_cells(block, place));
+            let cells = CellEstimates::new(&cell_scales(columns), |block| head_cells(block, place));
             let differing = |own: &Denominator, common: Option<&Denominator>| (common != Some(own)).then_some(*own);
             *own = Metrics::new(columns, cells.denominators()).zip_map(&self.denominators, differing);
         }
@@ -202,7 +207,7 @@ impl Estimates {
 
     /// Adds the sums in each block of `metric`, which other studies correlate with theirs.
     pub fn with_block_sums(mut self, metric: &'static str, blocks: MetricByBlock) -> Self {
-        self.by_block.insert(metric, blocks);
+        self.metrics_by_block.insert(metric, blocks);
         self
     }
 
@@ -217,7 +222,7 @@ impl Estimates {
         self.chance.extend(other.chance);
         self.chance_ci95.extend(other.chance_ci95);
         self.denominators.extend(other.denominators);
-        self.by_block.extend(other.by_block);
+        self.metrics_by_block.extend(other.metrics_by_block);
         if self.without_blocks.is_empty() {
             self.without_blocks = other.without_blocks;
         } else {
@@ -229,28 +234,28 @@ impl Estimates {
 /// Ratios of all cells of some columns.
 struct CellEstimates {
     /// Ratio of each cell over all blocks, `[cells]`.
-    whole: Vec<Fraction>,
+    overall_ratios: Vec<Fraction>,
     /// Ratios in each block, `[BLOCKS][cells]`.
-    blocks: Vec<Vec<Fraction>>,
+    block_ratios: Vec<Vec<Fraction>>,
     /// Jackknife of each cell over blocks, `[cells]`; `None` for a cell without a value.
-    without: Vec<Option<Jackknife>>,
+    jackknives: Vec<Option<Jackknife>>,
 }
 
 impl CellEstimates {
     fn new(scales: &[Scale], cells_in: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
         let whole = cells_in(None);
         let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| cells_in(Some(block))).collect();
-        let cell = |(cell, (whole, &scale))| jackknife_of(whole, |block| &blocks[block][cell], scale);
+        let cell = |(cell, (whole, &scale))| jackknife_fractions(whole, |block| &blocks[block][cell], scale);
         let without = whole.iter().zip(scales).enumerate().map(cell).collect();
-        Self { whole, blocks, without }
+        Self { overall_ratios: whole, block_ratios: blocks, jackknives: without }
     }
 
     fn values(&self) -> impl Iterator<Item = Option<f64>> {
-        self.whole.iter().map(Fraction::value)
+        self.overall_ratios.iter().map(Fraction::value)
     }
 
     fn estimates(&self) -> impl Iterator<Item = Option<Estimate>> {
-        self.without.iter().map(|without| without.as_ref().and_then(Jackknife::estimate))
+        self.jackknives.iter().map(|without| without.as_ref().and_then(Jackknife::estimate))
     }
 
     fn intervals(&self, columns: &[Column]) -> Intervals {
@@ -264,15 +269,15 @@ impl CellEstimates {
 
     /// Denominator of each cell, with the number of blocks that have one.
     fn denominators(&self) -> impl Iterator<Item = Denominator> {
-        self.whole.iter().enumerate().map(|(cell, fraction)| {
-            let of_blocks: PerBlock = std::array::from_fn(|block| self.blocks[block][cell].denominator());
+        self.overall_ratios.iter().enumerate().map(|(cell, fraction)| {
+            let of_blocks: PerBlock = std::array::from_fn(|block| self.block_ratios[block][cell].denominator());
             let present = of_blocks.iter().filter(|&&denominator| denominator != 0.0).count();
             let effective_blocks = effective_blocks(&of_blocks);
             Denominator { blocks: present as u64, effective_blocks, ..fraction.evidence() }
         })
     }
 
-    fn errors(&self, columns: &[Column]) -> StandardErrors {
+    fn standard_errors(&self, columns: &[Column]) -> StandardErrors {
         Metrics::new(columns, self.estimates().map(|estimate| estimate.map(|estimate| estimate.standard_error)))
     }
 }
@@ -288,14 +293,14 @@ struct ClassChance {
 
 impl ClassChance {
     fn new(columns: &[Column], chance_cells: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
-        let cells = CellEstimates::new(&scales(columns), chance_cells);
+        let cells = CellEstimates::new(&cell_scales(columns), chance_cells);
         let denominators = Metrics::new(columns, cells.denominators());
         Self { values: Metrics::new(columns, cells.values()), ci95: cells.intervals(columns), denominators }
     }
 
     /// Chance levels that are equal in all classes (`None` where they differ), and the largest denominators of any
     /// class.
-    fn common(classes: &[Self]) -> Self {
+    fn from_classes(classes: &[Self]) -> Self {
         let Self { mut values, mut ci95, mut denominators } = classes[0].clone();
         for class in &classes[1..] {
             ci95 = ci95.zip_map(&class.ci95, |interval, other| interval.filter(|_| other == Some(interval)));
@@ -309,7 +314,7 @@ impl ClassChance {
     }
 
     /// Chance levels and denominators of this class; `None` where they equal the `common` ones.
-    fn beside(&self, common: &Self) -> (Values, Metrics<Option<Denominator>>) {
+    fn differences_from(&self, common: &Self) -> (Values, Metrics<Option<Denominator>>) {
         let chance = self.values.zip_map(&common.values, |own, common| own.filter(|_| common == Some(&None)));
         let denominators =
             self.denominators.zip_map(&common.denominators, |own, common| (common != Some(own)).then_some(*own));
@@ -319,19 +324,19 @@ impl ClassChance {
 
 /// Jackknife of a ratio over blocks. `ratio(Some(block))` is the ratio in one block, and `ratio(None)` the ratio
 /// over all blocks. `None` if the ratio has no value.
-pub fn jackknife(ratio: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
+pub fn jackknife_ratio(ratio: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
     let blocks: Vec<Fraction> = (0..BLOCKS).map(|block| ratio(Some(block))).collect();
-    jackknife_of(&ratio(None), |block| &blocks[block], scale)
+    jackknife_fractions(&ratio(None), |block| &blocks[block], scale)
 }
 
 /// The scale of each cell of the columns, in the order of the cells.
-pub fn scales(columns: &[Column]) -> Vec<Scale> {
+pub fn cell_scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.indices().map(|_| column.scale)).collect()
 }
 
 /// Jackknife of a ratio over blocks, from the ratio over all blocks (`whole`) and in each block. `None` if `whole`
 /// has no value.
-fn jackknife_of<'a>(whole: &Fraction, block: impl Fn(usize) -> &'a Fraction, scale: Scale) -> Option<Jackknife> {
+fn jackknife_fractions<'a>(whole: &Fraction, block: impl Fn(usize) -> &'a Fraction, scale: Scale) -> Option<Jackknife> {
     let numerators: PerBlock = std::array::from_fn(|number| block(number).numerator());
     let denominators: PerBlock = std::array::from_fn(|number| block(number).denominator());
     let all = [whole.numerator(), whole.denominator()];

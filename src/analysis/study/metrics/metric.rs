@@ -41,7 +41,7 @@ impl<F: Copy> Metric<F> {
         Self { chance: Some(chance), ..self }
     }
 
-    pub const fn explained(self, explanation: Explanation) -> Self {
+    pub const fn with_explanation(self, explanation: Explanation) -> Self {
         Self { explanation, ..self }
     }
 }
@@ -68,7 +68,7 @@ pub enum Keys {
 
 impl Keys {
     /// One number for each offset from -8 to 8, with the offset as its key.
-    pub const BY_OFFSET: Self = Self::Several(OFFSET_COUNT, |slot| offset_at(slot).to_string());
+    pub const ONE_PER_OFFSET: Self = Self::Several(OFFSET_COUNT, |slot| offset_at(slot).to_string());
 
     /// Indices of the metric's numbers (cells).
     pub fn indices(self) -> std::ops::Range<usize> {
@@ -84,7 +84,7 @@ impl Keys {
 pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
 
 /// Returns the function that computes all cells of a table whose metrics are single numbers.
-pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
+pub fn table_values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
@@ -111,7 +111,7 @@ pub struct Fraction {
     numerator: f64,
     denominator: f64,
     /// The evidence on which the ratio rests.
-    basis: Denominator,
+    evidence_basis: Denominator,
 }
 
 /// The evidence on which a ratio rests.
@@ -161,7 +161,7 @@ impl Denominator {
     /// few blocks for a test.
     pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Option<Estimate> {
         let (blocks, effective_blocks) = (usize::try_from(self.blocks).unwrap_or(BLOCKS), self.effective_blocks);
-        Estimate { value, standard_error, blocks, effective_blocks, scale }.testable()
+        Estimate { value, standard_error, blocks, effective_blocks, scale }.if_testable()
     }
 }
 
@@ -170,7 +170,7 @@ impl Fraction {
     pub const NONE: Self = Self {
         numerator: 0.0,
         denominator: 0.0,
-        basis: Denominator { count: 0, sentences: 0, blocks: 0, effective_blocks: 0.0 },
+        evidence_basis: Denominator { count: 0, sentences: 0, blocks: 0, effective_blocks: 0.0 },
     };
 
     /// The ratio `numerator / denominator`, without evidence.
@@ -185,13 +185,13 @@ impl Fraction {
 
     /// This ratio with the evidence of `count` things in `sentences` sentences.
     pub fn with_evidence(self, count: u64, sentences: u64) -> Self {
-        Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
+        Self { evidence_basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
     /// This ratio without its numerator: for a chance level that differs between heads while its denominator does
     /// not.
     pub fn without_numerator(&self) -> Self {
-        Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
+        Self { numerator: f64::NAN, denominator: self.evidence_basis.count as f64, ..*self }
     }
 
     pub fn numerator(&self) -> f64 {
@@ -204,7 +204,7 @@ impl Fraction {
 
     /// The evidence on which the ratio rests.
     pub fn evidence(&self) -> Denominator {
-        self.basis
+        self.evidence_basis
     }
 
     /// The ratio; `None` if it is not finite.

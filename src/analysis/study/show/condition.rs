@@ -14,16 +14,16 @@ pub struct Condition {
     /// Name of the column.
     column: String,
     /// The comparison sign, one of [`RELATIONS`].
-    relation: &'static str,
+    comparison_sign: &'static str,
     /// Value that a cell is compared with, as text.
     value: String,
 }
 
 /// A comparison sign, with the function that returns whether an ordering of cell and value meets it.
-type Relation = (&'static str, fn(Ordering) -> bool);
+type ComparisonSign = (&'static str, fn(Ordering) -> bool);
 
 /// All comparison signs; `>=` and `<=` come before `>` and `<`, which are prefixes of them.
-const RELATIONS: [Relation; 6] = [
+const COMPARISON_SIGNS: [ComparisonSign; 6] = [
     ("!=", Ordering::is_ne),
     (">=", Ordering::is_ge),
     ("<=", Ordering::is_le),
@@ -36,13 +36,13 @@ impl FromStr for Condition {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let found = RELATIONS.iter().filter_map(|(relation, _)| Some((text.find(relation)?, *relation)));
+        let found = COMPARISON_SIGNS.iter().filter_map(|(relation, _)| Some((text.find(relation)?, *relation)));
         // The leftmost relation counts, since a value may contain others. Of two at one place, the longer stands first.
         let (at, relation) = found.min_by_key(|(at, _)| *at).ok_or_else(|| {
             anyhow!("`{text}` is no condition").with_value(text).hint("write COLUMN=VALUE, or !=, >=, <=, > or < for =")
         })?;
         let [column, value] = [&text[..at], &text[at + relation.len()..]].map(|part| part.trim().to_owned());
-        Ok(Self { column, relation, value })
+        Ok(Self { column, comparison_sign: relation, value })
     }
 }
 
@@ -50,8 +50,9 @@ impl Condition {
     /// Whether a cell meets the condition. An empty cell equals an empty value, and is neither above nor below any
     /// value. Fails if only the cell is a number, or if the condition orders texts.
     fn is_met(&self, cell: &Cell) -> Result<bool> {
-        let Self { column, relation, value } = self;
-        let (_, holds) = RELATIONS.into_iter().find(|(known, _)| known == relation).expect("one of the relations");
+        let Self { column, comparison_sign: relation, value } = self;
+        let (_, holds) =
+            COMPARISON_SIGNS.into_iter().find(|(known, _)| known == relation).expect("one of the relations");
         let number = |known: f64| {
             // `nan` is refused, since no number is above, below or equal to it.
             let asked: f64 =

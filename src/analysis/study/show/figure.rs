@@ -2,7 +2,7 @@
 
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 /// A figure of a study's results.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +34,7 @@ pub struct Bars {
     /// The quantity of the horizontal scale.
     pub x_label: String,
     /// Name of the reference level drawn beside each bar; empty if there is none.
-    pub level: String,
+    pub level_name: String,
     /// Whether the numbers are shares and are drawn in per cent.
     pub is_in_percent: bool,
     pub bars: Vec<Bar>,
@@ -48,7 +48,7 @@ pub struct Bar {
     /// The bar's height, with its interval; `None` if there was nothing to measure.
     pub mark: Option<Mark>,
     /// Reference level beside the bar; `None` if there is none.
-    pub level: Option<f64>,
+    pub reference_level: Option<f64>,
 }
 
 /// A chart with a stacked bar for each head, layer by layer.
@@ -83,7 +83,7 @@ pub struct Forest {
 }
 
 /// Maximum number of heads in a forest plot of heads.
-const MAX_HEADS: usize = 24;
+const MAX_FOREST_HEADS: usize = 24;
 
 impl Forest {
     /// Forest plot of numbers for which 0 means no effect.
@@ -100,11 +100,13 @@ impl Forest {
     /// Forest plot of the first `MAX_HEADS` of these heads, on a scale around 0. The text with it counts the heads
     /// that are left out, whose `what` (such as an effect) is smaller.
     pub fn heads_around_zero(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
-        let left_out = match heads.len().saturating_sub(MAX_HEADS) {
+        let left_out = match heads.len().saturating_sub(MAX_FOREST_HEADS) {
             0 => String::new(),
-            rest => format!(" {} with smaller {what} {} left out.", counted(rest, "head"), plural(&rest, "is", "are")),
+            rest => {
+                format!(" {} with smaller {what} {} left out.", format_count(rest, "head"), plural(&rest, "is", "are"))
+            }
         };
-        heads.truncate(MAX_HEADS);
+        heads.truncate(MAX_FOREST_HEADS);
         (Self::around_zero(scale, marks.iter().copied(), heads), left_out)
     }
 }

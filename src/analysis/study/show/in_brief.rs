@@ -14,7 +14,7 @@ pub struct InBrief {
     pub shortage: Option<Shortage>,
     /// Whether the finding stands before the findings of all other studies, because the run asked for this study by
     /// name.
-    pub comes_first: bool,
+    pub has_priority: bool,
 }
 
 impl InBrief {
@@ -63,7 +63,7 @@ impl Shortage {
 
     /// Shortage of evidence that keeps labels from a test; `rests_on` is the evidence that there is. `None` if it
     /// is enough.
-    pub fn of_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
+    pub fn for_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let (count, things, least) = EvidenceGap::find(rests_on, policy)?.count_and_threshold();
         let both = [(rests_on.sentences, &MIN_SENTENCES), (rests_on.count, &MIN_QUERIES)];
         let times = both.map(|(count, least)| policy.count(least) as f64 / count as f64);
@@ -108,10 +108,10 @@ mod tests {
     fn labels_take_what_they_lack_most_of() {
         let (policy, of) = (default_policy(), || "labels".to_owned());
         let rests_on = |count, sentences| Denominator { count, sentences, ..Denominator::default() };
-        assert_eq!(Shortage::of_labels(of(), &rests_on(100, 30), &policy), None);
+        assert_eq!(Shortage::for_labels(of(), &rests_on(100, 30), &policy), None);
         // Twice the sentences, but four times the queries.
-        let few = Shortage::of_labels(of(), &rests_on(25, 15), &policy).unwrap();
+        let few = Shortage::for_labels(of(), &rests_on(25, 15), &policy).unwrap();
         assert_eq!((few.count, few.required, &*few.things[1], few.growth_factor), (15, 30, "sentences", Some(4.0)));
-        assert_eq!(Shortage::of_labels(of(), &rests_on(0, 0), &policy).unwrap().growth_factor, None);
+        assert_eq!(Shortage::for_labels(of(), &rests_on(0, 0), &policy).unwrap().growth_factor, None);
     }
 }

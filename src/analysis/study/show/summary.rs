@@ -31,7 +31,7 @@ impl Summary {
     }
 
     /// Adds a table whose columns are all needed.
-    pub fn table(&mut self, table: Table) {
+    pub fn add_table(&mut self, table: Table) {
         self.table_with_optional_columns(table, &[]);
     }
 
@@ -41,7 +41,7 @@ impl Summary {
     }
 
     /// Adds a blank line.
-    pub fn blank(&mut self) {
+    pub fn add_blank_line(&mut self) {
         self.append("\n".into());
     }
 
@@ -94,16 +94,17 @@ impl Passage {
         match (self, width) {
             (Self::Lines(lines), None) => lines.clone(),
             (Self::Lines(lines), Some(width)) => {
-                lines.lines().map(|line| wrapped(line, width.min(MAX_LINE_WIDTH)) + "\n").collect()
+                lines.lines().map(|line| wrap_line(line, width.min(MAX_LINE_WIDTH)) + "\n").collect()
             }
             (Self::Table(table, may_go), width) => {
-                let (table, dropped) = fitted(Table::clone(table), may_go, width);
-                let dropped: Vec<String> = dropped.iter().filter_map(|&column| title(&table, column)).collect();
+                let (table, dropped) = fit_table(Table::clone(table), may_go, width);
+                let dropped: Vec<String> =
+                    dropped.iter().filter_map(|&column| column_heading(&table, column)).collect();
                 let note = if dropped.is_empty() {
                     String::new()
                 } else {
                     let note = format!("(no room for: {})", dropped.join(", "));
-                    wrapped(&note, width.unwrap_or(usize::MAX)) + "\n"
+                    wrap_line(&note, width.unwrap_or(usize::MAX)) + "\n"
                 };
                 format!("{table}\n{note}")
             }
@@ -112,7 +113,7 @@ impl Passage {
 }
 
 /// Wraps a line to `width`. Further lines are indented as the first or, in a list, as the text of the list item.
-fn wrapped(line: &str, width: usize) -> String {
+fn wrap_line(line: &str, width: usize) -> String {
     let text = line.trim_start();
     let text = text.strip_prefix("- ").unwrap_or(text);
     let indent = " ".repeat(line.len() - text.len());
@@ -124,7 +125,7 @@ fn wrapped(line: &str, width: usize) -> String {
 ///
 /// The optional columns `may_go` are dropped first. If the table is still too wide, cells are wrapped between
 /// words. If the longest words do not fit either, further columns are dropped from the right, except the first two.
-fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
+fn fit_table(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
     let Some(width) = width else { return (table, Vec::new()) };
     let mut dropped = Vec::new();
     let others = (2..table.column_count()).rev().filter(|column| !may_go.contains(column));
@@ -171,7 +172,7 @@ pub fn table_width(table: &Table) -> usize {
 }
 
 /// The heading of a column; `None` if the table has no header.
-fn title(table: &Table, column: usize) -> Option<String> {
+fn column_heading(table: &Table, column: usize) -> Option<String> {
     Some(table.header()?.cell_iter().nth(column)?.content())
 }
 
@@ -196,12 +197,12 @@ mod tests {
         writeln!(summary, " a line.\n\n  as many as these").unwrap();
         assert_eq!(summary.fit(Some(14)), "Four words in\na line.\n\n  as many as\n  these\n");
         assert_eq!(summary.to_string(), "Four words in a line.\n\n  as many as these\n");
-        assert_eq!(wrapped("  - one item of a list", 12), "  - one item\n    of a\n    list");
+        assert_eq!(wrap_line("  - one item of a list", 12), "  - one item\n    of a\n    list");
         // A word is never broken, a colour takes no room.
-        assert_eq!(wrapped("unbreakable a", 5), "unbreakable\na");
-        assert_eq!(wrapped("\u{1b}[31mred\u{1b}[0m one", 7), "\u{1b}[31mred\u{1b}[0m one");
+        assert_eq!(wrap_line("unbreakable a", 5), "unbreakable\na");
+        assert_eq!(wrap_line("\u{1b}[31mred\u{1b}[0m one", 7), "\u{1b}[31mred\u{1b}[0m one");
         // No line is as wide as a wide terminal.
-        assert!(wrapped(&"word ".repeat(60), MAX_LINE_WIDTH).lines().all(|line| line.len() <= MAX_LINE_WIDTH));
+        assert!(wrap_line(&"word ".repeat(60), MAX_LINE_WIDTH).lines().all(|line| line.len() <= MAX_LINE_WIDTH));
     }
 
     #[test]
@@ -221,7 +222,7 @@ mod tests {
         table.set_header(["head", "first labels", "over offset"]);
         table.add_row(["L0H1", "nsubj:pass, conj", "+1.2 ±0.4"]);
         let mut summary = Summary::default();
-        summary.table(table);
+        summary.add_table(table);
         let shown = |width| summary.fit(Some(width));
         // 4, 11 and 6 letters in the longest words, and two spaces around each.
         for width in 27..44 {

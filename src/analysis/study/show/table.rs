@@ -152,7 +152,7 @@ fn flatten(name: &str, value: ReportValue, cells: &mut Vec<(String, Cell)>) {
         }
         ReportValue::List(list) => {
             let word = |item: &ReportValue| if let ReportValue::Text(text) = item { Some(text.clone()) } else { None };
-            if let Some([low, high]) = ends(&list) {
+            if let Some([low, high]) = interval_ends(&list) {
                 cells.push((format!("{name}_low"), Cell::Number(low)));
                 cells.push((format!("{name}_high"), Cell::Number(high)));
             } else if let Some(words) = list.iter().map(word).collect::<Option<Vec<_>>>() {
@@ -163,7 +163,7 @@ fn flatten(name: &str, value: ReportValue, cells: &mut Vec<(String, Cell)>) {
 }
 
 /// The ends of an interval; `None` if the list is not two numbers.
-fn ends(list: &[ReportValue]) -> Option<[f64; 2]> {
+fn interval_ends(list: &[ReportValue]) -> Option<[f64; 2]> {
     let number = |value: &ReportValue| match value {
         ReportValue::Number(number) => Some(*number),
         ReportValue::Integer(number) => Some(*number as f64),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::study::labels::Label;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 /// The name that an enum variant without fields has in a report. Panics if the value is not serialized as a string.
 pub fn report_name(variant: &impl Serialize) -> String {
@@ -26,11 +26,11 @@ pub fn sequence_noun(read: Context) -> &'static str {
 
 /// Writes a number of sentences, or of windows where a decoder read whole documents.
 pub fn counted_sequences(count: u64, read: Context) -> String {
-    counted(count, sequence_noun(read))
+    format_count(count, sequence_noun(read))
 }
 
 /// The reason why a study of a sample found nothing: no sentence of the sample has `what`.
-pub fn not_in_sample(what: &str, read: Context) -> String {
+pub fn empty_sample_reason(what: &str, read: Context) -> String {
     format!("none of the {}s that were drawn has {what} (`--sample` draws more)", sequence_noun(read))
 }
 
@@ -49,7 +49,7 @@ pub fn decimal(value: f64, digits: usize) -> String {
 }
 
 /// Writes a number with its sign and `digits` decimals; a number that rounds to 0 has a plus sign.
-pub fn signed(value: f64, digits: usize) -> String {
+pub fn signed_decimal(value: f64, digits: usize) -> String {
     let shown = decimal(value, digits);
     if shown.starts_with('-') { shown } else { format!("+{shown}") }
 }
@@ -78,7 +78,7 @@ pub fn plus_minus_percent(interval: Option<Interval>) -> String {
 
 /// Text on how many points a syntactic label is below the word-class baseline. `None` unless the whole interval is
 /// below 0.
-pub fn below_word_classes(label: &Label) -> Option<String> {
+pub fn below_word_classes_text(label: &Label) -> Option<String> {
     let tags = label.below_word_classes()?;
     Some(format!("{:.1}{} points below word classes", -100.0 * tags.difference, plus_minus_percent(tags.ci95)))
 }
@@ -93,21 +93,22 @@ pub fn special_token_note(share: Option<f64>) -> String {
 ///
 /// A value below one in a million is written as `<1e-6`. How far below depends on the tail of Student's
 /// distribution more than on the data.
-pub fn significance(q: f64) -> String {
-    const LEAST: f64 = 1e-6;
-    if q < LEAST {
-        format!("<{LEAST:e}")
+pub fn significance_text(q: f64) -> String {
+    const MIN_WRITTEN_VALUE: f64 = 1e-6;
+    if q < MIN_WRITTEN_VALUE {
+        format!("<{MIN_WRITTEN_VALUE:e}")
     } else if q < 0.001 {
         format!("{q:.0e}")
     } else {
         // A value above the level of a test is not rounded to the level.
-        let digits = (3..=6).find(|&digits| q <= LEVEL || format!("{q:.digits$}") != format!("{LEVEL:.digits$}"));
+        let digits =
+            (3..=6).find(|&digits| q <= TEST_LEVEL || format!("{q:.digits$}") != format!("{TEST_LEVEL:.digits$}"));
         format!("{q:.*}", digits.unwrap_or(6))
     }
 }
 
 /// Level of a test; a value above it is not rounded to it.
-const LEVEL: f64 = 0.05;
+const TEST_LEVEL: f64 = 0.05;
 
 /// A table without ruled lines, with this header and these rows. The columns in the range `right` are aligned to
 /// the right.
@@ -157,12 +158,12 @@ mod tests {
             numbers.map(|(value, digits)| decimal(value, digits)),
             ["0.000", "0.0", "0", "-0.001", "0.000", "-10"]
         );
-        assert_eq!([-0.0004, -0.001, 0.25].map(|value| signed(value, 3)), ["+0.000", "-0.001", "+0.250"]);
+        assert_eq!([-0.0004, -0.001, 0.25].map(|value| signed_decimal(value, 3)), ["+0.000", "-0.001", "+0.250"]);
     }
 
     #[test]
     fn significance_of_any_size() {
-        let shown = [0.0, 4e-320, 9e-7, 1e-6, 0.0009, 0.001, 0.0498, 0.05, 0.0502, 0.0764, 1.0].map(significance);
+        let shown = [0.0, 4e-320, 9e-7, 1e-6, 0.0009, 0.001, 0.0498, 0.05, 0.0502, 0.0764, 1.0].map(significance_text);
         let expected =
             ["<1e-6", "<1e-6", "<1e-6", "1e-6", "9e-4", "0.001", "0.050", "0.050", "0.0502", "0.076", "1.000"];
         assert_eq!(shown, expected);

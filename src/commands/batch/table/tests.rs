@@ -1,15 +1,21 @@
 //! Tests of the table.
 
 use super::*;
-use crate::commands::cli::analyze::words::syntax;
+use crate::commands::cli::analyze::words::option_syntax;
 
 fn names(text: &str) -> Vec<String> {
-    parse(text, &syntax(), false).map_err(|wrong| wrong.why).expect("a table").into_iter().map(|run| run.name).collect()
+    parse_runs(text, &option_syntax(), false)
+        .map_err(|wrong| wrong.why)
+        .expect("a table")
+        .into_iter()
+        .map(|run| run.name)
+        .collect()
 }
 
 /// Line of the first error in a table, and the message of that error.
 fn error(text: &str) -> (usize, String) {
-    let TableError { at, why } = parse(text, &syntax(), false).err().expect("something wrong");
+    let TableError { byte_position: at, why } =
+        parse_runs(text, &option_syntax(), false).err().expect("something wrong");
     (text[..at].matches('\n').count() + 1, format!("{why:#}"))
 }
 
@@ -28,7 +34,7 @@ fn what_is_nearer_to_the_run_overrides_what_is_farther() {
     let text = format!(
         "[defaults]\nlimit = 3\nno-run-info = true\n{TWO}[options]\nx = {{ limit = 9 }}\ny = {{ no-run-info = false }}\n"
     );
-    let runs = parse(&text, &syntax(), false).map_err(|wrong| wrong.why).unwrap();
+    let runs = parse_runs(&text, &option_syntax(), false).map_err(|wrong| wrong.why).unwrap();
     let given: Vec<(&str, &[String])> = runs.iter().map(|run| (&*run.name, &*run.report_options)).collect();
     let expected: [(&str, &[&str]); 4] = [
         ("a.g.x", &["--limit=9", "--no-run-info"]),
@@ -39,7 +45,7 @@ fn what_is_nearer_to_the_run_overrides_what_is_farther() {
     for ((name, given), (expected_name, expected)) in given.into_iter().zip(expected) {
         assert_eq!((name, given), (expected_name, &expected.map_to_strings()[..]));
     }
-    assert_eq!(runs[0].options.limit, Some(9));
+    assert_eq!(runs[0].options.sentence_limit, Some(9));
     assert!(!runs[0].options.run_info && runs[1].options.run_info);
 }
 
@@ -55,8 +61,9 @@ impl MapToStrings for &[&str] {
 
 #[test]
 fn what_no_number_depends_on_is_not_what_a_report_is_made_of() {
-    let of =
-        |line: &str| parse(&format!("[defaults]\n{line}\n{TWO}"), &syntax(), false).map_err(|wrong| wrong.why).unwrap();
+    let of = |line: &str| {
+        parse_runs(&format!("[defaults]\n{line}\n{TWO}"), &option_syntax(), false).map_err(|wrong| wrong.why).unwrap()
+    };
     assert_eq!(of("threads = 1")[0].report_options, of("threads = 2")[0].report_options);
     assert_ne!(of("limit = 1")[0].report_options, of("limit = 2")[0].report_options);
 }

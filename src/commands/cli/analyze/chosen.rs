@@ -51,9 +51,9 @@ pub(super) fn ablation_settings(
 ) -> Result<Option<Ablation>, UsageError> {
     let (studies, task_study) = (selection.studies(), registry::study_name_of_option("task"));
     // `--effect-of` also holds for the study of tasks, which removes heads one by one.
-    let chooses_for_task = effect_of.is_some() && selection.runs(task_study);
+    let chooses_for_task = effect_of.is_some() && selection.has_study(task_study);
     let effect_study = registry::study_name_of_option("effect-of");
-    if effect_of.is_some() && !selection.runs(effect_study) && !chooses_for_task {
+    if effect_of.is_some() && !selection.has_study(effect_study) && !chooses_for_task {
         return Err(anyhow!("--effect-of is about the studies {effect_study} and {task_study}")
             .with_option("effect-of")
             .hint(format!("give --with {effect_study}, or --task FILE, as well")));
@@ -108,7 +108,7 @@ pub(super) fn ablation_settings(
 }
 
 /// Maximum number of columns to probe for. Sums are kept for each combination of the column values that a word has.
-const MAX_PROBES: usize = 4;
+const MAX_PROBED_COLUMNS: usize = 4;
 
 /// Columns to probe for, without duplicates.
 /// Fails if there are too many, or if a column is given and the probing study does not run.
@@ -119,9 +119,9 @@ pub(super) fn probed_columns(selection: &StudySelection, named: Vec<String>) -> 
             .with_option("probe")
             .with_value(always));
     }
-    if probes.len() > MAX_PROBES {
+    if probes.len() > MAX_PROBED_COLUMNS {
         let count = probes.len();
-        let error = anyhow!("--probe is given for {count} columns: {MAX_PROBES} can be probed for at once");
+        let error = anyhow!("--probe is given for {count} columns: {MAX_PROBED_COLUMNS} can be probed for at once");
         return Err(error.with_option("probe"));
     }
     value_of_study_option(selection, "probe", probes.first())?;
@@ -135,7 +135,7 @@ pub(super) fn ensure_study_runs(
     is_given: bool,
 ) -> Result<(), UsageError> {
     let study = registry::study_name_of_option(option);
-    if !is_given || selection.runs(study) {
+    if !is_given || selection.has_study(study) {
         return Ok(());
     }
     Err(anyhow!("--{option} is about the study {study}")
@@ -150,7 +150,7 @@ pub(super) fn value_of_study_option<T: Display>(
     value: Option<T>,
 ) -> Result<Option<T>, UsageError> {
     let study = registry::study_name_of_option(option);
-    if let Some(value) = value.as_ref().filter(|_| !selection.runs(study)) {
+    if let Some(value) = value.as_ref().filter(|_| !selection.has_study(study)) {
         return Err(anyhow!("--{option} {value} is about the study {study}")
             .with_option(option)
             .with_value(value)

@@ -78,7 +78,7 @@ pub struct AnalyzeArguments {
     /// Nothing is drawn at random. Where documents are the sampling unit, documents spread over the corpus are read whole, until
     /// they have N sentences. Elsewhere the first sentences of each file are read, shared evenly, with more where others have
     /// fewer
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(1), help_heading = INPUT_HEADING)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u64>(1), help_heading = INPUT_HEADING)]
     limit: Option<u64>,
     /// Sampling unit of intervals and tests [default: families or documents where the corpus marks them, else sentences]
     #[arg(long, value_parser = named_value_parser(UNITS), help_heading = INPUT_HEADING, hide_short_help = true)]
@@ -86,7 +86,7 @@ pub struct AnalyzeArguments {
     /// Skip sentences of more tokens
     ///
     /// Windows of documents have no more [default: as many as the model has positions, of windows at most 512]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u32>(1), help_heading = INPUT_HEADING)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u32>(1), help_heading = INPUT_HEADING)]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long, help_heading = INPUT_HEADING, hide_short_help = true)]
@@ -150,13 +150,13 @@ pub struct AnalyzeArguments {
     ///
     /// The sentences are drawn from the corpus, or from the items of --task, for all studies that remove each head in turn and for
     /// `parser`
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(1), help_heading = STUDIES_HEADING)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u64>(1), help_heading = STUDIES_HEADING)]
     sample: Option<u64>,
     /// Replacement of a removed head's context [default: mean]
     #[arg(long, value_name = "REPLACEMENT", value_parser = named_value_parser(REPLACEMENTS), help_heading = STUDIES_HEADING, hide_short_help = true)]
     removal: Option<Replacement>,
     /// Mask N sevenths of the words, one after the other; with 7 every word is masked once [default: 1]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u8>(1..=7), help_heading = STUDIES_HEADING, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<u8>(1..=7), help_heading = STUDIES_HEADING, hide_short_help = true)]
     phases: Option<u8>,
     #[arg(long, value_name = "HEADS", help_heading = STUDIES_HEADING, hide_short_help = true, help = format!(
         "Of the studies `{}` and `{}`: remove only some heads by themselves, those that the loss depends on most and least to first order and \
@@ -165,34 +165,34 @@ pub struct AnalyzeArguments {
         registry::study_name_of_option("task")
     ))]
     effect_of: Option<Choice>,
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u16>(1..=256), help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("gradient-steps",
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<u16>(1..=256), help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("gradient-steps",
         "integrate derivatives over N equal steps of the path on which all heads come in together, from 1 to 256, at N \
          times its cost; 16 are mostly enough"))]
     gradient_steps: Option<u16>,
-    #[arg(long = "probe", value_name = "COLUMN", help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("probe",
+    #[arg(long = "probe", value_name = "COLUMN", help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("probe",
         "probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
          JSON lines any key with an entry for each word. May be repeated"))]
     probes: Vec<String>,
-    #[arg(long, value_name = "WHERE", value_parser = str::parse::<LinksFrom>, help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("links-from",
+    #[arg(long, value_name = "WHERE", value_parser = str::parse::<LinksFrom>, help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("links-from",
         "read links of CoNLL-U as well, from the enhanced dependencies (deps) or from numbers of words under a key of \
          MISC (misc:KEY)"))]
     links_from: Option<LinksFrom>,
-    #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("links",
+    #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("links",
         "read links from a table beside the corpus, TSV or CSV with the columns sentence, from, to and type; \
          `sentence` is the id of a sentence or #N, its number counted from 0, `from` and `to` are numbers of words counted from 1"))]
     links: Option<PathBuf>,
-    #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("link-rules",
+    #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("link-rules",
         "make links by the rules of this TOML file, a table for each type: from and to are conditions on annotations \
          of words, and same, side, within and nearest on both"))]
     link_rules: Option<PathBuf>,
-    #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("undirected",
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("undirected",
         "types whose links count in both directions, as contacts do. Several are separated by commas"))]
     undirected: Vec<String>,
     #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = chosen::parse_min_distance, help_heading = STUDIES_HEADING,
-        hide_short_help = true, help = help_of_study("min-distance",
+        hide_short_help = true, help = study_option_help("min-distance",
         "how far apart the words of a type's links are at least, as in contact=6. Several are separated by commas"))]
     min_distance: Vec<(String, usize)>,
-    #[arg(long, value_name = "COLUMN", help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("classes",
+    #[arg(long, value_name = "COLUMN", help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("classes",
         "a column of CoNLL-U, or a key of JSON lines, with the class of each word, as in xpos, feats.Number or \
          misc.Gloss; of JSON lines a key of `classes` too"))]
     classes: Option<String>,
@@ -204,7 +204,7 @@ pub struct AnalyzeArguments {
     controls: Vec<ControlKind>,
     /// Run each control N times, with seeds from 0
     #[arg(
-        long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole_number::<u64>(1..=1000),
+        long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole_number_parser::<u64>(1..=1000),
         help_heading = CONTROLS_HEADING, hide_short_help = true
     )]
     control_seeds: u64,
@@ -232,7 +232,7 @@ pub struct AnalyzeArguments {
     resume: Option<PathBuf>,
     /// Memory for activations kept for studies that look at the corpus twice, as in 2GB; with 0 they read it again
     /// [default: a quarter of what is free]
-    #[arg(long, value_name = "SIZE", value_parser = numbers::bytes_or_none, conflicts_with = "shard", help_heading = SHARDS_HEADING, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = numbers::parse_bytes_or_zero, conflicts_with = "shard", help_heading = SHARDS_HEADING, hide_short_help = true)]
     keep: Option<u64>,
     /// Also keep the sums behind the report, as one partial, FILE.headscope: `headscope compare` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one
@@ -243,7 +243,7 @@ pub struct AnalyzeArguments {
     /// The page draws a thumbnail for each head
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["shard", "show_example"], help_heading = OUTPUT_HEADING)]
     show: Option<String>,
-    #[arg(long, conflicts_with = "shard", help_heading = OUTPUT_HEADING, hide_short_help = true, help = help_of_study("show-example",
+    #[arg(long, conflicts_with = "shard", help_heading = OUTPUT_HEADING, hide_short_help = true, help = study_option_help("show-example",
         "keep the attention of all heads over one of its sentences, the longest that is typical of one of the eight heads whose firm roles \
          are the furthest above their thresholds"))]
     show_example: bool,
@@ -291,7 +291,7 @@ const REPLACEMENTS: &[NamedValue<Replacement>] = &[
 ];
 
 /// Help of an option that belongs to one study.
-fn help_of_study(option: &'static str, text: &str) -> String {
+fn study_option_help(option: &'static str, text: &str) -> String {
     format!("Of the study `{}`: {text}", registry::study_name_of_option(option))
 }
 
@@ -302,7 +302,7 @@ impl AnalyzeArguments {
     }
 
     /// Subject of the run, which decides the default studies: a corpus, the built-in corpus, or a task alone.
-    fn asked_of(&self) -> RunSubject {
+    fn run_subject(&self) -> RunSubject {
         match (self.corpora.corpus.is_empty(), &self.task) {
             (false, _) => RunSubject::Corpus,
             (true, None) => RunSubject::BuiltInCorpus,
@@ -312,7 +312,7 @@ impl AnalyzeArguments {
 
     fn validate(self) -> Result<AnalyzeOptions, UsageError> {
         let model = self.network.model(self.model.as_deref())?;
-        let asked_of = self.asked_of();
+        let asked_of = self.run_subject();
         let corpus = self.corpora.validate()?;
         if self.truncate {
             ensure_truncatable(&corpus)?;
@@ -324,12 +324,12 @@ impl AnalyzeArguments {
             .with_option("partial")?;
         // Joining studies read the whole corpus, and may remove heads that `--effect-of` does not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
-        let presets = presets::lookup(&self.presets)?;
+        let presets = presets::presets_by_name(&self.presets)?;
         let spacing = self.words.unwrap_or_else(|| preset_spacing(&presets, &self.with));
         let task = self.task.as_deref().map(TaskFile::read).transpose()?.map(Arc::new);
         let selection = StudySelection::new(StudyRequest {
-            with: self.with,
-            without: self.without,
+            with_studies: self.with,
+            without_studies: self.without,
             presets: presets.clone(),
             task: task.clone(),
             may_join,
@@ -353,7 +353,7 @@ impl AnalyzeArguments {
             Ablation { removal, ..chosen }
         });
         let positions = value_of_study_option(&selection, "positions", self.positions)?.unwrap_or_default();
-        let exchanged = selection.runs(registry::study_name_of_option("positions")).then_some(positions);
+        let exchanged = selection.has_study(registry::study_name_of_option("positions")).then_some(positions);
         let probes = probed_columns(&selection, self.probes)?;
         let links = link_options(
             &selection,
@@ -377,9 +377,12 @@ impl AnalyzeArguments {
                 parts_folder: self.resume,
                 partial_file: self.partial,
             },
-            Some(shard) => {
-                shard_outcome(self.report, shard.shard(|name| std::env::var(name).ok())?, self.after, &self.presets)?
-            }
+            Some(shard) => shard_output(
+                self.report,
+                shard.resolve_shard(|name| std::env::var(name).ok())?,
+                self.after,
+                &self.presets,
+            )?,
         };
         Ok(AnalyzeOptions {
             model,
@@ -390,8 +393,8 @@ impl AnalyzeArguments {
             context: self.context,
             bos: self.bos,
             strict: self.strict,
-            limit: self.limit,
-            unit: self.unit,
+            sentence_limit: self.limit,
+            sampling_unit: self.unit,
             unit_half: None,
             threads,
             activation_memory: self.keep,
@@ -413,13 +416,13 @@ impl AnalyzeArguments {
                 .show
                 .map(MappedSentence::Text)
                 .or(self.show_example.then_some(MappedSentence::Example)),
-            outcome,
+            output: outcome,
         })
     }
 }
 
 /// Output of a shard: a partial. A shard without `--after` has no labels yet, so labelling options are refused.
-fn shard_outcome(
+fn shard_output(
     report: ReportArguments,
     shard: Shard,
     after: Option<PathBuf>,
@@ -430,7 +433,8 @@ fn shard_outcome(
         anyhow!("--shard {shard} writes a partial").hint(way_out)
     };
     // A preset that adds studies is allowed for their sake; its labels are given at the merge.
-    let preset = presets::lookup(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
+    let preset =
+        presets::presets_by_name(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
     if let Some(option) = report.labelling_option(preset).filter(|_| after.is_none()) {
         return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));
     }
@@ -442,7 +446,11 @@ fn shard_outcome(
             .with_file(path.display()));
     }
     let (in_folder, path) = (path_in_folder.is_some(), path_in_folder.unwrap_or(path));
-    let policy = PolicyOptions { presets: presets::lookup(named)?, file: report.policy, min_count: report.min_count };
+    let policy = PolicyOptions {
+        presets: presets::presets_by_name(named)?,
+        policy_file: report.policy,
+        min_count: report.min_count,
+    };
     Ok(AnalysisOutput::Partial(PartialOptions {
         shard,
         path,

@@ -16,7 +16,7 @@ use crate::system::printable::{one_line, shortened};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardArgument {
     /// Shard I of N, given as numbers.
-    Named(Shard),
+    Explicit(Shard),
     /// `auto/N`: the job's number in an array of N jobs decides the shard. The value is shard 1 of N.
     Auto(Shard),
 }
@@ -25,11 +25,11 @@ pub(super) enum ShardArgument {
 struct JobScheduler {
     name: &'static str,
     /// Environment variable that holds the number of the job.
-    variable: &'static str,
+    job_number_variable: &'static str,
     /// Number of the job that runs shard 1.
-    first: u32,
+    first_job_number: u32,
     /// Environment variables with the first and the last job number of the array; empty if the scheduler sets none.
-    bound_variables: &'static [&'static str],
+    job_range_variables: &'static [&'static str],
 }
 
 /// Schedulers whose job numbers `auto/N` reads from environment variables. Sources for the variables:
@@ -38,24 +38,34 @@ struct JobScheduler {
 const JOB_SCHEDULERS: [JobScheduler; 3] = [
     JobScheduler {
         name: "Slurm array",
-        variable: "SLURM_ARRAY_TASK_ID",
+        job_number_variable: "SLURM_ARRAY_TASK_ID",
         // The user numbers the jobs of a Slurm array. An array that reruns missing shards does not begin with the first,
         // so the least number says nothing: jobs are numbered like shards, from 1.
-        first: 1,
-        bound_variables: &["SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"],
+        first_job_number: 1,
+        job_range_variables: &["SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"],
     },
-    JobScheduler { name: "Kubernetes Indexed Job", variable: "JOB_COMPLETION_INDEX", first: 0, bound_variables: &[] },
-    JobScheduler { name: "AWS Batch array", variable: "AWS_BATCH_JOB_ARRAY_INDEX", first: 0, bound_variables: &[] },
+    JobScheduler {
+        name: "Kubernetes Indexed Job",
+        job_number_variable: "JOB_COMPLETION_INDEX",
+        first_job_number: 0,
+        job_range_variables: &[],
+    },
+    JobScheduler {
+        name: "AWS Batch array",
+        job_number_variable: "AWS_BATCH_JOB_ARRAY_INDEX",
+        first_job_number: 0,
+        job_range_variables: &[],
+    },
 ];
 
 impl JobScheduler {
     /// Shard of the job with the number `value`, which `variable` holds, in an array for `of` shards.
     /// Fails if no job of such an array has this number.
-    fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, UsageError> {
+    fn shard_of_job(&self, variable: &str, value: &str, of: u32) -> Result<Shard, UsageError> {
         let number: Option<u32> = value.parse().ok();
-        let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first));
+        let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first_job_number));
         let shard = shard.and_then(|number| Shard::try_from((number, of)).ok());
-        let (first, last) = (self.first, of - 1 + self.first);
+        let (first, last) = (self.first_job_number, of - 1 + self.first_job_number);
         shard.ok_or_else(|| {
             anyhow!(
                 "--shard auto/{of}: {variable} is `{}`, and the jobs of a {} for {of} shards have the numbers {first} to \
@@ -76,31 +86,34 @@ fn excerpt(value: &str) -> String {
 impl ShardArgument {
     /// Returns the shard. `variable` looks up an environment variable.
     /// Fails for `auto/N` unless exactly one scheduler gives the job a number within its array.
-    pub(super) fn shard(self, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, UsageError> {
+    pub(super) fn resolve_shard(self, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, UsageError> {
         let of = match self {
-            Self::Named(shard) => return Ok(shard),
+            Self::Explicit(shard) => return Ok(shard),
             Self::Auto(first) => first.shard_count(),
         };
         let set_variables =
-            JOB_SCHEDULERS.iter().filter_map(|scheduler| Some((scheduler, variable(scheduler.variable)?)));
+            JOB_SCHEDULERS.iter().filter_map(|scheduler| Some((scheduler, variable(scheduler.job_number_variable)?)));
         match &set_variables.collect::<Vec<_>>()[..] {
             [] => {
-                let known_schedulers =
-                    JOB_SCHEDULERS.map(|scheduler| format!("{} ({})", scheduler.variable, scheduler.name)).join(", ");
+                let known_schedulers = JOB_SCHEDULERS
+                    .map(|scheduler| format!("{} ({})", scheduler.job_number_variable, scheduler.name))
+                    .join(", ");
                 Err(anyhow!("--shard auto/{of}: this is no job of an array, none of these is set: {known_schedulers}")
                     .hint(format!("say --shard I/{of}")))
             }
             [(scheduler, value)] => {
                 // If an array is numbered differently, all its jobs fail, not only the last.
-                for bound in scheduler.bound_variables {
+                for bound in scheduler.job_range_variables {
                     if let Some(value) = variable(bound) {
-                        scheduler.shard(bound, &value, of)?;
+                        scheduler.shard_of_job(bound, &value, of)?;
                     }
                 }
-                scheduler.shard(scheduler.variable, value, of)
+                scheduler.shard_of_job(scheduler.job_number_variable, value, of)
             }
             several => {
-                let set = several.iter().map(|(scheduler, value)| format!("{}={}", scheduler.variable, excerpt(value)));
+                let set = several
+                    .iter()
+                    .map(|(scheduler, value)| format!("{}={}", scheduler.job_number_variable, excerpt(value)));
                 let set = set.collect::<Vec<_>>().join(" and ");
                 Err(anyhow!("--shard auto/{of}: {set} are set, so this job has two numbers")
                     .hint(format!("say --shard I/{of}")))
@@ -119,7 +132,7 @@ impl FromStr for ShardArgument {
             None if text == "auto" => {
                 Err(anyhow!(WAY_OUT).with_included_hint(WAY_OUT).reallocate_into_boxed_dyn_error_without_backtrace())
             }
-            None => Ok(Self::Named(text.parse()?)),
+            None => Ok(Self::Explicit(text.parse()?)),
         }
     }
 }
@@ -139,7 +152,7 @@ mod tests {
     fn auto(of: u32, set: &[(&str, &str)]) -> Result<String, String> {
         let asked: ShardArgument = format!("auto/{of}").parse().unwrap();
         let value = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned());
-        asked.shard(value).map(|shard| shard.to_string()).map_err(|usage| format!("{usage:#}"))
+        asked.resolve_shard(value).map(|shard| shard.to_string()).map_err(|usage| format!("{usage:#}"))
     }
 
     #[test]
@@ -203,6 +216,6 @@ mod tests {
         for text in ["auto/", "auto/0", "auto/x", "auto/99999999", "auto/8/8"] {
             assert!(text.parse::<ShardArgument>().is_err(), "{text}");
         }
-        assert_eq!("2/3".parse::<ShardArgument>().unwrap(), ShardArgument::Named("2/3".parse().unwrap()));
+        assert_eq!("2/3".parse::<ShardArgument>().unwrap(), ShardArgument::Explicit("2/3".parse().unwrap()));
     }
 }

@@ -12,38 +12,38 @@ use crate::commands::cli::shared::UsageError;
 use crate::system::errors::Facts;
 
 /// Parser of the options of `headscope analyze` alone.
-fn command() -> Command {
+fn clap_command() -> Command {
     AnalyzeArguments::augment_args(Command::new("headscope analyze"))
 }
 
 /// Options of `headscope analyze` with their numbers of values, and their parser.
-pub fn syntax() -> OptionSyntax {
+pub fn option_syntax() -> OptionSyntax {
     let takes = |action: &ArgAction| match action {
         ArgAction::SetTrue => OptionArity::NoValue,
-        ArgAction::Append => OptionArity::Several,
-        _ => OptionArity::One,
+        ArgAction::Append => OptionArity::SeveralValues,
+        _ => OptionArity::OneValue,
     };
-    let command = command();
+    let command = clap_command();
     let long =
         command.get_arguments().filter_map(|option| Some((option.get_long()?.to_owned(), takes(option.get_action()))));
-    OptionSyntax { options: long.collect(), parse: read }
+    OptionSyntax { options: long.collect(), parse: parse_options }
 }
 
 /// Parses the options of `headscope analyze` from words. Errors have no advice from clap on usage.
-pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, UsageError> {
-    let mut command = command().no_binary_name(true);
+pub fn parse_options(words: Vec<String>) -> Result<AnalyzeOptions, UsageError> {
+    let mut command = clap_command().no_binary_name(true);
     let matches = command.try_get_matches_from_mut(words);
     let arguments = matches.and_then(|mut matches| AnalyzeArguments::from_arg_matches_mut(&mut matches));
     let arguments = arguments.map_err(|error| {
         let error = error.format(&mut command);
         let usage = anyhow!(one_line_message(&error));
-        let usage = long_name(&error, &command).into_iter().fold(usage, Error::with_option);
+        let usage = option_long_name(&error, &command).into_iter().fold(usage, Error::with_option);
         refused_value(&error).into_iter().fold(usage, Error::with_value)
     });
     arguments?.validate()
 }
 
-fn long_name(error: &clap::Error, command: &Command) -> Option<String> {
+fn option_long_name(error: &clap::Error, command: &Command) -> Option<String> {
     let argument = match error.get(ContextKind::InvalidArg)? {
         ContextValue::String(argument) => argument,
         ContextValue::Strings(all) => all.first()?,

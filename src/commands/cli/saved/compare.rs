@@ -10,22 +10,22 @@ use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue};
 
 use crate::commands::cli::errors::refused_value;
-use crate::commands::cli::shared::report::{targets, threads_or_all};
+use crate::commands::cli::shared::report::{output_targets, threads_or_all};
 use crate::commands::cli::shared::{
-    Command, NamedValue, READ_ERRORS, SUCCESS_STATUS, UsageError, has_extension, named_value_parser, numbers, presets,
-    refuse_overlap, statuses, unsuitable_output,
+    Command, NamedValue, READ_ERRORS, SUCCESS_STATUS, UsageError, exit_status_help, has_extension, named_value_parser,
+    numbers, presets, refuse_overlap, unsuitable_output,
 };
 use crate::commands::reporting::{OutcomeOutputs, PolicyOptions};
 use crate::commands::saved::compare::{ComparedTable, FailOn, Pairing, compare};
 use crate::commands::saved::confirm::confirm;
-use crate::commands::saved::gate::{Printed, category, gate};
+use crate::commands::saved::gate::{PrintedForm, gate, label_category};
 use crate::commands::saved::numbers::{NumbersOptions, compare_numbers};
 use crate::commands::saved::sides::SidesOptions;
 use crate::export::summary::Detail;
 use crate::studies::registry;
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PRECISION_TOLERANCE, PerUnit, Unit};
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 
 /// Exit statuses whose meaning for `compare` differs from other commands.
 const COMPARE_STATUSES: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
@@ -53,7 +53,7 @@ block, anything else by the intervals of both.
 /// Takes reports and partials of two halves of a corpus, two corpora, two checkpoints or two seeds. Models must have the same
 /// layers and heads; heads are compared by place unless they were matched.
 #[derive(Args)]
-#[command(after_help = format!("{COMPARE_EXAMPLES}\n{}", statuses(COMPARE_STATUSES, &[Class::Input, Class::Output])))]
+#[command(after_help = format!("{COMPARE_EXAMPLES}\n{}", exit_status_help(COMPARE_STATUSES, &[ErrorClass::Input, ErrorClass::Output])))]
 pub struct CompareArguments {
     #[command(flatten)]
     sides: SidesArguments,
@@ -64,7 +64,7 @@ pub struct CompareArguments {
     #[arg(long = "match", value_name = "FILE", conflicts_with = "matched")]
     matching: Option<PathBuf>,
     /// End with status 1 where this is found; several, with commas, where any of them is
-    #[arg(long, value_name = "FINDING", value_parser = named_value_parser(FINDINGS), value_delimiter = ',', default_value = "any")]
+    #[arg(long, value_name = "FINDING", value_parser = named_value_parser(FAIL_ON_VALUES), value_delimiter = ',', default_value = "any")]
     fail_on: Vec<FailOn>,
     /// Which table a file .csv gets
     #[arg(long, value_parser = named_value_parser(TABLES), default_value = "heads")]
@@ -75,7 +75,7 @@ pub struct CompareArguments {
     numbers: NumbersArguments,
 }
 
-const FINDINGS: &[NamedValue<FailOn>] = &[
+const FAIL_ON_VALUES: &[NamedValue<FailOn>] = &[
     (FailOn::Any, "any", "A label was lost or gained; with --numbers, a number changed"),
     (FailOn::Lost, "lost", "A label was lost"),
     (FailOn::Gained, "gained", "A label was gained"),
@@ -84,7 +84,7 @@ const FINDINGS: &[NamedValue<FailOn>] = &[
         "no-longer-firm",
         "A label firm in the first is not firm in the second, whether or not it is shown to be lost",
     ),
-    (FailOn::Corpora, "corpora", "The two are over different text, or different amounts of it"),
+    (FailOn::CorporaDiffer, "corpora", "The two are over different text, or different amounts of it"),
     (FailOn::Never, "never", "Nothing: the status is 0 unless there is trouble"),
 ];
 
@@ -108,19 +108,19 @@ impl CompareArguments {
                 return Err(anyhow!("--fail-on names findings about labels, and --numbers compares numbers")
                     .hint("with --numbers it is any or never"));
             }
-            let outputs = outcome.outputs("what changed", &["json", "json.gz", "html"])?;
-            let options = numbers.options(sides.named()?, outputs)?;
+            let outputs = outcome.outcome_outputs("what changed", &["json", "json.gz", "html"])?;
+            let options = numbers.options(sides.validate()?, outputs)?;
             let never_fails = fail_on == [FailOn::Never];
-            return Ok(Command::judgement(move || Ok(compare_numbers(&options)? || never_fails)));
+            return Ok(Command::from_judgement(move || Ok(compare_numbers(&options)? || never_fails)));
         }
-        let outputs = outcome.outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
+        let outputs = outcome.outcome_outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
         let pairing = match matching {
-            Some(file) => Pairing::Matched(file),
+            Some(file) => Pairing::MatchingFile(file),
             None if matched => Pairing::OneLineage,
-            None => Pairing::Unknown,
+            None => Pairing::UnknownRelation,
         };
-        let sides = sides.named()?;
-        Ok(Command::judgement(move || compare(&sides, &pairing, &fail_on, &outputs, table)))
+        let sides = sides.validate()?;
+        Ok(Command::from_judgement(move || compare(&sides, &pairing, &fail_on, &outputs, table)))
     }
 }
 
@@ -133,7 +133,7 @@ pub struct NumbersArguments {
     #[arg(long = "numbers", conflicts_with_all = ["matched", "matching", "table"])]
     pub are_asked_for: bool,
     /// The rate of false discoveries: the largest q-value of a change
-    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = numbers::number, requires = "are_asked_for")]
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = numbers::parse_number, requires = "are_asked_for")]
     rate: f64,
     #[arg(long = "tolerance", value_name = "UNIT=T", value_delimiter = ',', requires = "are_asked_for", help = format!(
         "Differences up to T are none: numbers are tested for being farther apart. In shares, nats or tokens; a number alone is for \
@@ -171,7 +171,7 @@ impl FromStr for ToleranceArgument {
 }
 
 /// Tolerance of each unit after the arguments are applied in order; the last argument for a unit wins.
-fn tolerances_after(written: &[ToleranceArgument]) -> PerUnit<f64> {
+fn tolerances_per_unit(written: &[ToleranceArgument]) -> PerUnit<f64> {
     written.iter().fold(PRECISION_TOLERANCE, |mut tolerances, ToleranceArgument { unit, value }| {
         match unit {
             Some(unit) => *tolerances.get_mut(*unit) = *value,
@@ -195,7 +195,7 @@ impl NumbersArguments {
                 .with_value(rate)
                 .hint("give a number between 0 and 1"));
         }
-        Ok(NumbersOptions { sides, rate, tolerances: tolerances_after(&tolerances), only, outputs })
+        Ok(NumbersOptions { sides, rate, tolerances: tolerances_per_unit(&tolerances), printed_parts: only, outputs })
     }
 }
 
@@ -218,13 +218,13 @@ const CONFIRM_OUTPUTS: &str = "Write the outcome to this file as well, all of it
 /// Takes reports of one model over different corpora, and partials after the first report.
 #[derive(Args)]
 #[command(mut_arg("outputs", |argument| argument.help(CONFIRM_OUTPUTS)))]
-#[command(after_help = format!("{CONFIRM_EXAMPLES}\n{}", statuses(SUCCESS_STATUS, READ_ERRORS)))]
+#[command(after_help = format!("{CONFIRM_EXAMPLES}\n{}", exit_status_help(SUCCESS_STATUS, READ_ERRORS)))]
 pub struct ConfirmArguments {
     /// The report whose firm labels are fixed, and then others over other corpora
     #[arg(required = true, num_args = 2.., value_name = "REPORT")]
     reports: Vec<PathBuf>,
     /// Threads that work out the numbers of partials [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u16>(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<u16>(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
     outcome: OutcomeArguments,
@@ -237,7 +237,7 @@ impl ConfirmArguments {
         if stdin > 1 {
             return Err(anyhow!("standard input can be one of the reports, and is named {stdin} times").with_value("-"));
         }
-        let outputs = outcome.outputs("a confirmation", &["json", "json.gz", "csv"])?;
+        let outputs = outcome.outcome_outputs("a confirmation", &["json", "json.gz", "csv"])?;
         Ok(Command::new(move || confirm(&reports, &outputs, threads_or_all(threads))))
     }
 }
@@ -259,12 +259,12 @@ nothing. Both reports must be over the same text. \
 
 /// Say in one line whether a changed model has lost a firm role of its heads, for CI
 #[derive(Args)]
-#[command(after_help = format!("{GATE_EXAMPLES}\n{}", statuses(GATE_STATUSES, &[Class::Input])))]
+#[command(after_help = format!("{GATE_EXAMPLES}\n{}", exit_status_help(GATE_STATUSES, &[ErrorClass::Input])))]
 pub struct GateArguments {
     #[command(flatten)]
     sides: SidesArguments,
     /// Labels that count; several, with commas [default: all roles]
-    #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = PossibleValuesParser::new(categories()), hide_possible_values = true)]
+    #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = PossibleValuesParser::new(role_categories()), hide_possible_values = true)]
     families: Vec<String>,
     /// Print the outcome as JSON, with the evidence of each label that is lost or cannot be told
     #[arg(long)]
@@ -275,14 +275,14 @@ pub struct GateArguments {
 }
 
 /// Categories of all labels that are roles.
-fn categories() -> BTreeSet<&'static str> {
+fn role_categories() -> BTreeSet<&'static str> {
     let roles = registry::detectors().filter(|detector| detector.is_role);
-    roles.map(|detector| category(detector.explanation.name)).collect()
+    roles.map(|detector| label_category(detector.explanation.name)).collect()
 }
 
 /// Adds a tip to clap's refusal of a label category, as in `compare --fail-on syntactic`: the `gate` command for that category.
 pub fn with_gate_tip(mut refusal: clap::Error) -> clap::Error {
-    let category = categories().into_iter().find(|category| refused_value(&refusal) == Some(category));
+    let category = role_categories().into_iter().find(|category| refused_value(&refusal) == Some(category));
     let is_finding = matches!(refusal.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--fail-on"));
     if let Some(category) = category.filter(|_| is_finding) {
         let tip = format!("to fail where such a label is lost, run `headscope gate A B --family {category}`");
@@ -296,12 +296,12 @@ impl GateArguments {
     pub fn command(self) -> Result<Command, UsageError> {
         let Self { sides, families, json, quiet } = self;
         let printed = match (json, quiet) {
-            (true, _) => Printed::Json,
-            (_, true) => Printed::Nothing,
-            _ => Printed::Line,
+            (true, _) => PrintedForm::Json,
+            (_, true) => PrintedForm::Nothing,
+            _ => PrintedForm::Line,
         };
-        let sides = sides.named()?;
-        Ok(Command::judgement(move || gate(&sides, families, printed)))
+        let sides = sides.validate()?;
+        Ok(Command::from_judgement(move || gate(&sides, families, printed)))
     }
 }
 
@@ -319,10 +319,10 @@ pub struct SidesArguments {
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Fewest words of a relation on either side, for a syntactic label and for a comparison [default: that of the policy, 100]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(0))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u64>(0))]
     min_count: Option<u64>,
     /// Threads that work out the numbers of partials [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u16>(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<u16>(1..=1024))]
     threads: Option<u16>,
 }
 
@@ -347,7 +347,7 @@ pub struct OutcomeArguments {
 impl OutcomeArguments {
     /// Destinations of an outcome that can be written in `formats`; `what` names the outcome in errors.
     /// Fails if a file is named twice, or has another extension.
-    pub fn outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, UsageError> {
+    pub fn outcome_outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, UsageError> {
         let Self { full, json, quiet, mut outputs } = self;
         refuse_overlap(&outputs, &[])?;
         let to_stdout = Path::new("-");
@@ -362,19 +362,19 @@ impl OutcomeArguments {
         }
         let is_printed = !quiet && !outputs.iter().any(|path| path == to_stdout);
         let detail = if full { Detail::Full } else { Detail::Brief };
-        Ok(OutcomeOutputs { targets: targets(&outputs, false)?, printed: is_printed.then_some(detail) })
+        Ok(OutcomeOutputs { targets: output_targets(&outputs, false)?, printed_detail: is_printed.then_some(detail) })
     }
 }
 
 impl SidesArguments {
     /// Validates the options of the two analyses. Fails if both are standard input, or a preset adds studies.
-    pub fn named(self) -> Result<SidesOptions, UsageError> {
+    pub fn validate(self) -> Result<SidesOptions, UsageError> {
         let Self { a, b, presets, policy, min_count, threads } = self;
         if a == Path::new("-") && a == b {
             return Err(anyhow!("standard input can be one of the reports, not both"));
         }
         presets::ensure_policies(&presets, "headscope analyze")?;
-        let policy = PolicyOptions { presets: presets::lookup(&presets)?, file: policy, min_count };
-        Ok(SidesOptions { files: [a, b], policy, threads: threads_or_all(threads) })
+        let policy = PolicyOptions { presets: presets::presets_by_name(&presets)?, policy_file: policy, min_count };
+        Ok(SidesOptions { paths: [a, b], policy, threads: threads_or_all(threads) })
     }
 }

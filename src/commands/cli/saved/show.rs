@@ -7,15 +7,15 @@ use anyhow::anyhow;
 use clap::{ArgGroup, Args};
 
 use crate::commands::cli::shared::inputs::NetworkArguments;
-use crate::commands::cli::shared::numbers::{self, percentage};
+use crate::commands::cli::shared::numbers::{self, parse_percentage};
 use crate::commands::cli::shared::presets::PolicyArguments;
-use crate::commands::cli::shared::report::{DETAILS, targets};
+use crate::commands::cli::shared::report::{DETAILS, output_targets};
 use crate::commands::cli::shared::{
-    Command, NamedValue, READ_ERRORS, RUN_ERRORS, SUCCESS_STATUS, UsageError, ensure_extension, help_with_statuses,
-    lower_extension, named_value_parser, refuse_overlap, statuses, unsuitable_output,
+    Command, NamedValue, READ_ERRORS, RUN_ERRORS, SUCCESS_STATUS, UsageError, ensure_extension, exit_status_help,
+    help_with_statuses, lower_extension, named_value_parser, refuse_overlap, unsuitable_output,
 };
 use crate::commands::saved::cite::cite;
-use crate::commands::saved::export::{Exported, ExportedTable, export};
+use crate::commands::saved::export::{ExportRequest, ExportedTable, export};
 use crate::commands::saved::prune::{PruningBudget, prune};
 use crate::commands::saved::show::{ShownPart, relabel, show};
 use crate::export::TableFormat;
@@ -60,7 +60,7 @@ pub struct ShowArguments {
     #[arg(long, value_name = "RELATION", group = "part")]
     relation: Option<String>,
     /// Number of heads to show
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::whole_number_from::<u16>(1))]
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::whole_number_parser_from::<u16>(1))]
     top: u16,
     /// Heads with this label (`rare-words`), a label of this family (`syntactic`, `sink`), or this code in the grid (`rare`)
     #[arg(long, value_name = "LABEL", group = "part")]
@@ -83,8 +83,8 @@ impl ShowArguments {
             (Some(place), ..) => ShownPart::Head(place, if all { Detail::Full } else { Detail::Brief }),
             (_, Some(name), _) => ShownPart::Relation { name, top: top.into() },
             (.., Some(label)) => ShownPart::Label(label),
-            (None, None, None) if heads => ShownPart::Heads,
-            (None, None, None) if policy.is_some() && !json => ShownPart::Changes,
+            (None, None, None) if heads => ShownPart::HeadTable,
+            (None, None, None) if policy.is_some() && !json => ShownPart::PolicyChanges,
             (None, None, None) => ShownPart::Summary(summary),
         };
         Ok(Command::new(move || show(&report, policy.as_ref(), &shown, json)))
@@ -127,7 +127,7 @@ impl RelabelArguments {
     pub fn command(self) -> Result<Command, UsageError> {
         refuse_overlap(&self.outputs, &[])?;
         let policy = self.policy.options()?.ok_or_else(|| anyhow!("there is no policy: give --policy or --preset"))?;
-        let targets = targets(&self.outputs, self.compact)?;
+        let targets = output_targets(&self.outputs, self.compact)?;
         Ok(Command::new(move || relabel(&self.report, &policy, &targets)))
     }
 }
@@ -137,7 +137,7 @@ impl RelabelArguments {
 /// Without a report, prints CITATION.cff. With one, prints the sources of its labels and metrics, and the papers that they
 /// name.
 #[derive(Args)]
-#[command(after_help = statuses(SUCCESS_STATUS, READ_ERRORS))]
+#[command(after_help = exit_status_help(SUCCESS_STATUS, READ_ERRORS))]
 pub struct CiteArguments {
     /// A report in JSON; `-` reads standard input
     report: Option<PathBuf>,
@@ -152,7 +152,7 @@ impl CiteArguments {
     }
 }
 
-fn examples() -> String {
+fn cite_examples() -> String {
     let names = |of: fn(&Card) -> &'static [&'static str]| -> String {
         STUDIES.iter().flat_map(|study| of(study.card())).copied().collect::<Vec<_>>().join(", ")
     };
@@ -184,7 +184,7 @@ Tables: heads, labels, metrics, controls, files, and those of the studies that w
 
 /// Write a saved report in other formats, or a part of it, without the model
 #[derive(Args)]
-#[command(after_help = help_with_statuses(&examples(), READ_ERRORS))]
+#[command(after_help = help_with_statuses(&cite_examples(), READ_ERRORS))]
 pub struct ExportArguments {
     /// A report in JSON; `-` reads standard input. A page (.html) or a table may have several reports
     #[arg(required = true, value_name = "REPORT")]
@@ -215,7 +215,7 @@ pub struct ExportArguments {
 impl ExportArguments {
     pub fn command(self) -> Result<Command, UsageError> {
         refuse_overlap(&self.outputs, &[])?;
-        let table = |name| -> Result<Exported, UsageError> {
+        let table = |name| -> Result<ExportRequest, UsageError> {
             let writer_of =
                 |path: &PathBuf| TableFormat::ALL.iter().find(|(extension, _)| *extension == lower_extension(path));
             let writer = |path: &PathBuf| match writer_of(path) {
@@ -228,22 +228,22 @@ impl ExportArguments {
                 None => Err(unsuitable_output("write a table as", path, "name a file .csv, .tex or .parquet")),
             };
             let table = ExportedTable { name, rows: self.rows.clone(), columns: self.columns.clone() };
-            Ok(Exported::Table(table, self.outputs.iter().map(writer).collect::<Result<_, UsageError>>()?))
+            Ok(ExportRequest::Table(table, self.outputs.iter().map(writer).collect::<Result<_, UsageError>>()?))
         };
         let exported = match (self.figure, self.table) {
             (Some(name), _) => {
                 let way_out = "name a file .svg; any browser or drawing program makes a PDF or a PNG of it";
                 ensure_extension(&self.outputs, "svg", "draw", way_out)?;
-                Exported::Figure(name, self.outputs)
+                ExportRequest::Figure(name, self.outputs)
             }
             (None, Some(name)) => table(name)?,
             (None, None) if self.reports.len() > 1 => {
                 ensure_extension(&self.outputs, "html", "write several reports as", "name a file .html")?;
-                Exported::SideBySide(self.outputs)
+                ExportRequest::SideBySidePage(self.outputs)
             }
-            (None, None) => Exported::Report(targets(&self.outputs, self.compact)?),
+            (None, None) => ExportRequest::Report(output_targets(&self.outputs, self.compact)?),
         };
-        if self.reports.len() > 1 && matches!(exported, Exported::Figure(..)) {
+        if self.reports.len() > 1 && matches!(exported, ExportRequest::Figure(..)) {
             return Err(anyhow!("a figure shows one report").hint("name one report, or write a page (.html) of all"));
         }
         let policy = self.policy.options()?;
@@ -280,10 +280,10 @@ pub struct PruneArguments {
     #[arg(long, value_name = "FILE", group = "chosen", required_unless_present = "heads")]
     report: Option<PathBuf>,
     /// How much the loss may rise, or the share right fall, by the report
-    #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "report", required_unless_present = "heads")]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percentage, requires = "report", required_unless_present = "heads")]
     budget: Option<f64>,
     /// The measure that the budget is a share of
-    #[arg(long, value_name = "WHAT", value_parser = named_value_parser(SHARES), default_value = "loss", requires = "budget")]
+    #[arg(long, value_name = "WHAT", value_parser = named_value_parser(SHARE_MEASURES), default_value = "loss", requires = "budget")]
     of: ShareOf,
     /// The order of the report by which heads go [default: the first, by effect, or by that on the task]
     #[arg(long, value_name = "ORDER", requires = "budget")]
@@ -293,7 +293,7 @@ pub struct PruneArguments {
     output: PathBuf,
 }
 
-const SHARES: &[NamedValue<ShareOf>] = &[
+const SHARE_MEASURES: &[NamedValue<ShareOf>] = &[
     (ShareOf::Loss, "loss", "The loss with all heads"),
     (ShareOf::AllHeads, "all-heads", "The loss without any head less that with all"),
     (ShareOf::Right, "right", "The share of the task that is right, which may fall by so much of itself"),

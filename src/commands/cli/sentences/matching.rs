@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-use super::{SentenceArguments, refuse_corpus};
+use super::{SentenceArguments, refuse_corpus_as_output};
 use crate::commands::analyze::observe_half;
 use crate::commands::analyze::options::AnalyzeOptions;
-use crate::commands::cli::analyze::words::read;
+use crate::commands::cli::analyze::words::parse_options;
 use crate::commands::cli::saved::compare::OutcomeArguments;
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::report::threads_or_all;
@@ -44,7 +44,7 @@ pub struct MatchArguments {
     #[command(flatten)]
     wanted: SentenceArguments,
     /// Read at most N sentences
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = numbers::whole_number_from::<u64>(1))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = numbers::whole_number_parser_from::<u64>(1))]
     limit: u64,
     /// Read only shard I of N of the corpus, counted from 1: every N-th 256 sentences
     #[arg(long, value_name = "I/N", conflicts_with_all = ["texts", "sentences"])]
@@ -56,7 +56,7 @@ pub struct MatchArguments {
     #[arg(long, conflicts_with_all = ["texts", "sentences", "shard"])]
     labels: bool,
     /// Threads that analyse the models for --labels [default: one per core]
-    #[arg(long, value_name = "N", requires = "labels", value_parser = numbers::whole_number::<u16>(1..=1024))]
+    #[arg(long, value_name = "N", requires = "labels", value_parser = numbers::whole_number_parser::<u16>(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
     outcome: OutcomeArguments,
@@ -66,7 +66,7 @@ impl MatchArguments {
     pub fn command(self) -> Result<Command, UsageError> {
         let Self { a, b, network, tokenizer, wanted, limit, shard: asked, labels, threads, outcome } = self;
         let models = [network.model(Some(&a))?, network.model(Some(&b))?];
-        let analyzed = labels.then(|| analysis_words(&wanted)).transpose()?;
+        let analyzed = labels.then(|| analysis_arguments(&wanted)).transpose()?;
         let mut sentences = wanted.options(tokenizer.options(), false, None, Some(limit))?;
         if let (SentenceChoice::Corpus { shard, .. }, Some(asked)) = (&mut sentences.choice, asked) {
             *shard = asked;
@@ -74,11 +74,11 @@ impl MatchArguments {
         if let (SentenceChoice::Corpus { scope, .. }, true) = (&mut sentences.choice, labels) {
             *scope = Scope::new(None, None);
         }
-        refuse_corpus(&outcome.outputs, &sentences)?;
-        let outputs = outcome.outputs("matched heads", &["json", "json.gz", "csv"])?;
+        refuse_corpus_as_output(&outcome.outputs, &sentences)?;
+        let outputs = outcome.outcome_outputs("matched heads", &["json", "json.gz", "csv"])?;
         let threads = threads_or_all(threads);
-        let SentenceOptions { tokenizer, max_tokens, words, truncate, .. } = sentences;
-        let runs = analyzed.map(read).transpose()?.map(|options| {
+        let SentenceOptions { tokenizer, max_tokens, spacing: words, truncate, .. } = sentences;
+        let runs = analyzed.map(parse_options).transpose()?.map(|options| {
             let observe = models.clone().map(|model| -> ObserveHalf {
                 let options = AnalyzeOptions {
                     model,
@@ -97,8 +97,8 @@ impl MatchArguments {
     }
 }
 
-fn analysis_words(wanted: &SentenceArguments) -> Result<Vec<String>, UsageError> {
-    let mut words = wanted.corpus_words()?;
+fn analysis_arguments(wanted: &SentenceArguments) -> Result<Vec<String>, UsageError> {
+    let mut words = wanted.corpus_arguments()?;
     words.extend(["--output", "-", "--no-run-info"].map(str::to_owned));
     if wanted.truncate {
         words.push("--truncate".to_owned());

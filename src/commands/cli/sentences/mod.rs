@@ -26,13 +26,13 @@ pub struct SentenceArguments {
     #[command(flatten)]
     corpora: CorpusArguments,
     /// Only this sentence of the corpus, counted from 0. May be repeated
-    #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::whole_number_from::<u64>(0))]
+    #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::whole_number_parser_from::<u64>(0))]
     pub sentences: Vec<u64>,
     /// How the words of a treebank are given to the tokenizer
     #[arg(long, value_name = "HOW", value_parser = named_value_parser(SPACINGS), default_value = "written")]
     words: Spacing,
     /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u32>(1))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u32>(1))]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long)]
@@ -42,7 +42,7 @@ pub struct SentenceArguments {
 impl SentenceArguments {
     /// The `--corpus` and `--format` arguments, as words of a command line.
     /// Fails if a path is not UTF-8.
-    pub fn corpus_words(&self) -> Result<Vec<String>, UsageError> {
+    pub fn corpus_arguments(&self) -> Result<Vec<String>, UsageError> {
         let CorpusArguments { corpus, format } = &self.corpora;
         let mut words = Vec::new();
         for path in corpus {
@@ -72,18 +72,18 @@ impl SentenceArguments {
             }
             let indices = BTreeSet::from_iter(sentences).into_iter().collect();
             let (scope, shard) = (Scope::all_sentences(), Shard::WHOLE);
-            SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard }
+            SentenceChoice::Corpus { inputs, indices, required_word: find, limit, scope, shard }
         } else {
             let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
             SentenceChoice::Texts(texts.into_iter().take(most).collect())
         };
         let max_tokens = max_tokens.map(|tokens| tokens as usize);
-        Ok(SentenceOptions { choice, tokenizer, max_tokens, words, truncate, strict })
+        Ok(SentenceOptions { choice, tokenizer, max_tokens, spacing: words, truncate, strict })
     }
 }
 
 /// Fails if an output is also a corpus, or is given twice.
-pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result<(), UsageError> {
+pub fn refuse_corpus_as_output(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result<(), UsageError> {
     match &sentences.choice {
         SentenceChoice::Corpus { inputs, .. } => refuse_overlap(outputs, inputs),
         SentenceChoice::Texts(_) => refuse_overlap(outputs, &[]),

@@ -7,15 +7,15 @@ use std::str::FromStr;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::{SentenceArguments, refuse_corpus};
+use super::{SentenceArguments, refuse_corpus_as_output};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::{
     Command, RUN_ERRORS, UsageError, extension, help_with_statuses, lower_extension, named_value_parser, numbers,
     sorted_heads, without_duplicates,
 };
 use crate::commands::sentences::HeadChoice;
-use crate::commands::sentences::maps::{MapsOptions, maps};
-use crate::commands::sentences::view::{Drawing, ShownArcs, ViewOptions, view};
+use crate::commands::sentences::maps::{MapsOptions, write_attention_tensors};
+use crate::commands::sentences::view::{DrawingFormat, ShownArcs, ViewOptions, view};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::FromToken;
 use crate::system::errors::Facts;
@@ -63,7 +63,7 @@ pub struct ViewArguments {
     /// Show this head, or `all` heads: on a page as thumbnails, in a figure as arcs one below the other. May be repeated. Tensors are of
     /// all heads unless some are named
     #[arg(long = "head", value_name = "L2H8", value_delimiter = ',', required_unless_present = "outputs")]
-    heads: Vec<ViewedHeads>,
+    heads: Vec<HeadArgument>,
     /// In tensors: only the heads of this layer, counted from 0. May be repeated
     #[arg(long = "layer", value_name = "N", hide_short_help = true, requires = "outputs", conflicts_with = "heads")]
     layers: Vec<usize>,
@@ -82,7 +82,7 @@ pub struct ViewArguments {
     #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
     find: Option<String>,
     /// Show at most N sentences [default: 3, and all in tensors]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(1))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u64>(1))]
     limit: Option<u64>,
     /// Draw only the arcs of this relation beside attention, and say which the head finds
     #[arg(long, value_name = "RELATION", conflicts_with = "texts")]
@@ -106,16 +106,16 @@ pub struct ViewArguments {
 
 const TENSOR_EXTENSION: &str = "safetensors";
 /// Maximum number of sentences that are shown by default.
-const DEFAULT_LIMIT: u64 = 3;
+const DEFAULT_MAX_SENTENCES: u64 = 3;
 
 /// Value of `--head`: all heads, or one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ViewedHeads {
+enum HeadArgument {
     All,
     One(HeadPlace),
 }
 
-impl FromStr for ViewedHeads {
+impl FromStr for HeadArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -126,8 +126,8 @@ impl FromStr for ViewedHeads {
     }
 }
 
-fn head_choice(named: &[ViewedHeads]) -> HeadChoice {
-    let heads = named.iter().map(|named| if let ViewedHeads::One(head) = named { Some(*head) } else { None });
+fn head_choice(named: &[HeadArgument]) -> HeadChoice {
+    let heads = named.iter().map(|named| if let HeadArgument::One(head) = named { Some(*head) } else { None });
     heads
         .collect::<Option<Vec<HeadPlace>>>()
         .map_or(HeadChoice::All, |heads| HeadChoice::Heads(without_duplicates(heads)))
@@ -135,7 +135,7 @@ fn head_choice(named: &[ViewedHeads]) -> HeadChoice {
 
 /// Fails if one of the `options`, each as (name, whether it is given), is given.
 /// `purpose` says in the error what the options are for.
-fn refuse_first(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), UsageError> {
+fn refuse_given_options(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), UsageError> {
     match options.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").with_option(option).hint(hint)),
         None => Ok(()),
@@ -146,11 +146,11 @@ impl ViewArguments {
     pub fn command(self) -> Result<Command, UsageError> {
         let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSOR_EXTENSION).cloned();
         if let Some(output) = tensors {
-            return self.tensors(output);
+            return self.tensor_command(output);
         }
         let drawing = |path: &PathBuf| match lower_extension(path).as_str() {
-            "svg" => Ok((path.clone(), Drawing::Svg)),
-            "html" => Ok((path.clone(), Drawing::Html)),
+            "svg" => Ok((path.clone(), DrawingFormat::Svg)),
+            "html" => Ok((path.clone(), DrawingFormat::Html)),
             _ => {
                 let error = anyhow!("`{}`: attention is written as .svg, .html or .safetensors", path.display());
                 Err(error.with_file(path.display()).with_value(extension(path)))
@@ -161,9 +161,9 @@ impl ViewArguments {
         let model = self.network.model(self.model.as_deref())?;
         // The limit never cuts off sentences that the user names.
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
-        let limit = self.limit.unwrap_or(DEFAULT_LIMIT).max(named as u64);
+        let limit = self.limit.unwrap_or(DEFAULT_MAX_SENTENCES).max(named as u64);
         let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, Some(limit))?;
-        refuse_corpus(&self.outputs, &sentences)?;
+        refuse_corpus_as_output(&self.outputs, &sentences)?;
         let gold = match (self.relation, self.link) {
             (Some(relation), _) => ShownArcs::Relation(relation),
             (None, Some(link)) => ShownArcs::Links(link),
@@ -191,7 +191,7 @@ impl ViewArguments {
             ("strict", self.strict),
         ];
         let hint = "write a file .safetensors: -o maps.safetensors";
-        refuse_first(of_tensors, "attention as tensors", hint)?;
+        refuse_given_options(of_tensors, "attention as tensors", hint)?;
         if self.heads.is_empty() {
             return Err(anyhow!("no head is named")
                 .with_option("head")
@@ -200,7 +200,7 @@ impl ViewArguments {
         Ok(())
     }
 
-    fn tensors(self, output: PathBuf) -> Result<Command, UsageError> {
+    fn tensor_command(self, output: PathBuf) -> Result<Command, UsageError> {
         if self.outputs.len() > 1 {
             let two = anyhow!("`{}`: a file of tensors is written alone", output.display());
             return Err(two.with_file(output.display()).hint("run the command once more for the others"));
@@ -211,10 +211,10 @@ impl ViewArguments {
             ("link", self.link.is_some()),
             ("hide-special", self.hide_special),
         ];
-        refuse_first(of_words, "attention between words, and tensors are between tokens", "leave it out")?;
+        refuse_given_options(of_words, "attention between words, and tensors are between tokens", "leave it out")?;
         let model = self.network.model(self.model.as_deref())?;
         let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, self.limit)?;
-        refuse_corpus(std::slice::from_ref(&output), &sentences)?;
+        refuse_corpus_as_output(std::slice::from_ref(&output), &sentences)?;
         let heads = match (&self.heads[..], &self.layers[..]) {
             ([], []) => HeadChoice::All,
             ([], layers) => HeadChoice::Layers(BTreeSet::from_iter(layers).into_iter().copied().collect()),
@@ -222,6 +222,6 @@ impl ViewArguments {
         };
         let (rollout, removed) = (self.rollout, sorted_heads(self.removed));
         let options = MapsOptions { model, sentences, heads, rollout, output, removed_heads: removed };
-        Ok(Command::new(move || maps(&options)))
+        Ok(Command::new(move || write_attention_tensors(&options)))
     }
 }

@@ -85,11 +85,11 @@ pub const SPACINGS: &[NamedValue<Spacing>] = &[
 impl NetworkArguments {
     /// The named model, or the built-in default. Fails if a `box:` name is unknown.
     pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, UsageError> {
-        let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
+        let model = ModelRef::parse(argument.unwrap_or(boxed::DEFAULT_MODEL));
         if let ModelRef::Bundled(name) = &model {
             boxed::model(name).with_option("model")?;
         }
-        let model = if self.offline { model.offline() } else { model };
+        let model = if self.offline { model.without_network() } else { model };
         let Some(adapter) = self.adapter.clone() else { return Ok(model) };
         Ok(ModelRef::Adapted { base: Box::new(model), adapter })
     }
@@ -97,7 +97,7 @@ impl NetworkArguments {
 
 impl CorpusArguments {
     pub fn validate(self) -> Result<Vec<Input>, UsageError> {
-        let corpora = if self.corpus.is_empty() { vec![boxed::CORPUS.into()] } else { self.corpus };
+        let corpora = if self.corpus.is_empty() { vec![boxed::DEFAULT_CORPUS.into()] } else { self.corpus };
         corpora.iter().map(|path| Input::parse(path, self.format)).collect()
     }
 }

@@ -14,7 +14,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::output;
 
 pub type UsageError = anyhow::Error;
@@ -24,19 +24,19 @@ pub struct Command {
     /// Runs the command and returns the exit status, 0 for nearly all commands.
     pub run: Box<dyn FnOnce() -> Result<u8>>,
     /// Error class of failures that have no class yet.
-    pub default_class: Class,
+    pub default_class: ErrorClass,
 }
 
 impl Command {
     /// Returns a command that ends with status 0 unless it fails.
     pub fn new(run: impl FnOnce() -> Result<()> + 'static) -> Self {
-        Self { run: Box::new(|| run().map(|()| 0)), default_class: Class::Other }
+        Self { run: Box::new(|| run().map(|()| 0)), default_class: ErrorClass::Other }
     }
 
     /// Returns a command whose exit status is 0 if `run` returns true, and 1 if it returns false.
     /// The status is 2 if `run` fails with an error that has no class.
-    pub fn judgement(run: impl FnOnce() -> Result<bool> + 'static) -> Self {
-        Self { run: Box::new(|| run().map(|holds| u8::from(!holds))), default_class: Class::Usage }
+    pub fn from_judgement(run: impl FnOnce() -> Result<bool> + 'static) -> Self {
+        Self { run: Box::new(|| run().map(|holds| u8::from(!holds))), default_class: ErrorClass::Usage }
     }
 }
 
@@ -52,17 +52,24 @@ pub fn named_value_parser<T: Copy + Send + Sync>(values: &'static [NamedValue<T>
 }
 
 /// Error classes of commands that only print or write.
-pub const WRITE_ERRORS: &[Class] = &[Class::Other, Class::Usage, Class::Output];
+pub const WRITE_ERRORS: &[ErrorClass] = &[ErrorClass::Other, ErrorClass::Usage, ErrorClass::Output];
 
 /// Error classes of commands that also read files.
-pub const READ_ERRORS: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
+pub const READ_ERRORS: &[ErrorClass] = &[ErrorClass::Other, ErrorClass::Usage, ErrorClass::Input, ErrorClass::Output];
 
 /// Error classes of commands that add up shards.
-pub const MERGE_ERRORS: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
+pub const MERGE_ERRORS: &[ErrorClass] =
+    &[ErrorClass::Other, ErrorClass::Usage, ErrorClass::Input, ErrorClass::Output, ErrorClass::Incomplete];
 
 /// Error classes of commands that run a model.
-pub const RUN_ERRORS: &[Class] =
-    &[Class::Other, Class::Usage, Class::Input, Class::Model, Class::Output, Class::Temporary];
+pub const RUN_ERRORS: &[ErrorClass] = &[
+    ErrorClass::Other,
+    ErrorClass::Usage,
+    ErrorClass::Input,
+    ErrorClass::Model,
+    ErrorClass::Output,
+    ErrorClass::Temporary,
+];
 
 /// Meaning of exit status 0, unless a command has its own.
 pub const SUCCESS_STATUS: &str = "0 done";
@@ -71,7 +78,7 @@ pub const SUCCESS_STATUS: &str = "0 done";
 const SIGNAL_STATUSES: &str = "129 hung up, 130 interrupted, 143 terminated";
 
 /// Exit statuses for the end of a help text: `first`, then a status for each error class, then those of signals.
-pub fn statuses(first: &str, classes: &[Class]) -> String {
+pub fn exit_status_help(first: &str, classes: &[ErrorClass]) -> String {
     let mut text = format!("Exit status: {first}");
     for class in classes {
         write!(text, ", {} {}", class.status(), class.about()).expect("writing to a string does not fail");
@@ -80,8 +87,8 @@ pub fn statuses(first: &str, classes: &[Class]) -> String {
 }
 
 /// A help text that ends with the exit statuses: [`SUCCESS_STATUS`], then these classes.
-pub fn help_with_statuses(text: &str, classes: &[Class]) -> String {
-    format!("{text}\n{}", statuses(SUCCESS_STATUS, classes))
+pub fn help_with_statuses(text: &str, classes: &[ErrorClass]) -> String {
+    format!("{text}\n{}", exit_status_help(SUCCESS_STATUS, classes))
 }
 
 // The headings under which the help lists options.

@@ -3,20 +3,20 @@
 use std::ops::RangeInclusive;
 
 /// Parser for a whole number within `bounds`.
-pub fn whole_number<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone {
+pub fn whole_number_parser<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
-        number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| expected(text, &bounds))
+        number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| expected_range_text(text, &bounds))
     }
 }
 
 /// Parser for a whole number of at least `least`.
-pub fn whole_number_from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
-    whole_number(least..=u64::MAX)
+pub fn whole_number_parser_from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
+    whole_number_parser(least..=u64::MAX)
 }
 
 /// Error text that names the numbers which are expected.
-fn expected(text: &str, bounds: &RangeInclusive<u64>) -> String {
+fn expected_range_text(text: &str, bounds: &RangeInclusive<u64>) -> String {
     let (least, most) = (bounds.start(), bounds.end());
     if *most < u64::MAX {
         return format!("a whole number from {least} to {most} is expected");
@@ -28,7 +28,7 @@ fn expected(text: &str, bounds: &RangeInclusive<u64>) -> String {
 }
 
 /// Reads a number of bytes, with or without a unit: `8GB`, `500 MB`, `2GiB`.
-pub fn bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let expected = || "a number of bytes is expected, as in 8GB or 500MB".to_owned();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
@@ -51,18 +51,18 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a number of bytes, or 0 without a unit.
-pub fn bytes_or_none(text: &str) -> Result<u64, String> {
-    if text == "0" { Ok(0) } else { bytes(text).map_err(|expected| format!("{expected}, or 0")) }
+pub fn parse_bytes_or_zero(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { parse_bytes(text).map_err(|expected| format!("{expected}, or 0")) }
 }
 
 /// Reads a percentage above 0, such as `1%` or `1`, and returns it as a share.
-pub fn percentage(text: &str) -> Result<f64, String> {
+pub fn parse_percentage(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     let percent = percent.filter(|percent: &f64| *percent > 0.0 && percent.is_finite());
     percent.map(|percent| percent / 100.0).ok_or_else(|| "a share above 0 in per cent is expected, as in 1%".to_owned())
 }
 
-pub fn number(text: &str) -> Result<f64, String> {
+pub fn parse_number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number is expected".to_owned())
 }
 
@@ -72,30 +72,33 @@ mod tests {
 
     #[test]
     fn bytes_have_units() {
-        let read = |text: &str| bytes(text).ok();
+        let read = |text: &str| parse_bytes(text).ok();
         assert_eq!(["8GB", "1.5 mb", "2GiB", "7"].map(read), [8_000_000_000, 1_500_000, 1 << 31, 7].map(Some));
         for wrong in ["", "GB", "-1", "8 apples", "0", "1e9", "99999999TB"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        assert_eq!((bytes_or_none("0"), bytes_or_none("2MB")), (Ok(0), Ok(2_000_000)));
-        assert_eq!(bytes_or_none("-1").unwrap_err(), "a number of bytes is expected, as in 8GB or 500MB, or 0");
+        assert_eq!((parse_bytes_or_zero("0"), parse_bytes_or_zero("2MB")), (Ok(0), Ok(2_000_000)));
+        assert_eq!(parse_bytes_or_zero("-1").unwrap_err(), "a number of bytes is expected, as in 8GB or 500MB, or 0");
     }
 
     #[test]
     fn numbers_out_of_bounds_are_refused_in_words() {
-        assert_eq!((whole_number_from::<u64>(1)("7"), whole_number::<u8>(1..=7)("7")), (Ok(7), Ok(7)));
+        assert_eq!((whole_number_parser_from::<u64>(1)("7"), whole_number_parser::<u8>(1..=7)("7")), (Ok(7), Ok(7)));
         for wrong in ["0", "-1", "x", "", "1.5"] {
             assert_eq!(
-                whole_number_from::<u32>(1)(wrong).unwrap_err(),
+                whole_number_parser_from::<u32>(1)(wrong).unwrap_err(),
                 "a whole number of 1 or more is expected",
                 "{wrong}"
             );
         }
         assert_eq!(
-            whole_number_from::<u32>(1)("4294967296").unwrap_err(),
+            whole_number_parser_from::<u32>(1)("4294967296").unwrap_err(),
             "a whole number of 1 or more is expected, and a smaller one"
         );
-        assert_eq!(whole_number::<u16>(1..=1024)("1025").unwrap_err(), "a whole number from 1 to 1024 is expected");
-        assert_eq!((number("1e-5"), number("much").is_err()), (Ok(1e-5), true));
+        assert_eq!(
+            whole_number_parser::<u16>(1..=1024)("1025").unwrap_err(),
+            "a whole number from 1 to 1024 is expected"
+        );
+        assert_eq!((parse_number("1e-5"), parse_number("much").is_err()), (Ok(1e-5), true));
     }
 }

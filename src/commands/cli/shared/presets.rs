@@ -23,7 +23,7 @@ pub fn policy_preset_parser() -> PossibleValuesParser {
 
 /// Presets with these names, without duplicates; clap has checked the names.
 /// Fails if two of the presets are exclusive, since an exclusive preset gives its own labels and no others.
-pub fn lookup(names: &[String]) -> Result<Vec<&'static Preset>, UsageError> {
+pub fn presets_by_name(names: &[String]) -> Result<Vec<&'static Preset>, UsageError> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
     let exclusive: Vec<&str> = presets.iter().filter(|preset| preset.is_exclusive).map(|preset| preset.name).collect();
     if let [one, other, ..] = exclusive[..] {
@@ -36,7 +36,7 @@ pub fn lookup(names: &[String]) -> Result<Vec<&'static Preset>, UsageError> {
 
 /// Fails if a preset adds studies, for commands that measure nothing. The hint names `instead`, a command that accepts it.
 pub fn ensure_policies(names: &[String], instead: &str) -> Result<(), UsageError> {
-    match lookup(names)?.iter().find(|preset| !preset.is_policy()) {
+    match presets_by_name(names)?.iter().find(|preset| !preset.is_policy()) {
         Some(preset) => Err(anyhow!("--preset {} is no policy, it measures more", preset.name)
             .with_value(preset.name)
             .hint(format!("give it to {instead}"))),
@@ -59,7 +59,8 @@ impl PolicyArguments {
     pub fn options(self) -> Result<Option<PolicyOptions>, UsageError> {
         ensure_policies(&self.presets, "headscope analyze")?;
         let is_asked = self.policy.is_some() || !self.presets.is_empty();
-        let options = PolicyOptions { presets: lookup(&self.presets)?, file: self.policy, min_count: None };
+        let options =
+            PolicyOptions { presets: presets_by_name(&self.presets)?, policy_file: self.policy, min_count: None };
         Ok(is_asked.then_some(options))
     }
 }

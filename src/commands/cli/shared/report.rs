@@ -32,7 +32,7 @@ pub struct ReportArguments {
     #[arg(long, requires = "outputs", help_heading = OUTPUT_HEADING, hide_short_help = true)]
     pub compact: bool,
     /// Significant digits of the numbers in reports and summary; 17 keep all
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<Digits>(Digits::RANGE), default_value = "6", help_heading = OUTPUT_HEADING, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<Digits>(Digits::RANGE), default_value = "6", help_heading = OUTPUT_HEADING, hide_short_help = true)]
     pub digits: Digits,
     /// Do not print the summary
     #[arg(short, long, help_heading = OUTPUT_HEADING)]
@@ -46,10 +46,10 @@ pub struct ReportArguments {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT_HEADING)]
     pub policy: Option<PathBuf>,
     /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(0), help_heading = OUTPUT_HEADING, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u64>(0), help_heading = OUTPUT_HEADING, hide_short_help = true)]
     pub min_count: Option<u64>,
     /// Worker threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u16>(1..=1024), help_heading = OUTPUT_HEADING)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<u16>(1..=1024), help_heading = OUTPUT_HEADING)]
     pub threads: Option<u16>,
     /// Leave time, threads and host out of the report, so that equal runs give equal bytes
     #[arg(long, help_heading = OUTPUT_HEADING, hide_short_help = true)]
@@ -62,15 +62,19 @@ pub const DETAILS: &[NamedValue<Detail>] =
 impl ReportArguments {
     /// Options of the requested reports. `also` names other outputs of the command, for the error on an unknown extension.
     pub fn validate(self, named: &[String], also: &str) -> Result<ReportOptions, UsageError> {
-        let target = |path: &PathBuf| target(path, self.compact, also);
+        let target = |path: &PathBuf| output_target(path, self.compact, also);
         let outputs: Vec<OutputTarget> = self.outputs.iter().map(target).collect::<Result<_, _>>()?;
         let to_stdout = outputs.iter().any(|target| matches!(target, OutputTarget::Stdout(_)));
         Ok(ReportOptions {
             threads: threads_or_all(self.threads),
             digits: self.digits,
-            summary: Some(self.summary).filter(|_| !self.quiet && !to_stdout),
+            summary_detail: Some(self.summary).filter(|_| !self.quiet && !to_stdout),
             outputs,
-            policy: PolicyOptions { presets: presets::lookup(named)?, file: self.policy, min_count: self.min_count },
+            policy: PolicyOptions {
+                presets: presets::presets_by_name(named)?,
+                policy_file: self.policy,
+                min_count: self.min_count,
+            },
         })
     }
 
@@ -91,13 +95,13 @@ pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
 }
 
 /// Outputs for these paths; JSON is indented, or on one line with `compact`.
-pub fn targets(paths: &[PathBuf], compact: bool) -> Result<Vec<OutputTarget>, UsageError> {
-    paths.iter().map(|path| target(path, compact, "")).collect()
+pub fn output_targets(paths: &[PathBuf], compact: bool) -> Result<Vec<OutputTarget>, UsageError> {
+    paths.iter().map(|path| output_target(path, compact, "")).collect()
 }
 
-fn target(path: &Path, compact: bool, also: &str) -> Result<OutputTarget, UsageError> {
+fn output_target(path: &Path, compact: bool, also: &str) -> Result<OutputTarget, UsageError> {
     if path == Path::new("-") {
-        return Ok(OutputTarget::Stdout(JsonForm { compact, gzipped: false }));
+        return Ok(OutputTarget::Stdout(JsonForm { is_compact: compact, is_gzipped: false }));
     }
     let extensions =
         || ReportFormat::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
@@ -114,7 +118,10 @@ fn target(path: &Path, compact: bool, also: &str) -> Result<OutputTarget, UsageE
         let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
         unknown.with_file(shown).with_value(extension(path)).hint(format!("use {}{also}", extensions()))
     })?;
-    let writer =
-        if let ReportFormat::Json(form) = entry.1 { ReportFormat::Json(JsonForm { compact, ..form }) } else { entry.1 };
+    let writer = if let ReportFormat::Json(form) = entry.1 {
+        ReportFormat::Json(JsonForm { is_compact: compact, ..form })
+    } else {
+        entry.1
+    };
     Ok(OutputTarget::File(path.to_owned(), writer))
 }

@@ -22,7 +22,7 @@ use crate::report::firm::is_role;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::studies::registry;
 use crate::study::labels::{ABSENT, Assessment, REMOVED, Verdict};
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::terminal;
 pub use outcome::FailOn;
 use outcome::{
@@ -30,17 +30,17 @@ use outcome::{
     LabelEvidence, MatchedHeads, OutcomeCounts, SCHEMA_VERSION, UntoldCounts,
 };
 pub use tables::ComparedTable;
-pub use text::{agreement_share, firm_in_words, share_by_chance};
+pub use text::{agreement_share, firm_count_in_words, share_by_chance};
 
 /// How the heads of two models are paired.
 #[derive(PartialEq, Eq)]
 pub enum Pairing {
     /// The models' relation is unknown: heads are paired by place.
-    Unknown,
+    UnknownRelation,
     /// One model was trained further from the other: heads are paired by place.
     OneLineage,
     /// Heads are paired by this file, which `headscope match` wrote.
-    Matched(PathBuf),
+    MatchingFile(PathBuf),
 }
 
 /// Compares the labels of two analyses and prints the outcome; returns `false` if a finding of `fail_on` is met.
@@ -54,12 +54,12 @@ pub fn compare(
     outputs: &OutcomeOutputs,
     table: ComparedTable,
 ) -> Result<bool> {
-    let outputs = outputs.open()?;
+    let outputs = outputs.open_outputs()?;
     let outcome = read_and_compare(sides, pairing)?;
     let render = |writer| match writer {
         ReportFormat::Json(form) => json::to_json(&outcome, form),
         ReportFormat::Csv => csv::table_csv(&table.build(&outcome)),
-        ReportFormat::Html => tables::page(&outcome),
+        ReportFormat::Html => tables::render_page(&outcome),
     };
     let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::stdout_width());
     reporting::write_outputs(outputs, render, text)?;
@@ -68,9 +68,9 @@ pub fn compare(
     }
     // A finding about labels of the first analysis is undecided if none of them could be tested.
     let asks_for_lost = fail_on.iter().any(|finding| matches!(finding, FailOn::Lost | FailOn::NoLongerFirm));
-    match outcome.why_none_tested().filter(|_| asks_for_lost) {
+    match outcome.no_test_reason().filter(|_| asks_for_lost) {
         Some(why) => Err(anyhow!("--fail-on: {why}").with_option("fail-on").hint("analyse more text, by one command"))
-            .class(Class::Input),
+            .class(ErrorClass::Input),
         None => Ok(true),
     }
 }
@@ -78,17 +78,17 @@ pub fn compare(
 /// Reads and compares two analyses.
 /// Fails if either cannot be read, or the models have different heads.
 pub fn read_and_compare(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome> {
-    let [a, b] = sides::read_sides(sides).class(Class::Input)?;
-    [&a, &b].into_iter().try_for_each(Side::ensure_labelled).class(Class::Input)?;
+    let [a, b] = sides::read_sides(sides).class(ErrorClass::Input)?;
+    [&a, &b].into_iter().try_for_each(Side::ensure_labelled).class(ErrorClass::Input)?;
     let matching = match pairing {
-        Pairing::Matched(file) => {
-            let matching = HeadMatching::read(file).class(Class::Input)?;
+        Pairing::MatchingFile(file) => {
+            let matching = HeadMatching::read(file).class(ErrorClass::Input)?;
             let partners = matching.partners([&a, &b]).cannot("use the matched heads of", file.display());
-            Some((partners.class(Class::Input)?, matching.halves_agree))
+            Some((partners.class(ErrorClass::Input)?, matching.halves_agree))
         }
-        Pairing::Unknown | Pairing::OneLineage => None,
+        Pairing::UnknownRelation | Pairing::OneLineage => None,
     };
-    Ok(compare_sides([&a, &b], matching, *pairing == Pairing::Unknown))
+    Ok(compare_sides([&a, &b], matching, *pairing == Pairing::UnknownRelation))
 }
 
 /// Compares two analyses of models with equal numbers of layers and heads. Heads are paired by place or by `matching`.
@@ -96,18 +96,18 @@ pub fn read_and_compare(sides: &SidesOptions, pairing: &Pairing) -> Result<Compa
 /// `is_unknown`: whether the relation of the models is unknown, which adds a caveat.
 pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.context.model.grid();
-    let places: Vec<usize> = (0..grid.count()).collect();
+    let places: Vec<usize> = (0..grid.head_count()).collect();
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
     let heads = compare_heads(a, b, partners);
-    let idle = standing::idle_on_one_side(a, b, partners);
+    let idle = standing::heads_idle_on_one_side(a, b, partners);
     let has_choices = heads.iter().any(|head| head.choice.is_some());
     let choice_fates = heads.iter().map(|head| head.choice.as_ref().map_or(Fate::None, |choice| choice.outcome));
-    let heads_by_outcome = OutcomeCounts::count(heads.iter().map(|head| head.outcome));
-    let choices_by_outcome = has_choices.then(|| OutcomeCounts::count(choice_fates));
+    let heads_by_outcome = OutcomeCounts::from_fates(heads.iter().map(|head| head.outcome));
+    let choices_by_outcome = has_choices.then(|| OutcomeCounts::from_fates(choice_fates));
     CompareOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.corpus_difference(b),
-        lineage: (is_unknown && !a.has_same_weights(b)).then(|| UNKNOWN_LINEAGE.to_owned()),
+        lineage: (is_unknown && !a.has_same_weights(b)).then(|| UNKNOWN_LINEAGE_CAVEAT.to_owned()),
         matched: matching.map(|(partners, halves_agree)| MatchedHeads {
             moved: partners.iter().zip(&places).filter(|(partner, place)| partner != place).count(),
             halves_agree,
@@ -116,14 +116,16 @@ pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, 
         }),
         idle,
         unread: sides::unread_reasons(a, b),
-        too_few_units: sides::too_few_units(a, b),
+        too_few_units: sides::too_few_units_reason(a, b),
         changed: heads_by_outcome.has_change() || choices_by_outcome.is_some_and(|counts| counts.has_change()),
-        agreement: agreement(&heads, has_choices),
+        agreement: head_agreement(&heads, has_choices),
         heads_by_outcome,
         choices_by_outcome,
-        labels_by_outcome: OutcomeCounts::count(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
-        untold: UntoldCounts::count(heads.iter().flat_map(|head| &head.labels)),
-        families: families(&heads),
+        labels_by_outcome: OutcomeCounts::from_fates(
+            heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome),
+        ),
+        untold: UntoldCounts::from_labels(heads.iter().flat_map(|head| &head.labels)),
+        families: compare_families(&heads),
         heads,
         not_shared: described::differing_facts([&a.context, &b.context]),
         a: a.description(),
@@ -132,7 +134,7 @@ pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, 
 }
 
 /// Caveat that is printed if the relation of the two models is unknown.
-const UNKNOWN_LINEAGE: &str = "The models have other weights, and their heads are compared by place. That says something only where \
+const UNKNOWN_LINEAGE_CAVEAT: &str = "The models have other weights, and their heads are compared by place. That says something only where \
     one was trained on from the other (--matched); for other models pair heads first: `headscope match`, --match.";
 
 /// First label of each head in both analyses, as (a, b).
@@ -143,12 +145,12 @@ fn first_labels(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
 /// Names of the firm labels of each head in both analyses, as (a, b).
 fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
     fn firm(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
-        head.labels.iter().filter(|label| label.is_firm()[side]).map(|label| &*label.label).collect()
+        head.labels.iter().filter(|label| label.is_firm_by_side()[side]).map(|label| &*label.label).collect()
     }
     heads.iter().map(|head| (firm(head, 0), firm(head, 1))).collect()
 }
 
-fn agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
+fn head_agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
     let choices_of = |choice: &'_ ChoiceComparison| (choice.a.clone(), choice.b.clone());
     let choices: Vec<_> = heads.iter().map(|head| head.choice.as_ref().map(choices_of).unwrap_or_default()).collect();
     HeadAgreement {
@@ -159,7 +161,7 @@ fn agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
 }
 
 /// Compares the two analyses per label family that some head has, in the order of the detectors.
-fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
+fn compare_families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let labels: Vec<Vec<&LabelComparison>> = heads.iter().map(|head| head.all_labels().collect()).collect();
     let order_of: BTreeMap<&str, usize> =
         registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
@@ -169,7 +171,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let family = |(_, family): (usize, &str)| {
         let is_firm = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
             let own_labels = || labels.iter().filter(|label| label.family == family);
-            (own_labels().any(|label| label.is_firm()[0]), own_labels().any(|label| label.is_firm()[1]))
+            (own_labels().any(|label| label.is_firm_by_side()[0]), own_labels().any(|label| label.is_firm_by_side()[1]))
         };
         let firm: Vec<(bool, bool)> = labels.iter().map(|labels| is_firm(labels)).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
@@ -179,7 +181,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
             heads_a: count(|(a, _)| *a),
             heads_b: count(|(_, b)| *b),
             heads_both: count(|(a, b)| *a && *b),
-            outcomes: OutcomeCounts::count(all.map(|label| label.outcome)),
+            outcomes: OutcomeCounts::from_fates(all.map(|label| label.outcome)),
             agreement: CategoryAgreement::new(&firm),
         }
     };
@@ -187,14 +189,14 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
 }
 
 /// Text in the place of the first label, for a head that writes a constant in this analysis only.
-const CONSTANT: &str = "constant";
+const CONSTANT_HEAD_LABEL: &str = "constant";
 
 /// First label of a head by its assessments. A head that does nothing has the reason in the place of a label.
-fn primary(assessed: &[Assessment], idle: Option<Idleness>) -> String {
+fn first_label(assessed: &[Assessment], idle: Option<Idleness>) -> String {
     match idle {
         Some(Idleness::Absent) => ABSENT.to_owned(),
         Some(Idleness::Removed) => REMOVED.to_owned(),
-        Some(Idleness::WritesConstant) => CONSTANT.to_owned(),
+        Some(Idleness::WritesConstant) => CONSTANT_HEAD_LABEL.to_owned(),
         None => Verdict::new(assessed.to_vec()).primary,
     }
 }
@@ -208,17 +210,17 @@ fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> 
     let head = |place: usize| {
         let assessed = [&roles[0][place], &roles[1][partners[place]]];
         let choices = [&*choices[0][place], &*choices[1][partners[place]]];
-        let idle = standing::idleness([(a, place), (b, partners[place])]);
+        let idle = standing::pair_idleness([(a, place), (b, partners[place])]);
         // Labels that are no roles hold for untrained heads as well, so they cannot be lost.
         let roles = assessed.map(|all| all.iter().filter(|one| is_role(&one.label)).cloned().collect::<Vec<_>>());
         let labels = compare_labels([a, b], idle, roles.each_ref().map(|roles| &**roles));
         let choice_labels = compare_labels([a, b], idle, choices);
-        let [primary_a, primary_b] = [0, 1].map(|side| primary(assessed[side], idle[side]));
-        let first_fired = |all: &[Assessment]| all.iter().find(|one| one.fires).map(|one| one.label.label.clone());
+        let [primary_a, primary_b] = [0, 1].map(|side| first_label(assessed[side], idle[side]));
+        let first_fired = |all: &[Assessment]| all.iter().find(|one| one.meets_rule).map(|one| one.label.label.clone());
         let [choice_a, choice_b] = choices.map(first_fired);
         HeadComparison {
-            place: grid.place(place),
-            partner: grid.place(partners[place]),
+            place: grid.head_place(place),
+            partner: grid.head_place(partners[place]),
             outcome: head_fate(&labels),
             primary_a,
             primary_b,
@@ -233,7 +235,7 @@ fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> 
     };
     let is_present =
         |place: &usize| !(a.results.absent_heads.contains(place) && b.results.absent_heads.contains(&partners[*place]));
-    (0..grid.count()).filter(is_present).map(head).collect()
+    (0..grid.head_count()).filter(is_present).map(head).collect()
 }
 
 /// Compares each label, firm or borderline, that a head has in at least one analysis.
@@ -244,7 +246,7 @@ fn compare_labels(
     assessed: [&[Assessment]; 2],
 ) -> Vec<LabelComparison> {
     let at_work = assessed.iter().zip(idle).filter(|(_, idle)| idle.is_none());
-    let fired = at_work.flat_map(|(all, _)| all.iter()).filter(|one| one.fires);
+    let fired = at_work.flat_map(|(all, _)| all.iter()).filter(|one| one.meets_rule);
     let names: BTreeSet<&str> = fired.map(|one| one.label.label.as_str()).collect();
     let by_label = assessed.map(assessments_by_label);
     let comparison = |label: &str| {
@@ -260,7 +262,7 @@ fn compare_labels(
         } else {
             Err(Doubt::OtherThresholds)
         };
-        let [a, b] = [0, 1].map(|side| assessments[side].map(|one| evidence(one, idle[side])));
+        let [a, b] = [0, 1].map(|side| assessments[side].map(|one| label_evidence(one, idle[side])));
         LabelComparison {
             label: label.to_owned(),
             family: registry::detector_of_label(label).map_or(label, |of| of.explanation.name).to_owned(),
@@ -304,7 +306,7 @@ fn label_fate(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
 /// Outcome of a head, from the outcomes of all labels that it has in either analysis.
 fn head_fate(labels: &[LabelComparison]) -> Fate {
     let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
-    let firm = [0, 1].map(|side| labels.iter().any(|label| label.is_firm()[side]));
+    let firm = [0, 1].map(|side| labels.iter().any(|label| label.is_firm_by_side()[side]));
     match (any(&[Fate::Lost, Fate::Gained]), firm) {
         (true, [true, true]) => Fate::Changed,
         (true, [true, false]) => Fate::Lost,
@@ -315,7 +317,7 @@ fn head_fate(labels: &[LabelComparison]) -> Fate {
     }
 }
 
-fn evidence(assessment: &Assessment, idle: Option<Idleness>) -> LabelEvidence {
+fn label_evidence(assessment: &Assessment, idle: Option<Idleness>) -> LabelEvidence {
     let label = &assessment.label;
     LabelEvidence {
         standing: label_standing(Some(assessment), idle).unwrap_or(LabelStanding::OutOfReach),
@@ -324,7 +326,7 @@ fn evidence(assessment: &Assessment, idle: Option<Idleness>) -> LabelEvidence {
         ci95: label.ci95,
         threshold: label.threshold,
         q: label.test.q,
-        beyond: label.beyond.filter(|_| assessment.fires),
+        beyond: label.beyond.filter(|_| assessment.meets_rule),
     }
 }
 

@@ -241,12 +241,12 @@ impl HeadComparison {
 
 impl LabelComparison {
     /// Whether the label is firm in the first and in the second analysis, `[a, b]`.
-    pub fn is_firm(&self) -> [bool; 2] {
+    pub fn is_firm_by_side(&self) -> [bool; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm))
     }
 
     /// Strongest baseline that the label beats in each analysis, `[a, b]`; `None` as for [`LabelEvidence::beyond`].
-    pub fn reach(&self) -> [Option<Reach>; 2] {
+    pub fn reach_by_side(&self) -> [Option<Reach>; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().and_then(|of| of.beyond))
     }
 }
@@ -258,10 +258,10 @@ impl UntoldCounts {
     }
 
     /// Counts the labels whose outcome could not be told.
-    pub fn count<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
+    pub fn from_labels<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
         let mut counts = Self::default();
         for label in labels.into_iter().filter(|label| label.outcome == Fate::CouldNotTell) {
-            *match label.is_firm() {
+            *match label.is_firm_by_side() {
                 [true, false] => &mut counts.firm_in_a,
                 [false, true] => &mut counts.firm_in_b,
                 [false, false] => &mut counts.firm_in_neither,
@@ -274,7 +274,7 @@ impl UntoldCounts {
 
 impl OutcomeCounts {
     /// Counts the labels or heads per outcome.
-    pub fn count(fates: impl IntoIterator<Item = Fate>) -> Self {
+    pub fn from_fates(fates: impl IntoIterator<Item = Fate>) -> Self {
         let mut counts = Self::default();
         for fate in fates {
             *match fate {
@@ -344,7 +344,7 @@ pub enum FailOn {
     Gained,
     /// A label is firm in the first analysis and not in the second, whether or not it is shown to be lost.
     NoLongerFirm,
-    Corpora,
+    CorporaDiffer,
     Never,
 }
 
@@ -356,8 +356,8 @@ impl FailOn {
             Self::Any => labels.any(|label| [Fate::Lost, Fate::Gained].contains(&label.outcome)),
             Self::Lost => labels.any(|label| label.outcome == Fate::Lost),
             Self::Gained => labels.any(|label| label.outcome == Fate::Gained),
-            Self::NoLongerFirm => labels.any(|label| label.is_firm() == [true, false]),
-            Self::Corpora => outcome.corpora.is_some(),
+            Self::NoLongerFirm => labels.any(|label| label.is_firm_by_side() == [true, false]),
+            Self::CorporaDiffer => outcome.corpora.is_some(),
             Self::Never => false,
         }
     }

@@ -9,31 +9,31 @@ use super::outcome::Fate;
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::stats::block_test::{Estimate, Scale};
 use crate::studies::registry::default_policy;
-use crate::study::labels::{Assessment, Bound, MeasuredScore, assess, correct_for_multiple_tests};
+use crate::study::labels::{Assessment, MeasuredScore, ThresholdBound, assess, correct_for_multiple_tests};
 
 const THRESHOLD: f64 = 0.5;
-const BLOCKS: usize = 64;
+const BLOCK_COUNT: usize = 64;
 
 /// Standard deviation of a block's score; the mean over all 64 blocks has a standard error of .02.
-const SPREAD: f64 = 0.16;
+const BLOCK_SD: f64 = 0.16;
 
 /// Draws the block scores of one corpus for heads with the true scores `scores`, and assesses the heads together.
-fn assessed(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
+fn simulate_assessments(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     let mut assess_one = |score: &f64| {
         // The sum of twelve uniform numbers from 0 to 1 has mean 6 and variance 1.
         let mut normal = || (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
-        let blocks: Vec<f64> = (0..BLOCKS).map(|_| score + SPREAD * normal()).collect();
-        let mean = blocks.iter().sum::<f64>() / BLOCKS as f64;
-        let variance = blocks.iter().map(|block| (block - mean).powi(2)).sum::<f64>() / (BLOCKS - 1) as f64;
+        let blocks: Vec<f64> = (0..BLOCK_COUNT).map(|_| score + BLOCK_SD * normal()).collect();
+        let mean = blocks.iter().sum::<f64>() / BLOCK_COUNT as f64;
+        let variance = blocks.iter().map(|block| (block - mean).powi(2)).sum::<f64>() / (BLOCK_COUNT - 1) as f64;
         let estimate = Estimate {
             value: mean,
-            standard_error: (variance / BLOCKS as f64).sqrt(),
-            blocks: BLOCKS,
-            effective_blocks: BLOCKS as f64,
+            standard_error: (variance / BLOCK_COUNT as f64).sqrt(),
+            blocks: BLOCK_COUNT,
+            effective_blocks: BLOCK_COUNT as f64,
             scale: Scale::Real,
         };
         let measured = MeasuredScore { score: Some(mean), estimate: Some(estimate), ..MeasuredScore::default() };
-        assess("x", "x", measured, Bound::AtLeast, Some(THRESHOLD)).expect("a score and a threshold")
+        assess("x", "x", measured, ThresholdBound::AtLeast, Some(THRESHOLD)).expect("a score and a threshold")
     };
     let mut all: Vec<Assessment> = scores.iter().map(&mut assess_one).collect();
     correct_for_multiple_tests(&mut all, &default_policy());
@@ -42,13 +42,13 @@ fn assessed(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
 
 /// Draws `pairs` pairs of corpora, and returns the outcomes of each head's label, `[heads, pairs with the label]`.
 /// Pairs of corpora in which the head has the label in neither corpus are left out.
-fn fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fate>> {
+fn simulate_fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fate>> {
     let mut found = vec![Vec::new(); a.len()];
     for _ in 0..pairs {
-        let sides = [assessed(a, rng), assessed(b, rng)];
+        let sides = [simulate_assessments(a, rng), simulate_assessments(b, rng)];
         for (head, found) in found.iter_mut().enumerate() {
             let [a, b] = [&sides[0][head], &sides[1][head]];
-            if a.fires || b.fires {
+            if a.meets_rule || b.meets_rule {
                 let standings = [a, b].map(|side| Some(LabelStanding::new(side)));
                 found.push(label_fate(standings).unwrap_or(Fate::CouldNotTell));
             }
@@ -58,39 +58,39 @@ fn fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fa
 }
 
 /// Number of outcomes that are among `wanted`.
-fn count(fates: &[Fate], wanted: &[Fate]) -> f64 {
+fn count_fates(fates: &[Fate], wanted: &[Fate]) -> f64 {
     fates.iter().filter(|fate| wanted.contains(fate)).count() as f64
 }
 
 /// Heads whose scores are the same in both corpora, from far below the threshold to far above it.
 #[test]
-fn what_did_not_change_is_seldom_said_to_have() {
+fn false_alarms_are_rare() {
     let scores: Vec<f64> = (0..21).map(|step| THRESHOLD - 0.1 + 0.01 * f64::from(step)).collect();
     let pairs = 3000;
-    let found = fates(&scores, &scores, pairs, &mut ChaCha8Rng::seed_from_u64(33));
+    let found = simulate_fates(&scores, &scores, pairs, &mut ChaCha8Rng::seed_from_u64(33));
     let false_changes: Vec<f64> =
-        found.iter().map(|of| count(of, &[Fate::Lost, Fate::Gained]) / pairs as f64).collect();
+        found.iter().map(|of| count_fates(of, &[Fate::Lost, Fate::Gained]) / pairs as f64).collect();
     println!("said to be lost or gained, by the distance from the threshold: {false_changes:?}");
     // At the threshold, one test must err upwards and the other downwards, each at 2.5 %, in either order: .00125.
     // More than 12 of 3000 pairs then occur in less than 1 of 1000 runs.
     assert!(false_changes.iter().all(|share| *share <= 12.0 / pairs as f64), "{false_changes:?}");
     // A head at or below the threshold should not have the label: both sides err.
-    let below = found[..=10].iter().map(|of| count(of, &[Fate::Kept])).sum::<f64>();
-    let kept = found.iter().map(|of| count(of, &[Fate::Kept])).sum::<f64>();
+    let below = found[..=10].iter().map(|of| count_fates(of, &[Fate::Kept])).sum::<f64>();
+    let kept = found.iter().map(|of| count_fates(of, &[Fate::Kept])).sum::<f64>();
     assert!(below / kept <= 0.01, "{below} of {kept}");
     // Five standard errors above the threshold a label is kept; one above it most often cannot be told.
-    assert!(count(&found[20], &[Fate::Kept]) / pairs as f64 > 0.99);
-    assert!(count(&found[12], &[Fate::CouldNotTell]) / found[12].len() as f64 > 0.7);
+    assert!(count_fates(&found[20], &[Fate::Kept]) / pairs as f64 > 0.99);
+    assert!(count_fates(&found[12], &[Fate::CouldNotTell]) / found[12].len() as f64 > 0.7);
 }
 
 /// Heads whose scores fall from above the threshold to as far below it.
 #[test]
-fn what_changed_is_found_if_the_tests_have_the_power() {
+fn clear_changes_are_found() {
     let pairs = 500;
     let (far, near) = (THRESHOLD + 0.1, THRESHOLD + 0.02);
     let (a, b) = ([far, near, far, THRESHOLD - 0.1], [THRESHOLD - 0.1, THRESHOLD - 0.02, far, far]);
-    let found = fates(&a, &b, pairs, &mut ChaCha8Rng::seed_from_u64(34));
-    let share = |head: usize, fate: Fate| count(&found[head], &[fate]) / pairs as f64;
+    let found = simulate_fates(&a, &b, pairs, &mut ChaCha8Rng::seed_from_u64(34));
+    let share = |head: usize, fate: Fate| count_fates(&found[head], &[fate]) / pairs as f64;
     assert!(share(0, Fate::Lost) > 0.99, "{}", share(0, Fate::Lost));
     assert!(share(3, Fate::Gained) > 0.99 && share(2, Fate::Kept) > 0.99);
     // One standard error on either side is too little to tell; the label is never said to be kept.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::outcome::{CompareOutcome, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use super::text;
-use crate::commands::saved::sides::described::{PageTable, comparison_page};
+use crate::commands::saved::sides::described::{PageTable, render_comparison_page};
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
@@ -22,8 +22,8 @@ pub enum ComparedTable {
 impl ComparedTable {
     pub fn build(self, outcome: &CompareOutcome) -> Table {
         match self {
-            Self::Heads => Table::from_rows("heads", outcome.heads.iter().map(head)),
-            Self::Labels => Table::from_rows("labels", outcome.heads.iter().flat_map(labels)),
+            Self::Heads => Table::from_rows("heads", outcome.heads.iter().map(head_outcome_row)),
+            Self::Labels => Table::from_rows("labels", outcome.heads.iter().flat_map(label_outcome_rows)),
             Self::Families => Table::from_rows("families", &outcome.families),
         }
     }
@@ -47,7 +47,7 @@ struct HeadOutcomeRow<'a> {
 }
 
 /// Row of a head: its outcome, and the labels that were kept, gained or lost.
-fn head(head: &HeadComparison) -> HeadOutcomeRow<'_> {
+fn head_outcome_row(head: &HeadComparison) -> HeadOutcomeRow<'_> {
     let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
     let labels_with =
         |fate: Fate| labels.iter().filter(|label| label.outcome == fate).map(|label| &*label.label).collect();
@@ -77,14 +77,14 @@ struct LabelOutcomeRow<'a> {
 }
 
 /// Rows of a head, one for each of its labels.
-fn labels(head: &HeadComparison) -> impl Iterator<Item = LabelOutcomeRow<'_>> {
+fn label_outcome_rows(head: &HeadComparison) -> impl Iterator<Item = LabelOutcomeRow<'_>> {
     head.all_labels().map(|label| LabelOutcomeRow { place: head.place, label })
 }
 
-pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
-    let agreements = text::agreements(outcome);
+pub fn render_page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
+    let agreements = text::named_agreements(outcome);
     let facts = outcome.not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
-    comparison_page(
+    render_comparison_page(
         "Are the labels of heads stable?",
         [&outcome.a, &outcome.b],
         &outcome.verdict(),
@@ -94,7 +94,7 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
             PageTable::new(
                 "Agreement",
                 &["on", "heads that agree", "expected by chance", "Cohen's kappa"],
-                agreements.iter().map(agreement).collect(),
+                agreements.iter().map(agreement_cells).collect(),
             ),
             PageTable::new(
                 "Firm labels by family: heads in a and in b, and what became of the labels",
@@ -117,9 +117,9 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
 }
 
 /// Cells of an agreement: its name, the share of heads that agree, and Cohen's kappa.
-fn agreement((name, agreement): &(&'static str, CategoryAgreement)) -> Vec<String> {
+fn agreement_cells((name, agreement): &(&'static str, CategoryAgreement)) -> Vec<String> {
     let expected = agreement.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-    vec![(*name).to_owned(), text::agreement_share(agreement), expected, text::kappa(agreement)]
+    vec![(*name).to_owned(), text::agreement_share(agreement), expected, text::kappa_text(agreement)]
 }
 
 const HEAD_COLUMNS: [&str; 11] = [

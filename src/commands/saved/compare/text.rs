@@ -13,8 +13,8 @@ use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{aligned_table, decimal, plain_table, plus_minus, significance, whole_percent};
-use crate::system::counted::{counted, plural};
+use crate::study::show::wording::{aligned_table, decimal, plain_table, plus_minus, significance_text, whole_percent};
+use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
 
 /// Maximum number of listed labels without `--full`.
@@ -30,49 +30,49 @@ pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
         let findings = outcome.findings(list_limit(MAX_NAMES, full));
         findings.iter().try_for_each(|finding| writeln!(out, "{}", one_line(finding)))?;
         write_sides(out, [&outcome.a, &outcome.b])?;
-        agreement(out, outcome)?;
-        families(out, outcome)?;
-        labels(out, outcome, full)?;
+        write_agreement(out, outcome)?;
+        write_families(out, outcome)?;
+        write_labels(out, outcome, full)?;
         write_not_shared(out, &outcome.not_shared, full)
     })
 }
 
 pub fn agreement_share(agreement: &CategoryAgreement) -> String {
     let Some(share) = agreement.share else { return "-".to_owned() };
-    whole_percent(share) + &agreement.share_ci95.map_or_else(String::new, ends_in_percent)
+    whole_percent(share) + &agreement.share_ci95.map_or_else(String::new, percent_range)
 }
 
 /// Formats the share of heads that agree by chance, in random order, with its range.
 pub fn share_by_chance(share: ShareByChance) -> String {
-    whole_percent(share.mean) + &ends_in_percent(share.range95)
+    whole_percent(share.mean) + &percent_range(share.range95)
 }
 
 /// Formats an interval of shares as whole percentages, such as ` [12, 31]`.
-fn ends_in_percent(shares: Interval) -> String {
+fn percent_range(shares: Interval) -> String {
     let [low, high] = [shares.low(), shares.high()].map(|end| decimal(100.0 * end, 0));
     format!(" [{low}, {high}]")
 }
 
 /// Cohen's kappa of an agreement with its interval; `-` if kappa is not defined.
-pub fn kappa(agreement: &CategoryAgreement) -> String {
+pub fn kappa_text(agreement: &CategoryAgreement) -> String {
     let valued = agreement.kappa.map(|value| Valued { value, ci95: agreement.kappa_ci95 }.in_words(2));
     valued.unwrap_or_else(|| "-".to_owned())
 }
 
 /// Agreement on each kind of label, with the name of that kind.
-pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreement)> {
+pub fn named_agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreement)> {
     let agreement = &outcome.agreement;
     let of_labels = [("first label", agreement.first_label), ("all firm labels", agreement.firm_labels)];
     of_labels.into_iter().chain(agreement.choice.map(|choice| ("how the head chooses", choice))).collect()
 }
 
-fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
-    let rows = agreements(outcome)
+fn write_agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
+    let rows = named_agreements(outcome)
         .into_iter()
-        .map(|(name, agreement)| [name.to_owned(), agreement_share(&agreement), kappa(&agreement)]);
+        .map(|(name, agreement)| [name.to_owned(), agreement_share(&agreement), kappa_text(&agreement)]);
     let mut table = plain_table();
     table.set_header(["agreement on", "heads", "Cohen's kappa"]).add_rows(rows);
-    out.table(table);
+    out.add_table(table);
     writeln!(out, "{INTERVALS_NOTE}")
 }
 
@@ -87,14 +87,14 @@ pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]
     outcome.families.iter().map(move |family| {
         let OutcomeCounts { kept, gained, lost, .. } = family.outcomes;
         let untold =
-            UntoldCounts::count(outcome.all_labels().filter(|label| label.family == family.family)).firm_in_any();
+            UntoldCounts::from_labels(outcome.all_labels().filter(|label| label.family == family.family)).firm_in_any();
         let [a, b, kept, gained, lost, untold] =
             [family.heads_a, family.heads_b, kept, gained, lost, untold].map(|count| count.to_string());
-        [one_line(&family.family), a, b, kept, gained, lost, untold, kappa(&family.agreement)]
+        [one_line(&family.family), a, b, kept, gained, lost, untold, kappa_text(&family.agreement)]
     })
 }
 
-fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
+fn write_families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     if outcome.families.is_empty() {
         return Ok(());
     }
@@ -142,7 +142,7 @@ fn have_different_metrics(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) 
 }
 
 /// As [`label_row`], but narrow enough for a terminal: one column of thresholds, and a label's reach only with `full`.
-fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
+fn brief_label_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
     let named = have_different_metrics(a.as_ref(), b.as_ref());
     // Equal scores can differ in standing, because the q-value depends on all tests of a report.
@@ -151,8 +151,8 @@ fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [Stri
     let by_q = by_q && standings[0] != standings[1];
     let side = |side: &LabelEvidence| {
         let number = if named { format!("{} ", one_line(&side.number)) } else { String::new() };
-        let beyond = if full { side.beyond_in_words() } else { String::new() };
-        let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance(q)));
+        let beyond = if full { side.reach_in_words() } else { String::new() };
+        let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance_text(q)));
         format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
     let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "head removed or idle" };
@@ -164,24 +164,24 @@ fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [Stri
 }
 
 /// Writes the labels that were not kept; with `full`, every label.
-fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
+fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
     let mut rows = labels_by_fate(outcome);
     if !full {
         // A label that is firm on neither side cannot be lost.
-        rows.retain(|(_, label)| label.outcome != Fate::Kept && label.is_firm() != [false, false]);
+        rows.retain(|(_, label)| label.outcome != Fate::Kept && label.is_firm_by_side() != [false, false]);
     }
     if rows.is_empty() {
         return Ok(());
     }
     let title = if full { "All labels" } else { "Firm labels that were not kept" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
-    let shown = rows.iter().take(list_limit(MAX_LABELS, full)).map(|row| brief_row(*row, full));
+    let shown = rows.iter().take(list_limit(MAX_LABELS, full)).map(|row| brief_label_row(*row, full));
     let mut table = plain_table();
     table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]).add_rows(shown);
     out.table_with_optional_columns(table, &[5]);
     match rows.len().saturating_sub(list_limit(MAX_LABELS, full)) {
         0 => Ok(()),
-        more => writeln!(out, " and {}: --full", counted(more, "more label")),
+        more => writeln!(out, " and {}: --full", format_count(more, "more label")),
     }
 }
 
@@ -189,19 +189,19 @@ impl LabelEvidence {
     /// The score with its interval and threshold, the standing, and the reach of a syntactic label.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
-        let beyond = self.beyond_in_words();
+        let beyond = self.reach_in_words();
         format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
     }
 
     /// Reach of a firm syntactic label, after a comma. For borderline labels the reach is not established.
-    fn beyond_in_words(&self) -> String {
+    fn reach_in_words(&self) -> String {
         let reach = self.beyond.filter(|_| self.standing == LabelStanding::Firm);
-        reach.map_or_else(String::new, |reach| format!(", {}", reach.words()))
+        reach.map_or_else(String::new, |reach| format!(", {}", reach.noun_phrase()))
     }
 }
 
-pub fn firm_in_words(count: usize) -> String {
-    format!("{} firm in a or b (without `broad`)", counted(count, "label"))
+pub fn firm_count_in_words(count: usize) -> String {
+    format!("{} firm in a or b (without `broad`)", format_count(count, "label"))
 }
 
 impl CompareOutcome {
@@ -216,19 +216,19 @@ impl CompareOutcome {
 
     /// Number of labels that are firm in either analysis, without `broad` and without labels of how heads choose.
     /// `compare`, `compare --numbers` and `gate` print this count.
-    pub fn firm_labels(&self) -> usize {
+    pub fn firm_label_count(&self) -> usize {
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
         kept + lost + gained + self.untold.firm_in_any()
     }
 
     fn firm_in_words(&self) -> String {
-        firm_in_words(self.firm_labels())
+        firm_count_in_words(self.firm_label_count())
     }
 
     /// Reason why a finding about lost labels is undecided; `None` if it is decided.
     /// Either no label is firm in the first analysis, or none was tested in the second.
-    pub fn why_none_tested(&self) -> Option<String> {
-        let firm: Vec<&LabelComparison> = self.all_labels().filter(|label| label.is_firm()[0]).collect();
+    pub fn no_test_reason(&self) -> Option<String> {
+        let firm: Vec<&LabelComparison> = self.all_labels().filter(|label| label.is_firm_by_side()[0]).collect();
         let is_tested =
             |label: &&LabelComparison| matches!(label.doubt, None | Some(Doubt::Borderline | Doubt::WithinReach));
         match firm.first() {
@@ -245,22 +245,23 @@ impl CompareOutcome {
     pub fn findings(&self, most: usize) -> Vec<String> {
         let UntoldCounts { firm_in_a, firm_in_b, firm_in_neither, firm_in_both } = self.untold;
         let sentence = |title: String, holds: &dyn Fn(&LabelComparison) -> bool| {
-            self.names(most, holds).map(|names| format!("{title}: {names}."))
+            self.label_names(most, holds).map(|names| format!("{title}: {names}."))
         };
         let of_fate = |title: &str, fate: Fate| sentence(title.to_owned(), &|label| label.outcome == fate);
         let one_sided = |count: usize, [has, lacks]: [&str; 2], firm: [bool; 2]| {
-            let labels = counted(count, "label");
+            let labels = format_count(count, "label");
             let title = format!(
                 "Could not tell: {labels} firm in {has}; in {lacks} they are borderline, not significantly below the threshold, or not tested"
             );
-            sentence(title, &|label| label.outcome == Fate::CouldNotTell && label.is_firm() == firm)
+            sentence(title, &|label| label.outcome == Fate::CouldNotTell && label.is_firm_by_side() == firm)
         };
         let labels_are = |count: usize, predicate: &str| {
-            (count > 0).then(|| format!("{} {} {predicate}.", counted(count, "label"), plural(&count, "is", "are")))
+            (count > 0)
+                .then(|| format!("{} {} {predicate}.", format_count(count, "label"), plural(&count, "is", "are")))
         };
         let beyond_one = |has: &str, is_beyond: [bool; 2]| {
             sentence(format!("Kept, but shown to be beyond word classes only in {has}"), &|label| {
-                let reach = label.reach();
+                let reach = label.reach_by_side();
                 let is_known = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
                 is_known && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
             })
@@ -323,7 +324,7 @@ impl CompareOutcome {
     }
 
     /// Names of at most `most` labels for which `holds` returns true, in one text; `None` if there are none.
-    fn names(&self, most: usize, holds: impl Fn(&LabelComparison) -> bool) -> Option<String> {
+    fn label_names(&self, most: usize, holds: impl Fn(&LabelComparison) -> bool) -> Option<String> {
         let of_head = |head: &HeadComparison| -> Vec<String> {
             let labels = head.labels.iter().filter(|label| holds(label));
             labels.map(|label| format!("{} {}", head.place, one_line(&label.label))).collect()

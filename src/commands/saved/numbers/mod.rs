@@ -22,7 +22,7 @@ use crate::study::labels::{Assessment, Label};
 use crate::study::metrics::number::{Number, Part, rule_name};
 use crate::study::metrics::unit::{PRECISION_TOLERANCE, PerUnit};
 use crate::system::counted::plural;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use outcome::{
     Change, Compared, HeadChanges, IdleHeadLabels, LabelChange, LargestChange, Method, NumbersOutcome, OneSidedLabel,
     SCHEMA_VERSION, Standing,
@@ -39,18 +39,18 @@ pub struct NumbersOptions {
     /// Largest difference that does not count as a change, per unit.
     pub tolerances: PerUnit<f64>,
     /// Parts (labels, relations, metrics) that are printed and decide the exit status; empty for all.
-    pub only: Vec<Part>,
+    pub printed_parts: Vec<Part>,
     pub outputs: OutcomeOutputs,
 }
 
 /// Compares two analyses and prints what changed; returns true if nothing changed.
 /// Fails if an analysis cannot be read, or an output cannot be written.
 pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
-    let outputs = options.outputs.open()?;
-    let outcome = outcome(options)?;
+    let outputs = options.outputs.open_outputs()?;
+    let outcome = compute_outcome(options)?;
     let render = |writer| match writer {
         ReportFormat::Json(form) => json::to_json(&outcome, form),
-        ReportFormat::Html => page::html(&outcome),
+        ReportFormat::Html => page::render_html(&outcome),
         ReportFormat::Csv => Err(anyhow!("what changed is no table")),
     };
     reporting::write_outputs(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
@@ -58,15 +58,15 @@ pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
 }
 
 /// Compares the labels and numbers of two analyses, without printing the outcome.
-fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
-    let [a, b] = sides::read_sides(&options.sides).class(Class::Input)?;
+fn compute_outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
+    let [a, b] = sides::read_sides(&options.sides).class(ErrorClass::Input)?;
     let method = if a.has_same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
     let labels = ComparedLabels::new(&a, &b, &pairs, options.rate);
-    let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
-    let changes_of = |part: Part| if is_wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
+    let is_wanted = |part: Part| options.printed_parts.is_empty() || options.printed_parts.contains(&part);
+    let changes_of = |part: Part| if is_wanted(part) { pairs.changes_in_part(part, options.rate) } else { Vec::new() };
     let (relations, metrics) = (changes_of(Part::Relations), changes_of(Part::Metrics));
-    let (changes, one_sided, mut idle) = (labels.changes, labels.one_sided, labels.idle);
+    let (changes, one_sided, mut idle) = (labels.changes, labels.one_sided_labels, labels.idle_heads);
     let (changes, one_sided) = if is_wanted(Part::Labels) { (changes, one_sided) } else { (Vec::new(), Vec::new()) };
     idle.iter_mut().filter(|_| !is_wanted(Part::Labels)).for_each(|head| head.firm_labels.clear());
     let is_lost = idle.iter().any(|head| !head.firm_labels.is_empty());
@@ -76,27 +76,33 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         corpora: a.corpus_difference(&b),
         task: a.task_result().zip(b.task_result()).map(|(a, b)| [a, b]),
         unread: sides::unread_reasons(&a, &b),
-        too_few_units: sides::too_few_units(&a, &b),
+        too_few_units: sides::too_few_units_reason(&a, &b),
         changed,
         method,
         rate: options.rate,
-        pairing: a.could_be_paired(&b).then(|| PAIRING_HINT.to_owned()),
+        pairing: a.can_be_paired(&b).then(|| PAIRING_HINT.to_owned()),
         tolerances: options.tolerances,
-        only: options.only.clone(),
+        only: options.printed_parts.clone(),
         compared: Compared {
-            firm_labels: labels.firm,
-            labels: labels.compared,
-            relations: pairs.count(Part::Relations),
-            metrics: pairs.count(Part::Metrics),
-            numbers: pairs.tested.len(),
+            firm_labels: labels.firm_count,
+            labels: labels.compared_count,
+            relations: pairs.count_in_part(Part::Relations),
+            metrics: pairs.count_in_part(Part::Metrics),
+            numbers: pairs.tested_pairs.len(),
         },
         labels: changes,
         one_sided,
         idle,
-        heads: pairs.heads(is_wanted, options.rate),
+        heads: pairs.changed_heads(is_wanted, options.rate),
         relations,
         metrics,
-        left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(sides::untested(&a, &b)).collect(),
+        left_aside: pairs
+            .left_aside
+            .iter()
+            .cloned()
+            .chain(labels.left_aside)
+            .chain(sides::untested_differences(&a, &b))
+            .collect(),
         not_shared: described::differing_facts([&a.context, &b.context]),
         a: a.description(),
         b: b.description(),
@@ -109,13 +115,13 @@ struct ComparedLabels {
     /// Labels that changed, the largest difference of scores first.
     pub changes: Vec<LabelChange>,
     /// Labels that are firm in one analysis only and are not shown to have changed, in the order of heads.
-    pub one_sided: Vec<OneSidedLabel>,
+    pub one_sided_labels: Vec<OneSidedLabel>,
     /// Heads that do nothing in exactly one analysis, each with its labels that are firm in the other.
-    pub idle: Vec<IdleHeadLabels>,
+    pub idle_heads: Vec<IdleHeadLabels>,
     /// Number of labels that are firm in at least one analysis, without labels of how heads choose.
-    pub firm: usize,
+    pub firm_count: usize,
     /// Number of firm labels that were compared.
-    pub compared: usize,
+    pub compared_count: usize,
     /// Labels that were not compared, with the reasons.
     pub left_aside: Vec<LeftAside>,
 }
@@ -124,15 +130,15 @@ impl ComparedLabels {
     /// Compares all labels. A changed label is firm in one analysis and out of reach in the other.
     /// In addition, the difference of its metric has a q-value of at most `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
-        let places: Vec<usize> = (0..a.context.model.grid().count()).collect();
-        let idle = standing::idle_on_one_side(a, b, &places)
+        let places: Vec<usize> = (0..a.context.model.grid().head_count()).collect();
+        let idle = standing::heads_idle_on_one_side(a, b, &places)
             .into_iter()
             .map(|head| IdleHeadLabels { head, firm_labels: Vec::new() });
-        let mut result = Self { idle: idle.collect(), ..Self::default() };
+        let mut result = Self { idle_heads: idle.collect(), ..Self::default() };
         let grid = a.context.model.grid();
         let have_like_counts = |label: &str| a.has_comparable_counts(b, label);
         // Rules name a number either as policies do or as the report does.
-        let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
+        let numbers: BTreeMap<(usize, String), &NumberPair<'_>> = (pairs.tested_pairs.iter())
             .flat_map(|pair| [pair.a.rule_name(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
             .collect();
         // A score over a text that the model could not read says nothing about a label.
@@ -142,7 +148,7 @@ impl ComparedLabels {
         let [mut other_rules, mut other_counts, mut unassessed, mut untested] = [const { Vec::new() }; 4];
         for (place, (of_a, of_b)) in of_a.iter().zip(&of_b).enumerate() {
             let [of_a, of_b] = [of_a, of_b].map(|all| assessments_by_label(all));
-            let is_idle = standing::idleness([(a, place), (b, place)]).map(|why| why.is_some());
+            let is_idle = standing::pair_idleness([(a, place), (b, place)]).map(|why| why.is_some());
             for label in of_a.keys().chain(of_b.keys()).copied().collect::<BTreeSet<&str>>() {
                 let sides = [of_a.get(label).copied(), of_b.get(label).copied()];
                 let standings = sides.map(|side| side.map(LabelStanding::new));
@@ -154,10 +160,10 @@ impl ComparedLabels {
                     continue;
                 }
                 let counts = usize::from(!is_choice);
-                result.firm += counts;
+                result.firm_count += counts;
                 if is_idle[1 - firm] && [a, b][1 - firm].has_study_of_label(label) {
-                    result.compared += counts;
-                    let head = result.idle.iter_mut().find(|head| head.head.place == grid.place(place));
+                    result.compared_count += counts;
+                    let head = result.idle_heads.iter_mut().find(|head| head.head.place == grid.head_place(place));
                     head.into_iter().filter(|_| !is_choice).for_each(|head| head.firm_labels.push(label.to_owned()));
                     continue;
                 }
@@ -173,7 +179,7 @@ impl ComparedLabels {
                     other_counts.push(label);
                     continue;
                 }
-                result.compared += counts;
+                result.compared_count += counts;
                 if is_firm[1 - firm] {
                     continue;
                 }
@@ -188,10 +194,10 @@ impl ComparedLabels {
                     (None, None) => side.label.number.clone(),
                 };
                 let [a, b] = [in_a, in_b].map(|side| standing_of(side, name_of(side)));
-                let (label, place) = (label.to_owned(), grid.place(place));
+                let (label, place) = (label.to_owned(), grid.head_place(place));
                 match pair_of([in_a, in_b][firm]) {
                     _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) || !are_read => {}
-                    Some(Pair { a: number, q, .. }) if *q <= rate => {
+                    Some(NumberPair { a: number, q, .. }) if *q <= rate => {
                         result.changes.push(LabelChange { place, label, a, b, number: number.name.clone(), q: *q });
                         continue;
                     }
@@ -201,7 +207,7 @@ impl ComparedLabels {
                         continue;
                     }
                 }
-                result.one_sided.push(OneSidedLabel { place, label, a, b });
+                result.one_sided_labels.push(OneSidedLabel { place, label, a, b });
             }
         }
         let size = |change: &LabelChange| (change.a.score - change.b.score).abs();
@@ -239,7 +245,7 @@ fn standing_of(assessment: &Assessment, number: String) -> Standing {
 /// Metrics and accuracies that both analyses have, with the tests of their differences.
 struct NumberPairs<'a> {
     /// Pairs whose difference was tested.
-    pub tested: Vec<Pair<'a>>,
+    pub tested_pairs: Vec<NumberPair<'a>>,
     /// Metrics and accuracies that were not tested, with the reasons.
     pub left_aside: Vec<LeftAside>,
     /// Numbers that depend on rates of the corpus as well as on a head. Key: the number's name in label rules.
@@ -249,7 +255,7 @@ struct NumberPairs<'a> {
 }
 
 /// Metric or accuracy of a head in both analyses, with the test of its difference and the q-value of that test.
-struct Pair<'a> {
+struct NumberPair<'a> {
     pub a: Number<'a>,
     pub b: Number<'a>,
     test: DifferenceTest,
@@ -257,10 +263,10 @@ struct Pair<'a> {
     pub q: f64,
 }
 
-impl Pair<'_> {
+impl NumberPair<'_> {
     /// Size of the difference as a multiple of its unit's tolerance for weights of another precision.
     /// Multiples make differences in shares, nats and tokens comparable.
-    fn size(&self) -> f64 {
+    fn relative_size(&self) -> f64 {
         self.test.difference.abs() / PRECISION_TOLERANCE.get(self.a.unit)
     }
 }
@@ -279,12 +285,12 @@ enum Obstacle {
     /// The numbers are equal, and they rest on too few blocks for a test, or have no interval.
     Equal,
     /// The number depends on rates of the corpus, which differ between corpora.
-    OfCorpus,
+    CorpusDependent,
 }
 
 impl Obstacle {
     /// The reason in words that follow the count of numbers.
-    fn why(self, count: usize) -> String {
+    fn reason_in_words(self, count: usize) -> String {
         let are = plural(&count, "number is", "numbers are");
         match self {
             Self::Differing => {
@@ -292,7 +298,7 @@ impl Obstacle {
                 let (rest, have) = plural(&count, ("it rests", "has"), ("they rest", "have"));
                 format!("{differ} and cannot be tested: {rest} on too few blocks, or {have} no interval")
             }
-            Self::OfCorpus => format!(
+            Self::CorpusDependent => format!(
                 "{are} made of rates of the corpus as well, which differ between corpora: the metrics of the heads alone are \
                  compared"
             ),
@@ -323,11 +329,11 @@ impl<'a> NumberPairs<'a> {
         let (mut tested, mut corpus_dependent) = (Vec::new(), BTreeMap::new());
         // A head that writes a constant is not missing: its attention is compared.
         let runs_without = |head: usize| {
-            let idle = standing::idleness([(a, head), (b, head)]);
+            let idle = standing::pair_idleness([(a, head), (b, head)]);
             let is_missing = idle.map(|why| matches!(why, Some(Idleness::Absent | Idleness::Removed)));
             is_missing[0] != is_missing[1]
         };
-        let missing: Vec<bool> = (0..grid.count()).map(runs_without).collect();
+        let missing: Vec<bool> = (0..grid.head_count()).map(runs_without).collect();
         for number in a.numbers() {
             if missing[number.head] {
                 others.remove(&key(&number));
@@ -336,7 +342,7 @@ impl<'a> NumberPairs<'a> {
             }
             if let Some(of_head) = number.base_number.as_ref() {
                 others.remove(&key(&number));
-                leave(&number, Obstacle::OfCorpus);
+                leave(&number, Obstacle::CorpusDependent);
                 corpus_dependent.insert(number.rule_name(), [number.name.clone(), rule_name(number.part, of_head)]);
                 continue;
             }
@@ -345,7 +351,7 @@ impl<'a> NumberPairs<'a> {
                 continue;
             };
             match test_difference(&number, &other, method, tolerances.get(number.unit)) {
-                Ok(Some(test)) => tested.push(Pair { a: number, b: other, test, q: 1.0 }),
+                Ok(Some(test)) => tested.push(NumberPair { a: number, b: other, test, q: 1.0 }),
                 Ok(None) => {}
                 Err(reason) => leave(&number, reason),
             }
@@ -356,50 +362,50 @@ impl<'a> NumberPairs<'a> {
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
         let left_aside = aside.into_iter().map(|(reason, (count, of))| LeftAside {
-            why: reason.why(count),
+            why: reason.reason_in_words(count),
             count,
             of: of.into_iter().collect(),
         });
-        Self { tested, left_aside: left_aside.collect(), corpus_dependent, grid }
+        Self { tested_pairs: tested, left_aside: left_aside.collect(), corpus_dependent, grid }
     }
 
     /// Number of tested pairs in a part.
-    pub fn count(&self, part: Part) -> usize {
-        self.tested.iter().filter(|pair| pair.a.part == part).count()
+    pub fn count_in_part(&self, part: Part) -> usize {
+        self.tested_pairs.iter().filter(|pair| pair.a.part == part).count()
     }
 
     /// The numbers of a part whose q-value is at most `rate`, largest difference first.
-    pub fn changes(&self, part: Part, rate: f64) -> Vec<Change> {
-        let mut changed: Vec<&Pair<'_>> =
-            self.tested.iter().filter(|pair| pair.a.part == part && pair.q <= rate).collect();
+    pub fn changes_in_part(&self, part: Part, rate: f64) -> Vec<Change> {
+        let mut changed: Vec<&NumberPair<'_>> =
+            self.tested_pairs.iter().filter(|pair| pair.a.part == part && pair.q <= rate).collect();
         // Sorting is stable: equal differences stay in the order of reports.
-        changed.sort_by(|a, b| b.size().total_cmp(&a.size()));
-        changed.into_iter().map(|pair| self.change(pair)).collect()
+        changed.sort_by(|a, b| b.relative_size().total_cmp(&a.relative_size()));
+        changed.into_iter().map(|pair| self.describe_change(pair)).collect()
     }
 
     /// Heads with changed numbers in these parts: most changed numbers first, then the largest difference.
-    pub fn heads(&self, wanted: impl Fn(Part) -> bool, rate: f64) -> Vec<HeadChanges> {
-        let mut by_head: BTreeMap<usize, Vec<&Pair<'_>>> = BTreeMap::new();
-        for pair in self.tested.iter().filter(|pair| wanted(pair.a.part)) {
+    pub fn changed_heads(&self, wanted: impl Fn(Part) -> bool, rate: f64) -> Vec<HeadChanges> {
+        let mut by_head: BTreeMap<usize, Vec<&NumberPair<'_>>> = BTreeMap::new();
+        for pair in self.tested_pairs.iter().filter(|pair| wanted(pair.a.part)) {
             by_head.entry(pair.a.head).or_default().push(pair);
         }
-        let summary = |pairs: &Vec<&Pair<'_>>| {
-            let changed: Vec<&Pair<'_>> = pairs.iter().copied().filter(|pair| pair.q <= rate).collect();
-            let largest = *changed.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?;
-            let Change { place, number, unit, difference, q, .. } = self.change(largest);
+        let summary = |pairs: &Vec<&NumberPair<'_>>| {
+            let changed: Vec<&NumberPair<'_>> = pairs.iter().copied().filter(|pair| pair.q <= rate).collect();
+            let largest = *changed.iter().max_by(|a, b| a.relative_size().total_cmp(&b.relative_size()))?;
+            let Change { place, number, unit, difference, q, .. } = self.describe_change(largest);
             let largest_change = LargestChange { number, unit, difference, q };
             let (changed, compared) = (changed.len(), pairs.len());
-            Some((largest.size(), HeadChanges { place, changed, compared, largest: largest_change }))
+            Some((largest.relative_size(), HeadChanges { place, changed, compared, largest: largest_change }))
         };
         let mut heads: Vec<(f64, HeadChanges)> = by_head.values().filter_map(summary).collect();
         heads.sort_by(|(size, a), (other, b)| b.changed.cmp(&a.changed).then(other.total_cmp(size)));
         heads.into_iter().map(|(_, summary)| summary).collect()
     }
 
-    fn change(&self, Pair { a, b, test, q }: &Pair<'_>) -> Change {
+    fn describe_change(&self, NumberPair { a, b, test, q }: &NumberPair<'_>) -> Change {
         let valued = |number: &Number<'_>| Valued { value: number.value.unwrap_or_default(), ci95: number.ci95 };
         Change {
-            place: self.grid.place(a.head),
+            place: self.grid.head_place(a.head),
             number: a.name.clone(),
             unit: a.unit,
             a: valued(a),

@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::commands::saved::compare::firm_in_words;
+use crate::commands::saved::compare::firm_count_in_words;
 use crate::commands::saved::sides::described::{Described, Fact, LeftAside, Valued};
 use crate::commands::saved::sides::standing::{self, IdleHead};
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PerUnit, Unit};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
 
 /// Version of the outcome's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
@@ -217,7 +217,7 @@ impl NumbersOutcome {
             (only.is_empty() || only.contains(&part)).then(|| format!("{count} {}", plural(&count, one, many)))
         };
         let counts = [
-            count(Part::Labels, labels.len() + self.labels_of_idle(), ["label", "labels"]),
+            count(Part::Labels, labels.len() + self.idle_head_label_count(), ["label", "labels"]),
             count(Part::Relations, relations.len(), ["accuracy on relations", "accuracies on relations"]),
             count(Part::Metrics, metrics.len(), ["metric of heads", "metrics of heads"]),
         ];
@@ -229,7 +229,7 @@ impl NumbersOutcome {
         } else if self.idle.is_empty() {
             "Nothing changed beyond chance".to_owned()
         } else {
-            let heads = counted(self.idle.len(), "head");
+            let heads = format_count(self.idle.len(), "head");
             format!(
                 "No number changed beyond chance, but {heads} {} nothing on one side",
                 plural(&self.idle.len(), "does", "do")
@@ -238,7 +238,7 @@ impl NumbersOutcome {
     }
 
     /// Number of firm labels whose head does nothing in the other analysis.
-    pub fn labels_of_idle(&self) -> usize {
+    pub fn idle_head_label_count(&self) -> usize {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
@@ -247,10 +247,10 @@ impl NumbersOutcome {
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;
-        Some(match self.labels_of_idle() {
+        Some(match self.idle_head_label_count() {
             0 => words,
             count => {
-                let labels = counted(count, "label");
+                let labels = format_count(count, "label");
                 format!("{words} {labels} of these heads {} firm on the other side.", plural(&count, "is", "are"))
             }
         })
@@ -265,7 +265,7 @@ impl NumbersOutcome {
         format!(
             "Compared {} of heads and {} {} on relations, {}: changed where {at_most} {rate}, corrected for all {} of them, and \
              farther apart than {shares} of shares, {nats} nats or {tokens} tokens.",
-            counted(compared.metrics, "metric"),
+            format_count(compared.metrics, "metric"),
             compared.relations,
             plural(&compared.relations, "accuracy", "accuracies"),
             method.words(),
@@ -278,7 +278,7 @@ impl NumbersOutcome {
         format!(
             "{}, {labels} compared: a label has changed where it fails its rule on the other side and the number of that rule changed, \
              too, or where its head does nothing there.",
-            firm_in_words(firm_labels)
+            firm_count_in_words(firm_labels)
         )
     }
 
@@ -289,7 +289,7 @@ impl NumbersOutcome {
             format!(
                 "{} {} firm on one side only, and it is not shown that {} changed: `headscope compare` says of every label \
                  whether it was kept, gained or lost, or why it cannot be told.",
-                counted(count, "label"),
+                format_count(count, "label"),
                 plural(&count, "is", "are"),
                 plural(&count, "it", "they"),
             )
@@ -299,18 +299,18 @@ impl NumbersOutcome {
 
 impl OneSidedLabel {
     pub fn in_words(&self) -> String {
-        format!("{} {} ({} only)", self.place, one_line(&self.label), self.side())
+        format!("{} {} ({} only)", self.place, one_line(&self.label), self.firm_side())
     }
 
     /// Analysis in which the label is firm: `a` or `b`.
-    pub fn side(&self) -> &'static str {
+    pub fn firm_side(&self) -> &'static str {
         if self.a.firm { "a" } else { "b" }
     }
 }
 
 impl LabelChange {
     /// Direction in which the label changed: `lost` or `gained`.
-    pub fn fate(&self) -> &'static str {
+    pub fn change_direction(&self) -> &'static str {
         if self.a.firm { "lost" } else { "gained" }
     }
 

@@ -5,11 +5,11 @@ use std::fmt::{self, Write};
 
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
 use crate::commands::saved::sides::described::{
-    LeftAside, PageTable, comparison_page, list_limit, write_left_aside, write_not_shared, write_sides,
+    LeftAside, PageTable, list_limit, render_comparison_page, write_left_aside, write_not_shared, write_sides,
 };
 use crate::export::write_to_string;
-use crate::study::show::wording::{plain_table, significance};
-use crate::system::counted::counted;
+use crate::study::show::wording::{plain_table, significance_text};
+use crate::system::counted::format_count;
 use crate::system::printable::{one_line, printable};
 use anyhow::Result;
 
@@ -17,7 +17,7 @@ use anyhow::Result;
 const MAX_LABELS: usize = 16;
 /// Maximum number of rows of a table without `--full`.
 const MAX_ROWS: usize = 10;
-const DIGITS: usize = 3;
+const TEXT_DIGITS: usize = 3;
 
 /// Renders a comparison of numbers as text. With `full` it lists every change.
 pub fn render(outcome: &NumbersOutcome, full: bool) -> String {
@@ -31,18 +31,18 @@ struct NumbersText<'a> {
 
 impl NumbersText<'_> {
     fn write(&self, out: &mut String) -> fmt::Result {
-        self.verdict(out)?;
-        self.labels(out)?;
-        self.one_sided(out)?;
-        self.heads(out)?;
+        self.write_verdict(out)?;
+        self.write_labels(out)?;
+        self.write_one_sided(out)?;
+        self.write_heads(out)?;
         let NumbersOutcome { relations, metrics, compared, .. } = self.outcome;
-        self.numbers(out, "Accuracies on relations", relations, compared.relations)?;
-        self.numbers(out, "Metrics of heads", metrics, compared.metrics)?;
+        self.write_numbers(out, "Accuracies on relations", relations, compared.relations)?;
+        self.write_numbers(out, "Metrics of heads", metrics, compared.metrics)?;
         write_left_aside(out, &self.outcome.left_aside, self.full)?;
         write_not_shared(out, &self.outcome.not_shared, self.full)
     }
 
-    fn verdict(&self, out: &mut String) -> fmt::Result {
+    fn write_verdict(&self, out: &mut String) -> fmt::Result {
         let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
         let NumbersOutcome { unread, corpora, .. } = self.outcome;
@@ -57,21 +57,21 @@ impl NumbersText<'_> {
         self.outcome.pairing.as_ref().map_or(Ok(()), |pairing| writeln!(out, "{pairing}"))
     }
 
-    fn labels(&self, out: &mut String) -> fmt::Result {
+    fn write_labels(&self, out: &mut String) -> fmt::Result {
         let row = |change: &LabelChange| {
             let LabelChange { place, label, a, b, number, q } = change;
             let is_named = change.has_several_numbers();
             let of_number = if is_named { format!(" of {}", one_line(number)) } else { String::new() };
-            let q = format!("q {}{of_number}", significance(*q));
-            let [a, b] = [a, b].map(|side| side.in_words(is_named, DIGITS));
-            [place.to_string(), one_line(label), change.fate().to_owned(), a, "->".to_owned(), b, q]
+            let q = format!("q {}{of_number}", significance_text(*q));
+            let [a, b] = [a, b].map(|side| side.in_words(is_named, TEXT_DIGITS));
+            [place.to_string(), one_line(label), change.change_direction().to_owned(), a, "->".to_owned(), b, q]
         };
         let changes = &self.outcome.labels;
-        self.table(out, &format!("Labels: {} changed", changes.len()), changes, MAX_LABELS, row)
+        self.write_table(out, &format!("Labels: {} changed", changes.len()), changes, MAX_LABELS, row)
     }
 
     /// Writes the labels that are firm in one analysis only. They are not changes, but two grids of labels differ in them.
-    fn one_sided(&self, out: &mut String) -> fmt::Result {
+    fn write_one_sided(&self, out: &mut String) -> fmt::Result {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
@@ -82,20 +82,20 @@ impl NumbersText<'_> {
     }
 
     /// Writes a table with a row per changed head, the head with most changed numbers first.
-    fn heads(&self, out: &mut String) -> fmt::Result {
+    fn write_heads(&self, out: &mut String) -> fmt::Result {
         let row = |HeadChanges { place, changed, compared, largest }: &HeadChanges| {
             let LargestChange { number, difference, q, .. } = largest;
             let counts = format!("{changed} of {compared} numbers");
             let most = format!("most {}", one_line(number));
-            [place.to_string(), counts, most, format!("{difference:+.3}"), format!("q {}", significance(*q))]
+            [place.to_string(), counts, most, format!("{difference:+.3}"), format!("q {}", significance_text(*q))]
         };
         let heads = &self.outcome.heads;
-        self.table(out, &format!("Heads: {} changed", heads.len()), heads, MAX_ROWS, row)
+        self.write_table(out, &format!("Heads: {} changed", heads.len()), heads, MAX_ROWS, row)
     }
 
     /// Writes a table with a row per changed number, for the head with its largest change.
     /// With `full`, the table has a row per number and head.
-    fn numbers(&self, out: &mut String, title: &str, changes: &[Change], compared: usize) -> fmt::Result {
+    fn write_numbers(&self, out: &mut String, title: &str, changes: &[Change], compared: usize) -> fmt::Result {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         changes.iter().for_each(|change| *counts.entry(&change.number).or_default() += 1);
         let mut largest: Vec<&Change> = Vec::new();
@@ -109,15 +109,15 @@ impl NumbersText<'_> {
                 count if count > 1 && !self.full => format!("{count} heads, most {place}"),
                 _ => place.to_string(),
             };
-            let q = format!("q {}", significance(*q));
-            let [a, b] = [a, b].map(|side| side.in_words(DIGITS));
+            let q = format!("q {}", significance_text(*q));
+            let [a, b] = [a, b].map(|side| side.in_words(TEXT_DIGITS));
             [one_line(number), heads, a, "->".to_owned(), b, q]
         };
-        self.table(out, &format!("{title}: {} of {compared} changed", changes.len()), &largest, MAX_ROWS, row)
+        self.write_table(out, &format!("{title}: {} of {compared} changed", changes.len()), &largest, MAX_ROWS, row)
     }
 
     /// Writes a title and a row per item, at most `usual` rows without `full`; nothing without items.
-    fn table<T, const COLUMNS: usize>(
+    fn write_table<T, const COLUMNS: usize>(
         &self,
         out: &mut String,
         title: &str,
@@ -133,12 +133,12 @@ impl NumbersText<'_> {
         writeln!(out, "\n{title}\n\n{table}")?;
         match items.len().saturating_sub(list_limit(usual, self.full)) {
             0 => Ok(()),
-            more => writeln!(out, " and {}: --full", counted(more, "more row")),
+            more => writeln!(out, " and {}: --full", format_count(more, "more row")),
         }
     }
 }
 
-pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
+pub fn render_html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
     let NumbersOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
         outcome;
     let left_aside_rows =
@@ -153,7 +153,7 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
         outcome.labels_in_words(),
         outcome.pairing.as_deref().unwrap_or_default()
     );
-    comparison_page(
+    render_comparison_page(
         "What changed between two analyses",
         [a, b],
         &outcome.verdict(),
@@ -163,27 +163,27 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
             PageTable::new(
                 format!("Labels lost or gained: {}", labels.len()),
                 &["head", "label", "outcome", "a", "b", "number", "q"],
-                labels.iter().map(label).collect(),
+                labels.iter().map(label_cells).collect(),
             ),
             PageTable::new(
                 format!("Labels firm on one side only, and not shown to be lost or gained: {}", one_sided.len()),
                 &["head", "label", "firm in", "a", "b"],
-                one_sided.iter().map(of_one_side).collect(),
+                one_sided.iter().map(one_sided_cells).collect(),
             ),
             PageTable::new(
                 format!("By head: {} changed", heads.len()),
                 &["head", "numbers changed", "of", "most", "difference", "q"],
-                heads.iter().map(of_head).collect(),
+                heads.iter().map(head_cells).collect(),
             ),
             PageTable::new(
                 format!("Accuracies on relations: {} of {} changed", relations.len(), compared.relations),
                 columns,
-                relations.iter().map(change).collect(),
+                relations.iter().map(change_cells).collect(),
             ),
             PageTable::new(
                 format!("Metrics of heads: {} of {} changed", metrics.len(), compared.metrics),
                 columns,
-                metrics.iter().map(change).collect(),
+                metrics.iter().map(change_cells).collect(),
             ),
             PageTable::new("Not compared", &["why", "how many", "of"], left_aside_rows.collect()),
             PageTable::new("Not shared, and no change", &["fact", "a", "b"], facts.collect()),
@@ -193,25 +193,33 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
 
 const PAGE_DIGITS: usize = 4;
 
-fn label(change: &LabelChange) -> Vec<String> {
+fn label_cells(change: &LabelChange) -> Vec<String> {
     let LabelChange { place, label, a, b, number, q } = change;
     let [a, b] = [a, b].map(|side| side.in_words(change.has_several_numbers(), PAGE_DIGITS));
-    vec![place.to_string(), label.clone(), change.fate().to_owned(), a, b, number.clone(), significance(*q)]
+    vec![
+        place.to_string(),
+        label.clone(),
+        change.change_direction().to_owned(),
+        a,
+        b,
+        number.clone(),
+        significance_text(*q),
+    ]
 }
 
-fn of_one_side(one_sided: &OneSidedLabel) -> Vec<String> {
+fn one_sided_cells(one_sided: &OneSidedLabel) -> Vec<String> {
     let OneSidedLabel { place, label, a, b } = one_sided;
     let [a, b] = [a, b].map(|side| side.in_words(a.number != b.number, PAGE_DIGITS));
-    vec![place.to_string(), label.clone(), one_sided.side().to_owned(), a, b]
+    vec![place.to_string(), label.clone(), one_sided.firm_side().to_owned(), a, b]
 }
 
-fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {
+fn head_cells(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {
     let LargestChange { number, difference, q, .. } = largest;
     let [changed, compared] = [changed, compared].map(ToString::to_string);
-    vec![place.to_string(), changed, compared, number.clone(), format!("{difference:+.4}"), significance(*q)]
+    vec![place.to_string(), changed, compared, number.clone(), format!("{difference:+.4}"), significance_text(*q)]
 }
 
-fn change(Change { place, number, a, b, difference, q, .. }: &Change) -> Vec<String> {
+fn change_cells(Change { place, number, a, b, difference, q, .. }: &Change) -> Vec<String> {
     let [a, b] = [a, b].map(|side| side.in_words(PAGE_DIGITS));
-    vec![number.clone(), place.to_string(), a, b, format!("{difference:+.4}"), significance(*q)]
+    vec![number.clone(), place.to_string(), a, b, format!("{difference:+.4}"), significance_text(*q)]
 }

@@ -11,7 +11,7 @@ use crate::export::page;
 use crate::report::ReportContext;
 use crate::stats::interval::Interval;
 use crate::study::show::wording::with_interval;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
 /// File, model and corpus of an analysis that is compared.
@@ -70,7 +70,8 @@ impl Described {
     pub fn in_words(&self) -> String {
         let Self { file, shard, model, corpus, sentences } = self;
         let shard = shard.as_ref().map_or_else(String::new, |shard| format!(", shard {shard}"));
-        let sentences = if *sentences == 0 { String::new() } else { format!(", {}", counted(*sentences, "sentence")) };
+        let sentences =
+            if *sentences == 0 { String::new() } else { format!(", {}", format_count(*sentences, "sentence")) };
         format!("{file}{shard}: {model} over {corpus}{sentences}")
     }
 }
@@ -80,7 +81,7 @@ pub fn differing_facts(runs: [&ReportContext; 2]) -> Vec<Fact> {
     let [a, b] = runs.map(|ReportContext { tool, model, corpus, settings, .. }| {
         json!({ "tool": tool, "model": model, "corpus": corpus, "settings": settings })
     });
-    differences("", &a, &b)
+    differing_values("", &a, &b)
 }
 
 /// Relative difference up to which numbers count as equal. A report keeps six digits, a partial keeps all digits.
@@ -105,24 +106,24 @@ pub fn are_equal_when_rounded(a: &Value, b: &Value) -> bool {
 }
 
 /// Lists the single values that differ between `a` and `b`; `at` is the path of both in a report.
-fn differences(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
+fn differing_values(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     match (a, b) {
         _ if are_equal_when_rounded(a, b) => Vec::new(),
         (Value::Object(whole), Value::Null) | (Value::Null, Value::Object(whole)) => {
             // If one side lacks an object, each of its values is a fact.
-            whole.keys().flat_map(|key| differences(&format!("{at}.{key}"), &a[key], &b[key])).collect()
+            whole.keys().flat_map(|key| differing_values(&format!("{at}.{key}"), &a[key], &b[key])).collect()
         }
         (Value::Object(ours), Value::Object(theirs)) => {
             let more = theirs.keys().filter(|key| !ours.contains_key(*key));
             let inner = |key: &String| if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-            ours.keys().chain(more).flat_map(|key| differences(&inner(key), &a[key], &b[key])).collect()
+            ours.keys().chain(more).flat_map(|key| differing_values(&inner(key), &a[key], &b[key])).collect()
         }
         // Items of equally long lists are compared by position: `corpus.files[0].sha256`.
         (Value::Array(ours), Value::Array(theirs))
             if ours.len() == theirs.len() && ours.iter().all(Value::is_object) =>
         {
             let pairs = ours.iter().zip(theirs).enumerate();
-            pairs.flat_map(|(place, (a, b))| differences(&format!("{at}[{place}]"), a, b)).collect()
+            pairs.flat_map(|(place, (a, b))| differing_values(&format!("{at}[{place}]"), a, b)).collect()
         }
         _ => vec![Fact { key: at.to_owned(), a: a.clone(), b: b.clone() }],
     }
@@ -168,7 +169,7 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
     let is_shown = |fact: &&Fact| full || !fact.key.starts_with("corpus.");
     let shown: Vec<&Fact> = facts.iter().filter(is_shown).take(list_limit(MAX_FACTS, full)).collect();
     if shown.is_empty() {
-        let values = counted(facts.len(), "value");
+        let values = format_count(facts.len(), "value");
         return writeln!(
             out,
             "\n{values} that describe the corpus differ, not counted as changes (--full lists them)."
@@ -227,7 +228,7 @@ impl PageTable {
 }
 
 /// Page of a comparison: verdict and findings, how the comparison was made, and the tables.
-pub fn comparison_page(
+pub fn render_comparison_page(
     title: &str,
     [a, b]: [&Described; 2],
     verdict: &str,
@@ -259,19 +260,19 @@ mod tests {
     fn items_of_equally_long_lists_are_named_by_their_places() {
         let a = json!({ "files": [{ "path": "x" }, { "path": "y", "sha256": "1" }], "sizes": [1, 2] });
         let b = json!({ "files": [{ "path": "x" }, { "path": "y", "sha256": "2" }], "sizes": [1, 3] });
-        let found = differences("", &a, &b);
+        let found = differing_values("", &a, &b);
         assert_eq!(
             found,
             [named("files[1].sha256", json!("1"), json!("2")), named("sizes", json!([1, 2]), json!([1, 3]))]
         );
         let longer = json!({ "files": [{ "path": "x" }], "sizes": [1, 2] });
-        assert_eq!(differences("", &a, &longer), [named("files", a["files"].clone(), longer["files"].clone())]);
+        assert_eq!(differing_values("", &a, &longer), [named("files", a["files"].clone(), longer["files"].clone())]);
     }
 
     #[test]
     fn an_object_that_one_side_lacks_is_named_value_by_value() {
         let (a, b) = (json!({ "documents": { "taken": 51, "of": 318 } }), json!({ "documents": null }));
-        let found = differences("", &a, &b);
+        let found = differing_values("", &a, &b);
         assert_eq!(
             found,
             [named("documents.of", json!(318), Value::Null), named("documents.taken", json!(51), Value::Null)]
@@ -282,7 +283,7 @@ mod tests {
     fn single_values_are_named_by_their_keys() {
         let a = json!({ "model": { "id": "x", "layers": 2, "old": [1] }, "same": 1 });
         let b = json!({ "model": { "id": "y", "layers": 2, "new": true }, "same": 1 });
-        let found = differences("", &a, &b);
+        let found = differing_values("", &a, &b);
         assert_eq!(
             found,
             [

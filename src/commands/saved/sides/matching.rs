@@ -94,7 +94,7 @@ fn partner_indices(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> 
     let partners: Vec<usize> = heads.iter().map(|head| grid.index(head.b.layer, head.b.head)).collect();
     let mut sorted = partners.clone();
     sorted.sort_unstable();
-    (is_complete && sorted.into_iter().eq(0..grid.count())).then_some(partners)
+    (is_complete && sorted.into_iter().eq(0..grid.head_count())).then_some(partners)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 
-use crate::commands::reporting::{PolicyOptions, measure};
+use crate::commands::reporting::{PolicyOptions, compute_results};
 use crate::evaluation::plan::Plan;
 use crate::evaluation::results::Results;
 use crate::export::json;
@@ -25,14 +25,14 @@ use crate::study::labels::Assessment;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
 use crate::study::section::ViewContext;
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::errors::Facts;
 use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
 /// Options of the two analyses that are compared.
 pub struct SidesOptions {
-    pub files: [PathBuf; 2],
+    pub paths: [PathBuf; 2],
     /// Policy by which both analyses are labelled. Thresholds that it leaves out stay as in each report.
     pub policy: PolicyOptions,
     pub threads: NonZeroUsize,
@@ -58,14 +58,14 @@ enum SavedFile {
 /// Reads the two analyses. A partial takes the policy of the other file, or else the default; the options override both.
 /// Fails if a file is neither report nor partial, the policy cannot be used, or the models have different heads.
 pub fn read_sides(options: &SidesOptions) -> Result<[Side; 2]> {
-    let SidesOptions { files: paths, policy: options, threads } = options;
+    let SidesOptions { paths, policy: options, threads } = options;
     let [a, b] = [read_file(&paths[0])?, read_file(&paths[1])?];
     let policies = [[&a, &b], [&b, &a]].map(|files| files.into_iter().find_map(saved_policy));
     let [policy_a, policy_b] =
-        policies.map(|policy| options.overriding(policy.unwrap_or_else(registry::default_policy)));
+        policies.map(|policy| options.override_policy(policy.unwrap_or_else(registry::default_policy)));
     let sides = [Side::new(a, &paths[0], policy_a?, *threads)?, Side::new(b, &paths[1], policy_b?, *threads)?];
     for side in &sides {
-        options.ensure_measured(&side.context.settings.protocol.studies).cannot("label", &side.file)?;
+        options.ensure_studies_ran(&side.context.settings.protocol.studies).cannot("label", &side.file)?;
     }
     ensure_same_heads(&sides[0], &sides[1])?;
     Ok(sides)
@@ -123,7 +123,7 @@ impl Side {
         let (shard, (mut context, mut results)) = match file {
             SavedFile::Report(report) => (None, report.into_parts()),
             SavedFile::Partial(shard, observation) => {
-                (Some(shard), measure(*observation, policy.clone(), threads, true)?)
+                (Some(shard), compute_results(*observation, policy.clone(), threads, true)?)
             }
         };
         context.set_policy(&mut results, policy);
@@ -179,17 +179,17 @@ impl Side {
 
     /// Whether both files are partials of one shard of equal corpus files, and so have equal sentences in equal blocks.
     pub fn has_same_sentences(&self, other: &Self) -> bool {
-        self.shard.is_some() && self.shard == other.shard && self.same_corpus(other)
+        self.shard.is_some() && self.shard == other.shard && self.has_same_corpus(other)
     }
 
     /// Whether partials of the two analyses could be compared pairwise: both analyses cover all of equal corpus files.
-    pub fn could_be_paired(&self, other: &Self) -> bool {
+    pub fn can_be_paired(&self, other: &Self) -> bool {
         let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
-        is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.has_same_sentences(other)
+        is_whole(self) && is_whole(other) && self.has_same_corpus(other) && !self.has_same_sentences(other)
     }
 
     /// Whether both analyses have equal corpus files in equal order, with equal limits and numbers of blocks.
-    fn same_corpus(&self, other: &Self) -> bool {
+    fn has_same_corpus(&self, other: &Self) -> bool {
         let [ours, theirs] = [self, other].map(|side| {
             let ReportContext { corpus, settings, .. } = &side.context;
             let files: Vec<_> = corpus.files.iter().map(|file| (file.format, &file.sha256)).collect();
@@ -200,20 +200,20 @@ impl Side {
 
     /// Sentence on how the two corpora (or tasks) differ; `None` if they are the same.
     pub fn corpus_difference(&self, other: &Self) -> Option<String> {
-        if ![self, other].iter().any(|side| side.is_of_corpus()) {
+        if ![self, other].iter().any(|side| side.has_corpus()) {
             let task = |side: &Self| side.context.settings.protocol.task.as_ref().map(|task| task.sha256.clone());
             return (task(self) != task(other)).then(|| "The tasks are not the same.".to_owned());
         }
         let [size_a, size_b] = [self, other].map(|side| side.context.corpus.sentences);
         if size_a != size_b {
-            let [size_a, size_b] = [size_a, size_b].map(|sentences| counted(sentences, "sentence"));
+            let [size_a, size_b] = [size_a, size_b].map(|sentences| format_count(sentences, "sentence"));
             return Some(format!(
                 "The corpora differ in size: {size_a} in a, {size_b} in b; how many labels are firm depends on the size."
             ));
         }
         // A report covers all shards.
         let [shard_a, shard_b] = [self, other].map(|side| side.shard.unwrap_or(Shard::WHOLE));
-        let is_same = self.same_corpus(other) && shard_a == shard_b;
+        let is_same = self.has_same_corpus(other) && shard_a == shard_b;
         (!is_same).then(|| "The corpora are not the same.".to_owned())
     }
 
@@ -223,24 +223,26 @@ impl Side {
             file: self.file.clone(),
             shard: self.shard.map(|shard| shard.to_string()),
             model: model.id.clone(),
-            corpus: self.only_task().map_or_else(|| corpus.name.clone(), |task| format!("the task {}", task.name)),
-            sentences: if self.is_of_corpus() { corpus.sentences } else { 0 },
+            corpus: self
+                .task_without_corpus()
+                .map_or_else(|| corpus.name.clone(), |task| format!("the task {}", task.name)),
+            sentences: if self.has_corpus() { corpus.sentences } else { 0 },
         }
     }
 
     /// Whether the analysis measured a corpus, and not only a task.
-    fn is_of_corpus(&self) -> bool {
+    fn has_corpus(&self) -> bool {
         analyses_corpus(&self.context.settings.protocol, &self.results.sections)
     }
 
     /// Task of an analysis that measured no corpus; `None` if it measured one.
-    fn only_task(&self) -> Option<&TaskInfo> {
-        self.context.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
+    fn task_without_corpus(&self) -> Option<&TaskInfo> {
+        self.context.settings.protocol.task.as_ref().filter(|_| !self.has_corpus())
     }
 
     /// Fails for an analysis of a task alone, whose heads were not labelled.
     pub fn ensure_labelled(&self) -> Result<()> {
-        let Some(TaskInfo { name, .. }) = self.only_task() else { return Ok(()) };
+        let Some(TaskInfo { name, .. }) = self.task_without_corpus() else { return Ok(()) };
         let (file, name) = (&self.file, one_line(name));
         let error =
             anyhow!("`{file}` is of the task `{name}` alone: no corpus was asked about, so no head has a label");
@@ -251,20 +253,20 @@ impl Side {
     }
 
     /// Number of sampling units in words, if there are too few for any test; else `None`.
-    pub fn too_few_units(&self) -> Option<String> {
-        if !self.is_of_corpus() {
+    pub fn unit_count_if_too_few(&self) -> Option<String> {
+        if !self.has_corpus() {
             return None;
         }
         let ReportContext { model, corpus, .. } = &self.context;
         let [piece, _] = model.text_units();
-        corpus.too_few_units(&self.results.estimates.denominators, piece)
+        corpus.unit_shortage_text(&self.results.estimates.denominators, piece)
     }
 
     /// Why the model could not read the corpus, with a remedy; `None` if it could.
     pub fn unread_reason(&self) -> Option<String> {
         let ReportContext { model, corpus, .. } = &self.context;
-        let read = Some(corpus).filter(|_| self.is_of_corpus());
-        read.and_then(|corpus| corpus.unread_cause(model))
+        let read = Some(corpus).filter(|_| self.has_corpus());
+        read.and_then(|corpus| corpus.unread_cause_and_advice(model))
             .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
     }
 
@@ -279,7 +281,7 @@ impl Side {
     }
 
     /// Sections of the report for which no test is known, as (key, JSON).
-    fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
+    fn untested_sections(&self) -> Vec<(&'static str, serde_json::Value)> {
         let known = ViewContext::new(&self.context.settings.policy);
         let sections = self.results.sections.iter().filter(|(_, section)| section.view(known).numbers.is_empty());
         let value = |entry: &dyn erased_serde::Serialize| serde_json::to_value(entry).expect("a section is JSON");
@@ -292,8 +294,8 @@ impl Side {
 
 /// Number of sampling units of each analysis that has too few for any test, such as `9 documents in a`.
 /// Returns `None` if both analyses have enough.
-pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
-    let words = [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("{} in {name}", side.too_few_units()?)));
+pub fn too_few_units_reason(a: &Side, b: &Side) -> Option<String> {
+    let words = [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("{} in {name}", side.unit_count_if_too_few()?)));
     words.into_iter().flatten().reduce(|first, second| format!("{first}, {second}"))
 }
 
@@ -306,8 +308,8 @@ pub fn unread_reasons(a: &Side, b: &Side) -> Option<String> {
 
 /// Report sections that no test can compare, and that differ between two analyses or are missing in one.
 /// Returns `None` if there are no such sections.
-pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
-    let (a, b) = (a.untested(), b.untested());
+pub fn untested_differences(a: &Side, b: &Side) -> Option<LeftAside> {
+    let (a, b) = (a.untested_sections(), b.untested_sections());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
         !others.iter().any(|(other, theirs)| other == key && described::are_equal_when_rounded(value, theirs))
     };

@@ -34,8 +34,8 @@ pub enum LabelStanding {
 impl LabelStanding {
     pub fn new(assessment: &Assessment) -> Self {
         match assessment {
-            Assessment { fires: true, label, .. } if label.borderline => Self::Borderline,
-            Assessment { fires: true, .. } => Self::Firm,
+            Assessment { meets_rule: true, label, .. } if label.borderline => Self::Borderline,
+            Assessment { meets_rule: true, .. } => Self::Firm,
             Assessment { p_below_threshold: None, .. } => Self::Untested,
             Assessment { p_below_threshold: Some(p), .. } if *p <= TAIL_SHARE => Self::OutOfReach,
             Assessment { .. } => Self::WithinReach,
@@ -109,25 +109,25 @@ impl Side {
         } else if self.results.removed_heads.contains(&place) {
             Some(Idleness::Removed)
         } else {
-            model.constant_heads.contains(&model.grid().place(place)).then_some(Idleness::WritesConstant)
+            model.constant_heads.contains(&model.grid().head_place(place)).then_some(Idleness::WritesConstant)
         }
     }
 }
 
 /// Reasons why a head and its partner do nothing, `[a, b]`; `None` for a head that does something.
 /// A head that writes a constant counts only if its partner does something. Otherwise the two are compared by their attention.
-pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
+pub fn pair_idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
 }
 
 /// Heads that do nothing in exactly one analysis, by their place in that analysis.
 /// `partners`: index in `b` of each head's partner, `[layers * heads]`.
-pub fn idle_on_one_side(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
+pub fn heads_idle_on_one_side(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     let grid = a.context.model.grid();
-    let idle = |(place, &partner): (usize, &usize)| match idleness([(a, place), (b, partner)]) {
-        [Some(why), None] => Some(IdleHead { place: grid.place(place), side: "a", why }),
-        [None, Some(why)] => Some(IdleHead { place: grid.place(partner), side: "b", why }),
+    let idle = |(place, &partner): (usize, &usize)| match pair_idleness([(a, place), (b, partner)]) {
+        [Some(why), None] => Some(IdleHead { place: grid.head_place(place), side: "a", why }),
+        [None, Some(why)] => Some(IdleHead { place: grid.head_place(partner), side: "b", why }),
         _ => None,
     };
     partners.iter().enumerate().filter_map(idle).collect()

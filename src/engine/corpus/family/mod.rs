@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::bounds::MAX_REMEMBERED_DIGESTS;
-use super::sentence::{Content, SentenceFamily};
+use super::sentence::{Content, SentenceGroup};
 
 #[cfg(test)]
 mod tests;
@@ -29,9 +29,9 @@ pub struct RepeatCounts {
 }
 
 #[derive(Default)]
-pub(super) struct Families {
+pub(super) struct FamilyAssigner {
     /// Families met so far, keyed by the digest of the words or of the family name.
-    remembered: HashMap<u64, RememberedFamily>,
+    families_by_digest: HashMap<u64, RememberedFamily>,
     pub counts: RepeatCounts,
     /// Number of the document in which the latest family began; `None` where documents are not the sampling unit.
     last_document: Option<u64>,
@@ -44,18 +44,18 @@ struct RememberedFamily {
     has_recurred: bool,
 }
 
-impl Families {
+impl FamilyAssigner {
     /// Assigns the next sentence to a family; `name` is the family name in the corpus, if any. If `document` is given, documents
     /// are the sampling unit: `name` is ignored, and a new family takes the document's number.
-    pub(super) fn assign(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceFamily {
+    pub(super) fn assign(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceGroup {
         self.counts.read += 1;
         let name = name.filter(|_| document.is_none());
-        let (words, name) = (content_digest(content), name.map(|name| digest(NAME, [name])));
-        let family = match self.remembered.get_mut(&words) {
+        let (words, name) = (content_digest(content), name.map(|name| digest(NAME_PREFIX, [name])));
+        let family = match self.families_by_digest.get_mut(&words) {
             Some(known) => {
                 let is_first_repeat = !std::mem::replace(&mut known.has_recurred, true);
                 self.counts.repeated += 1 + u64::from(is_first_repeat);
-                SentenceFamily { number: known.family.into(), is_first: false }
+                SentenceGroup { number: known.family.into(), is_first: false }
             }
             None => self.assign_new(words, name, document),
         };
@@ -65,11 +65,11 @@ impl Families {
         family
     }
 
-    fn assign_new(&mut self, words: u64, name: Option<u64>, document: Option<u64>) -> SentenceFamily {
+    fn assign_new(&mut self, words: u64, name: Option<u64>, document: Option<u64>) -> SentenceGroup {
         self.counts.different += 1;
-        let named = name.and_then(|name| self.remembered.get(&name));
-        let next = SentenceFamily::new(document.unwrap_or(self.counts.families));
-        let family = named.map_or(next, |known| SentenceFamily { number: known.family.into(), is_first: false });
+        let named = name.and_then(|name| self.families_by_digest.get(&name));
+        let next = SentenceGroup::new(document.unwrap_or(self.counts.families));
+        let family = named.map_or(next, |known| SentenceGroup { number: known.family.into(), is_first: false });
         self.counts.families += u64::from(family.is_first);
         let is_of_known_document = document.is_some() && document == self.last_document;
         self.counts.units += u64::from(family.is_first && !is_of_known_document);
@@ -79,32 +79,32 @@ impl Families {
         }
         self.counts.not_remembered += 1;
         // The digest serves as the family number, so that equal sentences still fall into one block.
-        if family.is_first { SentenceFamily::new(document.or(name).unwrap_or(words)) } else { family }
+        if family.is_first { SentenceGroup::new(document.or(name).unwrap_or(words)) } else { family }
     }
 
     /// Records that a digest belongs to the family with this number, unless the digest is already known. Returns false if
     /// the table is full or the number exceeds 32 bits.
     fn remember(&mut self, digest: u64, family: u64) -> bool {
-        let has_room = self.remembered.len() < MAX_REMEMBERED_DIGESTS;
+        let has_room = self.families_by_digest.len() < MAX_REMEMBERED_DIGESTS;
         let Some(family) = u32::try_from(family).ok().filter(|_| has_room) else { return false };
-        self.remembered.entry(digest).or_insert(RememberedFamily { family, has_recurred: false });
+        self.families_by_digest.entry(digest).or_insert(RememberedFamily { family, has_recurred: false });
         true
     }
 }
 
 /// First byte of the digested bytes of running text. It differs from that of word lists and of family names, so that no two
 /// kinds share a digest.
-const TEXT: u8 = 0;
+const TEXT_PREFIX: u8 = 0;
 /// First byte of the digested bytes of a list of words.
-const WORDS: u8 = 1;
+const WORDS_PREFIX: u8 = 1;
 /// First byte of the digested bytes of a family name.
-const NAME: u8 = 2;
+const NAME_PREFIX: u8 = 2;
 
 /// The digest of a sentence's words, without annotations; running text is split at white space.
 fn content_digest(content: &Content) -> u64 {
     match content {
-        Content::Text(text) => digest(TEXT, text.split_whitespace()),
-        Content::Words(words) => digest(WORDS, words.iter().map(|word| word.form.as_str())),
+        Content::Text(text) => digest(TEXT_PREFIX, text.split_whitespace()),
+        Content::Words(words) => digest(WORDS_PREFIX, words.iter().map(|word| word.form.as_str())),
     }
 }
 

@@ -9,7 +9,7 @@ fn words(forms: &str) -> Content {
 
 /// The families of sentences of these words and names, as their numbers; negative where the sentence is not the first.
 fn numbers(sentences: &[(&str, Option<&str>)]) -> (Vec<(u64, bool)>, RepeatCounts) {
-    let mut families = Families::default();
+    let mut families = FamilyAssigner::default();
     let numbers = sentences.iter().map(|(forms, name)| families.assign(&words(forms), *name, None));
     let numbers = numbers.map(|family| (family.number, family.is_first)).collect();
     (numbers, families.counts)
@@ -37,7 +37,7 @@ fn sentences_under_one_name_are_one_family() {
 
 #[test]
 fn a_family_has_the_number_of_its_document() {
-    let mut families = Families::default();
+    let mut families = FamilyAssigner::default();
     let mut of = |forms, document| families.assign(&words(forms), Some("x"), Some(document));
     let found = [of("a", 0), of("b", 0), of("c", 1), of("a", 2)].map(|family| (family.number, family.is_first));
     // The second `a` stays with the first one; a name does not count.
@@ -58,7 +58,7 @@ fn the_annotation_does_not_matter_and_the_pieces_do() {
         text("A b"),
         content_digest(&words("a b")),
         content_digest(&words("ab")),
-        digest(NAME, ["a b"]),
+        digest(NAME_PREFIX, ["a b"]),
     ];
     for (place, one) in different.iter().enumerate() {
         assert!(!different[..place].contains(one), "{place}");
@@ -67,9 +67,9 @@ fn the_annotation_does_not_matter_and_the_pieces_do() {
 
 #[test]
 fn what_cannot_be_remembered_keeps_to_its_block_all_the_same() {
-    let mut families = Families::default();
+    let mut families = FamilyAssigner::default();
     let known = families.assign(&words("a"), None, None);
-    families.remembered.extend(
+    families.families_by_digest.extend(
         (0..MAX_REMEMBERED_DIGESTS as u64).map(|digest| (digest, RememberedFamily { family: 0, has_recurred: false })),
     );
     let [b, c, b_again, a_again, named, named_again] =
@@ -88,7 +88,7 @@ proptest! {
     /// many as are counted.
     #[test]
     fn families_begin_once(sentences in prop::collection::vec((0..9_u8, prop::option::of(0..4_u8)), 0..60)) {
-        let mut families = Families::default();
+        let mut families = FamilyAssigner::default();
         let mut begun = 0;
         let mut of_words = std::collections::HashMap::new();
         for (number, name) in sentences {
@@ -106,9 +106,9 @@ proptest! {
     /// A sentence's family is its own number if no sentence occurs again and none is named.
     #[test]
     fn sentences_of_their_own_are_families_of_their_own(count in 0..80_u64) {
-        let mut families = Families::default();
+        let mut families = FamilyAssigner::default();
         for number in 0..count {
-            prop_assert_eq!(families.assign(&words(&number.to_string()), None, None), SentenceFamily::new(number));
+            prop_assert_eq!(families.assign(&words(&number.to_string()), None, None), SentenceGroup::new(number));
         }
     }
 }

@@ -56,7 +56,7 @@ impl Input {
         }
         if path == Path::new("-") {
             let stdin = format.map(Self::Stdin).context("standard input has no extension to tell the format by");
-            return stdin.hint(Self::choices());
+            return stdin.hint(Self::format_choices());
         }
         if path.is_dir() {
             return Ok(Self::Folder(path.to_owned(), format));
@@ -70,10 +70,10 @@ impl Input {
         let shown = path.display();
         let unknown = || format!("cannot tell the format of `{shown}` by its extension");
         let file = kind.map(|kind| Self::File(path.to_owned(), kind)).with_context(unknown).with_file(shown);
-        file.with_value(path.extension().unwrap_or_default().display()).hint(Self::choices())
+        file.with_value(path.extension().unwrap_or_default().display()).hint(Self::format_choices())
     }
 
-    fn choices() -> String {
+    fn format_choices() -> String {
         let names = Format::ALL.map(Format::name);
         let (last, others) = names.split_last().expect("there are formats");
         format!("say --format {} or {last}", others.join(", "))

@@ -46,7 +46,7 @@ impl CorpusFile {
     }
 
     /// A copy of this entry for a second reading; `None` if the file can be read only once.
-    pub(super) fn for_second_reading(&self) -> Option<Self> {
+    pub(super) fn copy_for_rereading(&self) -> Option<Self> {
         let source = match &self.source {
             Source::Path(path) => Source::Path(path.clone()),
             Source::Stream(_) => return None,
@@ -85,7 +85,7 @@ impl Source {
 
 /// Identity of an input file, which shows whether a file is given twice.
 #[derive(PartialEq, Eq, Hash)]
-enum Identity {
+enum InputIdentity {
     Stdin,
     Embedded(&'static str),
     /// Device and inode, so that hard links count as one file.
@@ -95,11 +95,11 @@ enum Identity {
     Path(PathBuf),
 }
 
-impl Identity {
+impl InputIdentity {
     /// Identity of the file that `metadata` describes.
     #[cfg(unix)]
     #[expect(clippy::unnecessary_wraps, reason = "elsewhere a path has to be resolved")]
-    fn of(_path: &Path, metadata: &Metadata) -> io::Result<Self> {
+    fn from_metadata(_path: &Path, metadata: &Metadata) -> io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
         Ok(Self::Inode(metadata.dev(), metadata.ino()))
     }
@@ -115,7 +115,7 @@ impl Identity {
 /// hidden files, pipes, and files whose extension belongs to no corpus format or not to the requested one. Fails if a file
 /// is given twice or cannot be opened.
 pub(super) fn from_inputs(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
-    let mut files = Files::default();
+    let mut files = FileList::default();
     let mut passed_over = 0;
     for input in inputs {
         match input {
@@ -123,11 +123,11 @@ pub(super) fn from_inputs(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
                 let kind = FileKind::uncompressed(*format);
                 let source = Source::Stream(Box::new(reading::stdin().context("cannot read standard input")?));
                 let file = CorpusFile { name: input.name(), path: "-".into(), kind, bytes: None, source };
-                files.add(Identity::Stdin, "standard input", || Ok(file))?;
+                files.add(InputIdentity::Stdin, "standard input", || Ok(file))?;
             }
             Input::Embedded(name, bytes, kind) => {
                 let file = CorpusFile::from_bytes(name, Cow::Borrowed(bytes), *kind);
-                files.add(Identity::Embedded(name), &format!("corpus `{name}`"), || Ok(file))?;
+                files.add(InputIdentity::Embedded(name), &format!("corpus `{name}`"), || Ok(file))?;
             }
             Input::File(path, kind) => files.add_path(path, *kind)?,
             Input::Folder(path, format) => {
@@ -143,22 +143,22 @@ pub(super) fn from_inputs(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
 /// Corpus files in reading order, each at most once. A file given twice would count as evidence twice, and both halves of a
 /// held-out split could contain it.
 #[derive(Default)]
-struct Files {
+struct FileList {
     files: Vec<CorpusFile>,
     /// Name of each listed file in messages, by its identity.
-    names: HashMap<Identity, String>,
+    names_by_identity: HashMap<InputIdentity, String>,
 }
 
-impl Files {
+impl FileList {
     /// Adds the file that `open` opens. Fails if a file of this identity is already listed; `shown` is the file's name in
     /// messages.
-    fn add(&mut self, identity: Identity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
-        if let Some(first) = self.names.get(&identity) {
+    fn add(&mut self, identity: InputIdentity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
+        if let Some(first) = self.names_by_identity.get(&identity) {
             let same_file = || format!("for it is the same file as {first}");
             let why = if first == shown { "and its sentences would count twice".to_owned() } else { same_file() };
             bail!(anyhow!("{shown} is given twice, {why}").hint("name it once"));
         }
-        self.names.insert(identity, shown.to_owned());
+        self.names_by_identity.insert(identity, shown.to_owned());
         self.files.push(open()?);
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Files {
         let shown = path.display().to_string();
         let metadata = fs::metadata(path).map_err(|error| explain_open_error(path, error))?;
         ensure!(!metadata.is_dir(), anyhow!("corpus `{shown}` is a folder").with_file(&shown));
-        let identity = Identity::of(path, &metadata).cannot("open corpus", &shown)?;
+        let identity = InputIdentity::from_metadata(path, &metadata).cannot("open corpus", &shown)?;
         let added = self.add(identity, &format!("corpus `{shown}`"), || {
             // Opened before any other work, so that errors come early.
             let opened = reading::open(path).cannot("open corpus", &shown)?;

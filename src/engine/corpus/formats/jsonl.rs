@@ -23,7 +23,7 @@ use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, word_position};
 use crate::corpus::sentence::written::{Misalignment, Written, WrittenPiece};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::errors::Facts;
 use crate::system::json::describe_error_in_line;
 use crate::system::printable::excerpt;
@@ -90,16 +90,16 @@ fn parse_line(json: &str, context: &mut ReaderContext) -> Result<ParsedSentence>
             (line.head.is_some() && line.heads.is_none()) || (line.deprel.is_some() && line.relations.is_none());
         let lost = || anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json));
         ensure!(!is_lost, with_key_hint(json, lost()));
-        let written = line.written(&forms)?;
+        let written = line.written_text(&forms)?;
         let links = line.take_links(forms.len(), types)?;
         let lists = [aligned_lists(json, requested)?, aligned_lists(json, classes.as_slice())?];
         let words = line.into_annotated(forms, relations, (lists, classes.as_ref()))?;
         Sentence { id, links, written, ..Sentence::new(Content::Words(words)) }
     } else {
-        Sentence { id, ..Sentence::new(Content::Text(line.only_text(json)?)) }
+        Sentence { id, ..Sentence::new(Content::Text(line.take_only_text(json)?)) }
     };
-    let begins_document = document != file.document;
-    file.document = document;
+    let begins_document = document != file.previous_document;
+    file.previous_document = document;
     Ok(ParsedSentence { sentence, begins_document, family })
 }
 
@@ -115,7 +115,7 @@ fn sentence_id(id: Value) -> Option<Arc<str>> {
 
 /// Keys of JSON lines, each with the names under which other programs write the same data (spaCy, Stanza, Hugging Face's
 /// datasets).
-const OTHER_NAMES: [(&str, &[&str]); 7] = [
+const KEY_ALIASES: [(&str, &[&str]); 7] = [
     ("words", &["tokens", "token", "forms", "form", "word"]),
     ("text", &["sentence", "sent"]),
     ("heads", &["head"]),
@@ -136,14 +136,14 @@ fn with_key_hint(json: &str, error: Error) -> Error {
         let other = others.iter().find(|&&other| keys.contains_key(other) && !keys.contains_key(ours))?;
         Some(format!("`{other}` `{ours}`"))
     };
-    let renamed: Vec<String> = OTHER_NAMES.iter().filter_map(other_name).collect();
+    let renamed: Vec<String> = KEY_ALIASES.iter().filter_map(other_name).collect();
     if renamed.is_empty() { error } else { error.hint(format!("call {}", renamed.join(", "))) }
 }
 
 impl Line {
     /// Takes the running text of a line that has no `words`. Fails if there is no `text`, or if the line has a key that is
     /// only valid beside `words`.
-    fn only_text(&mut self, json: &str) -> Result<String> {
+    fn take_only_text(&mut self, json: &str) -> Result<String> {
         let ensure_missing = |keys: &[(&str, bool)]| match keys.iter().find(|(_, is_given)| *is_given) {
             Some((name, _)) => Err(anyhow!("`{name}` is of `words`, and there are none")),
             None => Ok(()),
@@ -156,7 +156,7 @@ impl Line {
         ])?;
         let neither = || with_key_hint(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
         let text = self.text.take().ok_or_else(neither)?;
-        ensure_missing(&self.lengths().map(|(name, length)| (name, length.is_some())))?;
+        ensure_missing(&self.list_lengths().map(|(name, length)| (name, length.is_some())))?;
         ensure_missing(&[("classes", self.classes.is_some())])?;
         Ok(text)
     }
@@ -207,7 +207,7 @@ impl Line {
 
     /// Written text of the sentence, from `text` or from `space_after`; `None` if the line has neither. Fails if `text`
     /// does not have the words from left to right.
-    fn written(&self, forms: &[String]) -> Result<Option<Written>> {
+    fn written_text(&self, forms: &[String]) -> Result<Option<Written>> {
         let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
         let spaces = self.space_after.as_deref().unwrap_or_default().iter().copied().chain(iter::repeat(true));
         let pieces: Vec<WrittenPiece> =
@@ -227,7 +227,7 @@ impl Line {
     }
 
     /// Length of each list that should have one value per word, by its key; `None` for a missing key.
-    fn lengths(&self) -> [(&'static str, Option<usize>); 6] {
+    fn list_lengths(&self) -> [(&'static str, Option<usize>); 6] {
         let Self { heads, relations, upos, lemmas, feats, space_after, .. } = self;
         [
             ("heads", heads.as_ref().map(Vec::len)),
@@ -249,14 +249,14 @@ impl Line {
     ) -> Result<Vec<Word>> {
         ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
         let lists = requested.iter().chain(&listed).map(|(name, list, _)| (*name, list.as_ref().map(Vec::len)));
-        for (name, length) in self.lengths().into_iter().chain(lists) {
+        for (name, length) in self.list_lengths().into_iter().chain(lists) {
             ensure_length(name, length.unwrap_or(forms.len()), forms.len())?;
         }
         let listed = |word: usize| {
-            let name = values_of_word(&listed, word).into_iter().flatten().next()?;
+            let name = word_values(&listed, word).into_iter().flatten().next()?;
             Some(WordClass::new(class_key?, name))
         };
-        let mut classes = classes_of_words(self.classes, forms.len(), class_key)?.into_iter();
+        let mut classes = word_classes(self.classes, forms.len(), class_key)?.into_iter();
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
         let mut size = SentenceSize::default();
         let (mut heads, mut names) = (self.heads.into_iter().flatten(), self.relations.into_iter().flatten());
@@ -266,7 +266,7 @@ impl Line {
             let (lemma, features) = (lemmas.next().flatten(), feats.next().flatten());
             let class = classes.next().flatten().map(Ok).or_else(|| listed(words.len())).transpose()?;
             let relation = names.next().flatten().unwrap_or_else(|| "_".to_owned());
-            let requested = values_of_word(&requested, words.len());
+            let requested = word_values(&requested, words.len());
             let optional = [&lemma, &features].map(|value| value.as_deref().unwrap_or_default());
             let kept = [&*form, &*relation].into_iter().chain(optional).chain(class.iter().map(|class| &*class.name));
             size.add(kept.chain(requested.iter().flatten().map(|value| &**value)))?;
@@ -310,7 +310,7 @@ fn aligned_lists<'a, S: AsRef<str>>(json: &str, requested: &'a [S]) -> Result<Ve
 }
 
 /// The word's value in each of the requested lists; numbers and booleans are written as JSON.
-fn values_of_word(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str>>]> {
+fn word_values(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str>>]> {
     let value = |(_, list, entry): &AlignedList<'_>| {
         let value = match &list.as_ref()?[word] {
             Value::Null => return None,
@@ -328,7 +328,7 @@ fn values_of_word(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str
 /// Class of each word in the classification `wanted`, or in the line's only classification; empty without classes. Fails if
 /// `wanted` is `None` and the line has several classifications. Also fails if a classification has not one class or null
 /// per word.
-fn classes_of_words(
+fn word_classes(
     given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     words: usize,
     wanted: Option<&Arc<str>>,
@@ -349,7 +349,7 @@ fn classes_of_words(
 /// Fails unless the list under the key `name` has one value per word.
 fn ensure_length(name: &str, length: usize, words: usize) -> Result<()> {
     let entries = plural(&length, "entry", "entries");
-    ensure!(length == words, "`{name}` has {length} {entries} for {}", counted(words, "word"));
+    ensure!(length == words, "`{name}` has {length} {entries} for {}", format_count(words, "word"));
     Ok(())
 }
 

@@ -19,14 +19,14 @@ const SEPARATOR: &str = "|||";
 
 pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
     next_line(lines, |line| {
-        let (words, first, links) = pair(line, &mut context.link_types)?;
+        let (words, first, links) = parse_pair(line, &mut context.link_types)?;
         Ok(Sentence { links, first_text_word_count: Some(first), ..Sentence::new(Content::Words(words)) }.into())
     })
 }
 
 /// Parses a line into the words of both texts, the number of words in the first text, and the links between them. Fails if
 /// the line is malformed.
-fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<LinkSet>)> {
+fn parse_pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<LinkSet>)> {
     let tokens: Vec<&str> = line.split_whitespace().collect();
     let fields: Vec<&[&str]> = tokens.split(|&token| token == SEPARATOR).collect();
     let (texts, alignment) = match fields[..] {
@@ -75,13 +75,13 @@ mod tests {
     #[test]
     fn an_alignment_becomes_links_between_both_texts() {
         let (words, first, links) =
-            pair("das Haus ||| the big house ||| 0-0 1-2 1-1 0-0", &mut LinkTypes::default()).unwrap();
+            parse_pair("das Haus ||| the big house ||| 0-0 1-2 1-1 0-0", &mut LinkTypes::default()).unwrap();
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
         assert_eq!((forms.join(" "), first), ("das Haus the big house".to_owned(), 2));
         assert_eq!(links[0].targets, BTreeMap::from([(0, [2].into()), (1, [3, 4].into())]));
         assert_eq!((&*links[0].link_type.name, &links[0].candidates), ("align", &Some([2, 3, 4].into())));
         // Without a third field there are no links, with an empty one there are none in this pair.
-        let count = |line: &str| pair(line, &mut LinkTypes::default()).unwrap().2.len();
+        let count = |line: &str| parse_pair(line, &mut LinkTypes::default()).unwrap().2.len();
         assert_eq!([count("a ||| b"), count("a ||| b |||")], [0, 1]);
     }
 
@@ -97,7 +97,7 @@ mod tests {
             ("a ||| b c ||| 0-2", "`0-2`: the second text has no word 2, but words 0 to 1"),
             ("a ||| b ||| 1-0", "`1-0`: the first text has no word 1, but words 0 to 0"),
         ] {
-            let error = format!("{:#}", pair(line, &mut LinkTypes::default()).unwrap_err());
+            let error = format!("{:#}", parse_pair(line, &mut LinkTypes::default()).unwrap_err());
             assert!(error.contains(expected), "{line}: {error}");
         }
     }

@@ -77,9 +77,9 @@ pub(in crate::corpus) struct FileContext {
     /// Field names of [`Annotation::entity`](crate::corpus::Annotation::entity), in the order that the file declares.
     pub entity_fields: Option<Arc<str>>,
     /// Name of the preceding sentence's document, in formats that name the document of each sentence.
-    pub document: Option<DocumentName>,
+    pub previous_document: Option<DocumentName>,
     /// Name of the program that generated the corpus, from `# global.generated`; `None` without that comment.
-    pub generated: Option<Box<str>>,
+    pub generator: Option<Box<str>>,
     pub is_glued: bool,
 }
 

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn families_are_told_again() {
     use FamilyId::{Begins, Next, Of};
-    let family = |number, is_first| SentenceFamily { number, is_first };
+    let family = |number, is_first| SentenceGroup { number, is_first };
     // Two begin as counted, one is older, one could not be remembered, and the next is counted on.
     let families = [family(5, true), family(6, true), family(2, false), family(1 << 60, true), family(8, true)];
     let mut segment = Segment::new(5);
@@ -62,8 +62,8 @@ fn piece(sentences: u64) -> Piece {
 /// The record of a segment of this many sentences, each its own family.
 fn record(sentences: u64) -> Vec<u8> {
     let mut segment = Segment::new(0);
-    segment.add_piece(piece(sentences), &(0..sentences).map(SentenceFamily::new).collect::<Vec<_>>(), 0);
-    sealed(&segment).unwrap()
+    segment.add_piece(piece(sentences), &(0..sentences).map(SentenceGroup::new).collect::<Vec<_>>(), 0);
+    seal(&segment).unwrap()
 }
 
 /// The path of an index as anyone can seal one: for a file with this many sentences, with these records and the lengths
@@ -78,7 +78,7 @@ fn forged(folder: &Path, read: u64, records: &[Vec<u8>], lengths: Vec<u64>) -> P
         generated: None,
     };
     let (program, repeats) = (env!("CARGO_PKG_VERSION"), RepeatCounts { read, ..RepeatCounts::default() });
-    let contents = sealed(&(program, vec![file], repeats, UnitMarks::default(), lengths)).unwrap();
+    let contents = seal(&(program, vec![file], repeats, UnitMarks::default(), lengths)).unwrap();
     let length = (contents.len() - DIGEST_BYTES) as u64;
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n").into_bytes();
     let path = folder.join("forged.index");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Error, anyhow};
 
 use super::annotation::Annotation;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use links::LinkSet;
 use written::Written;
@@ -26,7 +26,7 @@ pub struct Sentence {
     pub document_number: Option<u64>,
     /// Group of related sentences, called a family in corpora, to which this sentence belongs; a group counts as one
     /// observation.
-    pub family: SentenceFamily,
+    pub family: SentenceGroup,
     /// Id of the sentence in the corpus (`# sent_id` in CoNLL-U), at most 256 bytes; `None` without an id.
     pub id: Option<Arc<str>>,
     /// Field names of [`Annotation::entity`] that `# global.Entity` declares, joined by `-` as in `etype-identity`; `None`
@@ -57,7 +57,7 @@ impl Sentence {
 /// Membership of a sentence in a group of related sentences, called a family, which counts as one observation. A sentence
 /// with the words or the family name of an earlier sentence joins its group. Any other sentence begins a new group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentenceFamily {
+pub struct SentenceGroup {
     /// Number of the group, which decides the jackknife block. Groups are numbered from 0 in the order of their first
     /// sentences. If documents are the sampling unit, the number is that of the document in which the group begins.
     pub number: u64,
@@ -65,13 +65,13 @@ pub struct SentenceFamily {
     pub is_first: bool,
 }
 
-impl SentenceFamily {
+impl SentenceGroup {
     pub fn new(number: u64) -> Self {
         Self { number, is_first: true }
     }
 }
 
-impl Default for SentenceFamily {
+impl Default for SentenceGroup {
     fn default() -> Self {
         Self::new(0)
     }
@@ -168,7 +168,7 @@ pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
             return Err((word, error.hint("the head of a root is 0")));
         }
         if let Some(head) = next(word).filter(|&head| head >= words.len()) {
-            let error = anyhow!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"));
+            let error = anyhow!("is {}, but the sentence has {}", head + 1, format_count(words.len(), "word"));
             return Err((word, error.with_value(head + 1)));
         }
     }
@@ -192,11 +192,11 @@ pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
 
 /// Describes the cycle of syntactic heads through `word`, as in `2 -> 5 -> 2`; at most a dozen words are shown.
 fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
-    const SHOWN: usize = 12;
+    const MAX_SHOWN_WORDS: usize = 12;
     let mut shown = vec![(word + 1).to_string()];
     let mut at = next(word);
     while let Some(other) = at {
-        if shown.len() == SHOWN {
+        if shown.len() == MAX_SHOWN_WORDS {
             shown.push("...".to_owned());
             break;
         }

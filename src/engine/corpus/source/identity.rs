@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::corpus::family::{RepeatCounts, Unit};
 use crate::corpus::formats::Format;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::digest::hex;
 
 /// Identity of a corpus in a report: its files by name and SHA-256, and its sampling unit. It holds no path.
@@ -30,7 +30,7 @@ impl CorpusIdentity {
     /// readings.
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
         let changed = || anyhow!("corpus `{}` changed while it was analysed, which reads it several times", self.name);
-        ensure!(self == again, changed().hint("run again when nothing writes to it").class(Class::Input));
+        ensure!(self == again, changed().hint("run again when nothing writes to it").class(ErrorClass::Input));
         Ok(())
     }
 

@@ -6,8 +6,8 @@ use super::{Corpus, FileIdentity, read_ahead};
 use crate::corpus::files::input::Input;
 use crate::corpus::index::{IndexWriter, IndexedFile, Piece, SEGMENT_SENTENCES, Segment};
 use crate::corpus::lines::Compression;
-use crate::corpus::sentence::SentenceFamily;
-use crate::system::errors::{Class, Facts};
+use crate::corpus::sentence::SentenceGroup;
+use crate::system::errors::{ErrorClass, Facts};
 
 /// Counts of what an index covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub struct IndexCounts {
 
 /// Indexes a corpus; `write` receives the parts of the index in order. Fails if an input can be read only once.
 pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
-    ensure_files(inputs).class(Class::Input)?;
+    ensure_files(inputs).class(ErrorClass::Input)?;
     let corpus = Corpus::open(inputs)?;
-    index(corpus, write).class(Class::Input)
+    index(corpus, write).class(ErrorClass::Input)
 }
 
 /// Fails unless all inputs can be read twice. The check comes before any input is opened, since opening a pipe waits for a
@@ -68,15 +68,15 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 impl Corpus {
     /// Reads the open file up to the end of the file or of the segment. Returns the piece read and the family of each of
     /// its sentences; `None` at the end of the file.
-    fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
+    fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceGroup>)>> {
         let (file, documents_before) = (self.finished_files.len(), self.position.documents);
         // A file begins a document.
         let document = if self.position.begins_file { self.position.next_index } else { self.position.document };
-        let Some((_, _, lines)) = &mut self.current else { return Ok(None) };
+        let Some((_, _, lines)) = &mut self.open_file else { return Ok(None) };
         let (start, lines_before) = lines.begin_piece();
         let before = self.position.next_index - self.first_index;
         let entity_fields = self.position.context.file.entity_fields.as_deref().map(Box::from);
-        let document_name = self.position.context.file.document.clone();
+        let document_name = self.position.context.file.previous_document.clone();
         let most = SEGMENT_SENTENCES - self.position.next_index % SEGMENT_SENTENCES;
         let mut families = Vec::new();
         while (families.len() as u64) < most
@@ -84,7 +84,7 @@ impl Corpus {
         {
             families.push(self.finish_sentence(parsed, index).family);
         }
-        let (bytes, sha256) = self.current.as_mut().context("the file is open")?.2.end_piece();
+        let (bytes, sha256) = self.open_file.as_mut().context("the file is open")?.2.end_piece();
         let sentences = families.len() as u64;
         let piece = Piece {
             file,

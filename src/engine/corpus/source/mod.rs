@@ -9,7 +9,7 @@ use std::vec;
 use anyhow::{Context as _, Result};
 
 pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
-use super::family::{Families, MIN_UNMARKED_DOCUMENTS, RepeatCounts, Unit, UnitMarks};
+use super::family::{FamilyAssigner, MIN_UNMARKED_DOCUMENTS, RepeatCounts, Unit, UnitMarks};
 use super::files::input::{FileKind, Input};
 use super::files::{self, CorpusFile};
 use super::formats::Format;
@@ -18,7 +18,7 @@ use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
 use super::sentence::links::LinkTypes;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 
 mod identity;
 pub(super) mod indexing;
@@ -38,25 +38,25 @@ pub struct Corpus {
     name: String,
     files: vec::IntoIter<CorpusFile>,
     /// Name, format and lines of the open file.
-    current: Option<(String, Format, Lines)>,
+    open_file: Option<(String, Format, Lines)>,
     /// Files read to their ends.
     finished_files: Vec<FileIdentity>,
     /// Number of ignored entries in the input folders, which are no corpus files.
-    passed_over: u64,
+    ignored_entry_count: u64,
     /// Stored size of all files; `None` if a size is unknown before reading.
     bytes: Option<u64>,
     /// Index of the first sentence of the open file in the corpus.
     first_index: u64,
     /// Number of documents begun so far, documents outside the scope included.
-    met_documents: u64,
+    documents_met: u64,
     /// Number of sentences parsed so far, sentences outside the scope included.
-    met_sentences: u64,
+    sentences_met: u64,
     links: ExternalLinks,
     position: ReadingPosition,
     scope: Scope,
     /// Number of sentences still to read from the open file.
     sentences_left: u64,
-    families: Families,
+    families: FamilyAssigner,
     index: Option<Arc<Index>>,
     selected: Option<SelectedSegments>,
     failed: bool,
@@ -74,7 +74,7 @@ pub struct AnnotationOptions<'a> {
 impl Corpus {
     /// Opens the inputs, to be read in order. Fails if a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
-        let (files, passed_over) = files::from_inputs(inputs).class(Class::Input)?;
+        let (files, passed_over) = files::from_inputs(inputs).class(ErrorClass::Input)?;
         let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
         Ok(Self::from_files(name, files, passed_over))
     }
@@ -88,7 +88,7 @@ impl Corpus {
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
         if index.is_some() {
-            indexing::ensure_files(inputs).class(Class::Input)?;
+            indexing::ensure_files(inputs).class(ErrorClass::Input)?;
         }
         let AnnotationOptions { requested_columns: requested, links, class_column: classes } = columns;
         let none = LinkOptions::default();
@@ -116,7 +116,7 @@ impl Corpus {
     /// sampling unit. Fails if it is the index of other files.
     pub fn with_index(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
-            index.ensure_matches(self.files.as_slice()).class(Class::Input)?;
+            index.ensure_matches(self.files.as_slice()).class(ErrorClass::Input)?;
             if !self.scope.is_limited() {
                 self.scope = self.scope.with_all_sentences(index.marks.unit());
                 self.index = (self.unit() == index.marks.unit()).then(|| Arc::clone(index));
@@ -131,7 +131,7 @@ impl Corpus {
         let Some(index) = &self.index else { return Ok(()) };
         let mut files = self.files.as_slice().iter().zip(&index.indexed_files).zip(&read.files);
         match files.find(|((_, known), read)| known.sha256 != read.sha256) {
-            Some(((file, _), _)) => Err(index.changed_error(&file.path)).class(Class::Input),
+            Some(((file, _), _)) => Err(index.changed_error(&file.path)).class(ErrorClass::Input),
             None => Ok(()),
         }
     }
@@ -148,7 +148,7 @@ impl Corpus {
     /// Reads only the segments whose range of sentence numbers satisfies `wanted`. Without an index, all segments are read.
     pub fn with_segments(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         // The unit is decided before the files go to the selection.
-        self.decided();
+        self.scope_decision();
         let Some(index) = &self.index else { return self };
         let sentences = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
         let segments: Vec<u64> = (0..index.segment_count()).filter(|&segment| wanted(sentences(segment))).collect();
@@ -168,7 +168,7 @@ impl Corpus {
 
     fn from_files(name: String, files: Vec<CorpusFile>, passed_over: u64) -> Self {
         let bytes = files.iter().map(|file| file.bytes).sum();
-        Self { name, files: files.into_iter(), passed_over, bytes, ..Self::default() }
+        Self { name, files: files.into_iter(), ignored_entry_count: passed_over, bytes, ..Self::default() }
     }
 
     pub fn name(&self) -> &str {
@@ -177,7 +177,7 @@ impl Corpus {
 
     /// Number of entries in the input folders that are not corpus files, counted when the corpus is opened.
     pub fn ignored_entries(&self) -> u64 {
-        self.passed_over
+        self.ignored_entry_count
     }
 
     pub fn bytes(&self) -> Option<u64> {
@@ -192,7 +192,7 @@ impl Corpus {
     /// selected by an index, only the remaining selected ones are read, and the identity comes from the index.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
-            while self.read().class(Class::Input)?.is_some() {}
+            while self.read().class(ErrorClass::Input)?.is_some() {}
             let file = |file: &IndexedFile| FileIdentity {
                 name: file.name.clone(),
                 format: file.format,
@@ -202,14 +202,14 @@ impl Corpus {
             let (files, repeats, unit) = (index.indexed_files.iter().map(file).collect(), index.repeats, self.unit());
             return Ok(CorpusIdentity { name: self.name, files, repeats, unit, documents: None });
         }
-        let decided = self.decided();
+        let decided = self.scope_decision();
         let documents = match &decided.part {
             ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
             ReadPart::All | ReadPart::First(_) | ReadPart::FirstOfFiles(_) => None,
         };
-        self.close_file().class(Class::Input)?;
-        while self.open_next_file().class(Class::Input)? {
-            self.close_file().class(Class::Input)?;
+        self.close_file().class(ErrorClass::Input)?;
+        while self.open_next_file().class(ErrorClass::Input)? {
+            self.close_file().class(ErrorClass::Input)?;
         }
         let repeats = self.families.counts;
         let units = self.scope.half.map_or(repeats.units, |half| half.count(repeats.units));
@@ -218,17 +218,17 @@ impl Corpus {
     }
 
     pub fn scope(&mut self) -> &Scope {
-        self.decided();
+        self.scope_decision();
         &self.scope
     }
 
     /// Sampling unit, decided once, before the first file is opened.
     pub fn unit(&mut self) -> Unit {
-        self.decided().unit
+        self.scope_decision().unit
     }
 
     /// Sampling unit and part of the corpus to read, decided at the first call.
-    fn decided(&mut self) -> Arc<ScopeDecision> {
+    fn scope_decision(&mut self) -> Arc<ScopeDecision> {
         if self.scope.decision.is_none() {
             let files = self.files.as_slice();
             self.scope =
@@ -250,7 +250,7 @@ impl Corpus {
             Some(ReadPart::FirstOfFiles(shares)) => shares[self.finished_files.len()],
             None | Some(ReadPart::All | ReadPart::Documents { .. }) => u64::MAX,
         };
-        self.current = Some((name, kind.format, lines));
+        self.open_file = Some((name, kind.format, lines));
         self.position.begins_file = true;
         self.first_index = self.position.next_index;
         self.position.context.file = FileContext::default();
@@ -258,8 +258,8 @@ impl Corpus {
     }
 
     fn close_file(&mut self) -> Result<()> {
-        if let Some((name, format, lines)) = self.current.take() {
-            let generated = self.position.context.file.generated.take().map(String::from);
+        if let Some((name, format, lines)) = self.open_file.take() {
+            let generated = self.position.context.file.generator.take().map(String::from);
             self.finished_files.push(FileIdentity { name, format, sha256: lines.into_sha256()?, generated });
         }
         Ok(())
@@ -271,11 +271,11 @@ impl Corpus {
             let Some(SelectedSentence { sentence, index, family, format }) = selected.next(&mut self.position)? else {
                 return Ok(None);
             };
-            let mut sentence = Sentence { family, ..self.placed(sentence, index) };
+            let mut sentence = Sentence { family, ..self.with_corpus_place(sentence, index) };
             self.links.add(&mut sentence, index, format, &mut self.position.context.link_types)?;
             return Ok(Some(sentence));
         }
-        let is_whole = self.decided().part == ReadPart::All;
+        let is_whole = self.scope_decision().part == ReadPart::All;
         loop {
             let Some((parsed, index)) = self.parse_next()? else {
                 if is_whole {
@@ -283,9 +283,9 @@ impl Corpus {
                 }
                 return Ok(None);
             };
-            let format = self.current.as_ref().context("the file of a sentence is open")?.1;
+            let format = self.open_file.as_ref().context("the file of a sentence is open")?.1;
             let mut sentence = self.finish_sentence(parsed, index);
-            self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.position.context.link_types)?;
+            self.links.add(&mut sentence, self.sentences_met - 1, format, &mut self.position.context.link_types)?;
             match self.scope.half {
                 None => return Ok(Some(sentence)),
                 Some(half) if half.contains(sentence.family.number) => {
@@ -300,7 +300,7 @@ impl Corpus {
     /// Parses the next sentence, opening files as needed, and gives its index; `None` at the end of the corpus.
     fn parse_next(&mut self) -> Result<Option<(ParsedSentence, u64)>> {
         loop {
-            if self.current.is_none() && !self.open_next_file()? {
+            if self.open_file.is_none() && !self.open_next_file()? {
                 return Ok(None);
             }
             if let Some(parsed) = self.parse_next_in_file()? {
@@ -312,14 +312,14 @@ impl Corpus {
 
     /// Reads the next sentence of the open file, with its index in the corpus; `None` at the end of the file.
     fn parse_next_in_file(&mut self) -> Result<Option<(ParsedSentence, u64)>> {
-        let Some((_, format, lines)) = &mut self.current else { return Ok(None) };
+        let Some((_, format, lines)) = &mut self.open_file else { return Ok(None) };
         while self.sentences_left > 0 {
             let Some(parsed) = (format.reader().read)(lines, &mut self.position.context)? else { return Ok(None) };
-            self.met_sentences += 1;
+            self.sentences_met += 1;
             let begins_document = std::mem::take(&mut self.position.begins_file) || parsed.begins_document;
-            self.met_documents += u64::from(begins_document);
+            self.documents_met += u64::from(begins_document);
             if let Some(ReadPart::Documents { taken, .. }) = self.scope.part() {
-                let number = self.met_documents - 1;
+                let number = self.documents_met - 1;
                 if taken.last().is_none_or(|last| *last < number) {
                     self.sentences_left = 0;
                     break;
@@ -337,14 +337,14 @@ impl Corpus {
             && self.links.uses_sentence_numbers()
             && (format.reader().read)(lines, &mut self.position.context)?.is_some()
         {
-            self.met_sentences += 1;
+            self.sentences_met += 1;
         }
         Ok(None)
     }
 
     /// Sets the fields of a sentence that depend on its place in the corpus: index, document, entity fields. Its family is
     /// set elsewhere.
-    fn placed(&mut self, sentence: Sentence, index: u64) -> Sentence {
+    fn with_corpus_place(&mut self, sentence: Sentence, index: u64) -> Sentence {
         let sentence =
             self.position.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
         let document_number = self.position.documents.checked_sub(1).filter(|_| self.unit() == Unit::Documents);
@@ -353,8 +353,8 @@ impl Corpus {
 
     /// Sets the fields of a sentence that depend on its place in the corpus, its family included.
     fn finish_sentence(&mut self, ParsedSentence { sentence, family, .. }: ParsedSentence, index: u64) -> Sentence {
-        let sentence = self.placed(sentence, index);
-        let family = family.filter(|_| !self.scope.asks_for_sentences());
+        let sentence = self.with_corpus_place(sentence, index);
+        let family = family.filter(|_| !self.scope.has_sentence_unit());
         let family = self.families.assign(&sentence.content, family.as_deref(), sentence.document_number);
         Sentence { family, ..sentence }
     }
@@ -365,7 +365,7 @@ impl Iterator for Corpus {
 
     fn next(&mut self) -> Option<Self::Item> {
         // The next line may be the middle of a broken sentence, so reading ends here.
-        let read = if self.failed { None } else { self.read().class(Class::Input).transpose() };
+        let read = if self.failed { None } else { self.read().class(ErrorClass::Input).transpose() };
         self.failed |= matches!(read, Some(Err(_)));
         read
     }
@@ -374,7 +374,7 @@ impl Iterator for Corpus {
 /// Reads the files ahead until the sampling unit is decided, or with `to_the_end` to the end, unless families are the
 /// unit. Reads nothing if a file can be read only once.
 fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
-    let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::for_second_reading).collect();
+    let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::copy_for_rereading).collect();
     let Some(again) = again else { return ReadAhead::default() };
     let mut corpus = Corpus::from_files(String::new(), again, 0);
     let (mut marks, mut documents) = (UnitMarks::default(), Vec::new());
@@ -396,11 +396,11 @@ fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
 /// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once.
 /// Files are read ahead up to their shares. A broken file counts up to its error, which the later reading reports.
 fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
-    if files.len() < 2 || files.iter().any(|file| file.for_second_reading().is_none()) {
+    if files.len() < 2 || files.iter().any(|file| file.copy_for_rereading().is_none()) {
         return None;
     }
     Some(equal_shares(files.len(), limit, |file, most| {
-        let again = files[file].for_second_reading().expect("a file that can be read again");
+        let again = files[file].copy_for_rereading().expect("a file that can be read again");
         let mut ahead = Corpus::from_files(String::new(), vec![again], 0);
         (0..most).take_while(|_| matches!(ahead.parse_next(), Ok(Some(_)))).count() as u64
     }))

@@ -115,7 +115,7 @@ impl Scope {
     }
 
     /// Whether the run asks for sentences as the sampling unit, against any marks in the corpus.
-    pub(super) fn asks_for_sentences(&self) -> bool {
+    pub(super) fn has_sentence_unit(&self) -> bool {
         self.unit == Some(Unit::Sentences)
     }
 
@@ -130,7 +130,7 @@ impl Scope {
         read_ahead: impl FnOnce(bool) -> ReadAhead,
         sentences_per_file: impl FnOnce(u64) -> Option<Vec<u64>>,
     ) -> Self {
-        let ahead = if self.asks_for_sentences() { ReadAhead::default() } else { read_ahead(self.is_limited()) };
+        let ahead = if self.has_sentence_unit() { ReadAhead::default() } else { read_ahead(self.is_limited()) };
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
         let part = match self.limit {
             None => ReadPart::All,

@@ -12,7 +12,7 @@ use crate::corpus::formats::Format;
 use crate::corpus::formats::reader::{FileContext, ParsedSentence, ReaderContext};
 use crate::corpus::index::{Index, Piece, SEGMENT_SENTENCES};
 use crate::corpus::lines::{Compression, Lines};
-use crate::corpus::sentence::{Sentence, SentenceFamily};
+use crate::corpus::sentence::{Sentence, SentenceGroup};
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
@@ -22,11 +22,11 @@ pub(super) struct SelectedSegments {
     files: Vec<CorpusFile>,
     segments: vec::IntoIter<u64>,
     /// Pieces of the current segment that are not read yet.
-    pieces: vec::IntoIter<Piece>,
+    pieces_left: vec::IntoIter<Piece>,
     /// Families of the sentences of the current segment that are not read yet.
-    families: vec::IntoIter<SentenceFamily>,
+    families_left: vec::IntoIter<SentenceGroup>,
     /// The open file; `None` between files.
-    open: Option<OpenPiece>,
+    open_piece: Option<OpenPiece>,
 }
 
 /// A sentence of a selected segment, before it gets its place in the corpus.
@@ -34,7 +34,7 @@ pub(super) struct SelectedSentence {
     pub sentence: Sentence,
     /// Index of the sentence in the corpus.
     pub index: u64,
-    pub family: SentenceFamily,
+    pub family: SentenceGroup,
     pub format: Format,
 }
 
@@ -54,13 +54,20 @@ struct OpenPiece {
 impl SelectedSegments {
     pub(super) fn new(index: Arc<Index>, files: Vec<CorpusFile>, segments: Vec<u64>) -> Self {
         let (pieces, families) = Default::default();
-        Self { index, files, segments: segments.into_iter(), pieces, families, open: None }
+        Self {
+            index,
+            files,
+            segments: segments.into_iter(),
+            pieces_left: pieces,
+            families_left: families,
+            open_piece: None,
+        }
     }
 
     /// Reads the next sentence of the selected segments, with the format of its file; `None` after the last one. Fails if
     /// the bytes read differ from the indexed bytes.
     pub(super) fn next(&mut self, position: &mut ReadingPosition) -> Result<Option<SelectedSentence>> {
-        while self.open.as_ref().is_none_or(|open| open.sentences_left == 0) {
+        while self.open_piece.as_ref().is_none_or(|open| open.sentences_left == 0) {
             if !self.begin_piece(position)? {
                 return Ok(None);
             }
@@ -68,14 +75,14 @@ impl SelectedSegments {
         let ParsedSentence { sentence, begins_document, .. } = self.read(&mut position.context)?;
         let format = self.files[sentence.origin.file].kind.format;
         let index = position.number_sentence(begins_document);
-        let family = self.families.next().context("a segment has a family for each sentence")?;
+        let family = self.families_left.next().context("a segment has a family for each sentence")?;
         Ok(Some(SelectedSentence { sentence, index, family, format }))
     }
 
     /// Reads a sentence of the open file. On failure, a change of the file since indexing is reported in preference to
     /// other errors.
     fn read(&mut self, context: &mut ReaderContext) -> Result<ParsedSentence> {
-        let open = self.open.as_mut().context("a piece is open")?;
+        let open = self.open_piece.as_mut().context("a piece is open")?;
         let format = self.files[open.file].kind.format;
         match (format.reader().read)(&mut open.lines, context) {
             Ok(Some(parsed)) => {
@@ -98,34 +105,36 @@ impl SelectedSegments {
             return Ok(false);
         };
         let compression = self.files[piece.file].kind.compression;
-        let is_open =
-            self.open.as_ref().is_some_and(|open| open.file == piece.file && open.sentences_before <= piece.before);
+        let is_open = self
+            .open_piece
+            .as_ref()
+            .is_some_and(|open| open.file == piece.file && open.sentences_before <= piece.before);
         if compression == Compression::None || !is_open {
             self.close()?;
             self.open(&piece, compression, position)?;
         }
         // In a compressed file, the sentences between two pieces are read too.
-        while let Some(open) = self.open.as_mut().filter(|open| open.sentences_before < piece.before) {
+        while let Some(open) = self.open_piece.as_mut().filter(|open| open.sentences_before < piece.before) {
             open.sentences_left = 1;
             self.read(&mut position.context)?;
         }
         (position.document, position.documents) = (piece.document, piece.documents_before);
         position.begins_file = piece.before == 0;
-        self.open.as_mut().context("a piece is open")?.sentences_left = piece.sentences;
+        self.open_piece.as_mut().context("a piece is open")?.sentences_left = piece.sentences;
         Ok(true)
     }
 
     /// Takes the next piece of the selected segments; `None` after the last one.
     fn next_piece(&mut self, position: &mut ReadingPosition) -> Result<Option<Piece>> {
         loop {
-            if let Some(piece) = self.pieces.next() {
+            if let Some(piece) = self.pieces_left.next() {
                 return Ok(Some(piece));
             }
             let Some(number) = self.segments.next() else { return Ok(None) };
             let segment = self.index.read_segment(number)?;
             position.next_index = number * SEGMENT_SENTENCES;
-            self.families = segment.families().into_iter();
-            self.pieces = segment.pieces.into_iter();
+            self.families_left = segment.families().into_iter();
+            self.pieces_left = segment.pieces.into_iter();
         }
     }
 
@@ -139,10 +148,10 @@ impl SelectedSegments {
             file.source.open_at(start, bytes).and_then(|source| Lines::new(number, path, source, compression, read));
         let lines = lines.cannot("open corpus", &file.path)?;
         position.context.file = FileContext::default();
-        self.open = Some(if is_plain {
+        self.open_piece = Some(if is_plain {
             position.context.file.entity_fields = piece.entity_fields.as_deref().map(Arc::from);
-            position.context.file.document.clone_from(&piece.document_name);
-            let (lines, sha256) = (lines.starting_after(piece.lines_before), hex(&piece.sha256));
+            position.context.file.previous_document.clone_from(&piece.document_name);
+            let (lines, sha256) = (lines.with_preceding_lines(piece.lines_before), hex(&piece.sha256));
             OpenPiece { file: number, lines, sha256, sentences_before: piece.before, sentences_left: 0 }
         } else {
             let sha256 = self.index.indexed_files[number].sha256.clone();
@@ -153,7 +162,7 @@ impl SelectedSegments {
 
     /// Closes the open file. Fails if the bytes read differ from the indexed bytes.
     fn close(&mut self) -> Result<()> {
-        let Some(OpenPiece { file, lines, sha256, .. }) = self.open.take() else { return Ok(()) };
+        let Some(OpenPiece { file, lines, sha256, .. }) = self.open_piece.take() else { return Ok(()) };
         if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed_error(&self.files[file].path)) }
     }
 }

@@ -23,7 +23,7 @@ const PAIR_BYTES: u64 = 32;
 const DIFFERENTIATED_PAIR_BYTES: u64 = 2 * F32_BYTES;
 
 /// Multiplies the factors; the product saturates at `u64::MAX`.
-fn product(factors: &[usize]) -> u64 {
+fn saturating_product(factors: &[usize]) -> u64 {
     factors.iter().fold(1, |product, &factor| product.saturating_mul(factor as u64))
 }
 
@@ -32,7 +32,7 @@ impl Config {
     /// projections. Shared keys and values count once per attention head.
     pub fn weight_bytes(&self, stored: usize) -> u64 {
         let (heads, size) = (self.num_attention_heads, self.head_dim());
-        let grams = product(&[stored, heads, size, size]);
+        let grams = saturating_product(&[stored, heads, size, size]);
         self.parameter_count(stored).saturating_add(grams).saturating_mul(F32_BYTES)
     }
 
@@ -45,10 +45,12 @@ impl Config {
         let tokens: usize = lengths.iter().sum();
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let distance_bytes = if self.position_embedding_type.is_relative() { 2 * F32_BYTES } else { 0 };
-        let pair_bytes = product(&[longest, longest]).saturating_mul(PAIR_BYTES + distance_bytes);
-        let bytes = product(&[tokens, values_per_token]).saturating_mul(F32_BYTES).saturating_add(pair_bytes);
-        let pairs = lengths.iter().fold(0_u64, |sum, &length| sum.saturating_add(product(&[length, length])));
-        let weights = pairs.saturating_mul(product(&[self.num_hidden_layers, self.num_attention_heads]));
+        let pair_bytes = saturating_product(&[longest, longest]).saturating_mul(PAIR_BYTES + distance_bytes);
+        let bytes =
+            saturating_product(&[tokens, values_per_token]).saturating_mul(F32_BYTES).saturating_add(pair_bytes);
+        let pairs =
+            lengths.iter().fold(0_u64, |sum, &length| sum.saturating_add(saturating_product(&[length, length])));
+        let weights = pairs.saturating_mul(saturating_product(&[self.num_hidden_layers, self.num_attention_heads]));
         Cost { bytes, attention_weights: weights }
     }
 
@@ -56,8 +58,8 @@ impl Config {
     /// queries, keys and values, the state between the linear layers of the feed-forward block, and the outputs of both blocks.
     pub fn derivative_bytes(&self, tokens: usize) -> u64 {
         let values_per_layer = 3 * self.hidden_size + 3 * self.heads_width() + self.feed_forward_width();
-        product(&[self.num_hidden_layers, values_per_layer])
-            .saturating_mul(product(&[tokens]))
+        saturating_product(&[self.num_hidden_layers, values_per_layer])
+            .saturating_mul(saturating_product(&[tokens]))
             .saturating_mul(F32_BYTES)
     }
 
@@ -67,8 +69,9 @@ impl Config {
         let (tokens, longest) = (lengths.iter().sum(), lengths.iter().copied().max().unwrap_or(0));
         let kept = self.derivative_bytes(tokens).min(most.max(self.derivative_bytes(longest)));
         // States between blocks, derivatives by the input of a block; queries, keys and values as they meet (`GradientScratch`).
-        let scratch_bytes = product(&[tokens, 2 * self.hidden_size + 3 * self.heads_width()]).saturating_mul(F32_BYTES);
-        let pair_bytes = product(&[longest, longest]).saturating_mul(DIFFERENTIATED_PAIR_BYTES);
+        let scratch_bytes =
+            saturating_product(&[tokens, 2 * self.hidden_size + 3 * self.heads_width()]).saturating_mul(F32_BYTES);
+        let pair_bytes = saturating_product(&[longest, longest]).saturating_mul(DIFFERENTIATED_PAIR_BYTES);
         let Cost { bytes, attention_weights: weights } = self.pass_cost(lengths);
         Cost {
             bytes: [kept, scratch_bytes, pair_bytes].iter().fold(bytes, |sum, more| sum.saturating_add(*more)),
@@ -113,7 +116,7 @@ mod tests {
         assert!(gigabytes(bert_large.pass_cost(&[512]).bytes) < 0.05);
         assert!(gigabytes(encoder(1024, 28, 16, 2624).pass_cost(&[8192]).bytes) < 3.0);
         let llama_70b = Config { key_value_heads: Some(8), gated: true, ..encoder(8192, 80, 64, 28_672) };
-        assert!(llama_70b.clone().checked().is_ok());
+        assert!(llama_70b.clone().check_sizes().is_ok());
         assert!(gigabytes(llama_70b.pass_cost(&[512]).bytes) < 0.5);
         // 4,096 heads of 1,024 values over one key, 12 sentences of 10 tokens: a file of 32 MB.
         let crafted = Config { key_value_heads: Some(1), head_size: Some(1024), ..encoder(1, 1, 4096, 1) };

@@ -157,27 +157,27 @@ macro_rules! config_value {
 pub(super) use config_value;
 
 /// Config fields that every family reads, under BERT's names unless the family's own list gives other names.
-const SHARED: &[ConfigKey] = keys! {
+const SHARED_KEYS: &[ConfigKey] = keys! {
     vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, max_position_embeddings,
     hidden_act, type_vocab_size: _ = 0, initializer_range = 0.02, tie_word_embeddings
 };
 
 /// Maximum of any size in a config: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023). The product
 /// of two sizes and a small number then fits into 64 bits.
-pub(super) const LARGEST_SIZE: usize = 1 << 24;
+pub(super) const MAX_SIZE: usize = 1 << 24;
 
 /// Maximum number of layers; DeepNet (Wang et al. 2022) has 1000, to show that such a depth can be trained.
-const MOST_LAYERS: usize = 1 << 10;
+const MAX_LAYERS: usize = 1 << 10;
 
 /// Maximum number of attention heads in a model: Llama 70B (Touvron et al. 2023) has 80 layers of 64. The sums of each head take
 /// about 100 KB in each worker.
-pub const MOST_HEADS: usize = 1 << 13;
+pub const MAX_ATTENTION_HEADS: usize = 1 << 13;
 
 impl Config {
     /// Reads the text of a `config.json` by lists of keys; an earlier list has precedence. A field in no list gets its default,
     /// whatever the file says. Sizes are not checked.
     pub(super) fn read(text: &str, lists: &[&[ConfigKey]]) -> Result<Self> {
-        spelling::read(text, lists.iter().chain([&SHARED]).copied().flatten())
+        spelling::read(text, lists.iter().chain([&SHARED_KEYS]).copied().flatten())
     }
 
     /// Parses the text of a `config.json` with BERT's names. Fails if a field is missing or has an unsupported value.
@@ -188,23 +188,23 @@ impl Config {
     }
 
     /// Checks the sizes, and returns the config unchanged. Fails if a size is zero, too large, or does not fit the other sizes.
-    pub fn checked(self) -> Result<Self> {
+    pub fn check_sizes(self) -> Result<Self> {
         let sizes = [
-            ("vocab_size", self.vocab_size, LARGEST_SIZE),
-            ("hidden_size", self.hidden_size, LARGEST_SIZE),
-            ("embedding_size", self.embedding_width(), LARGEST_SIZE),
-            ("output_embedding_size", self.output_embedding_width(), LARGEST_SIZE),
-            ("num_hidden_layers", self.num_hidden_layers, MOST_LAYERS),
-            ("num_attention_heads", self.num_attention_heads, LARGEST_SIZE),
-            ("intermediate_size", self.intermediate_size, LARGEST_SIZE),
-            ("max_position_embeddings", self.max_position_embeddings, LARGEST_SIZE),
+            ("vocab_size", self.vocab_size, MAX_SIZE),
+            ("hidden_size", self.hidden_size, MAX_SIZE),
+            ("embedding_size", self.embedding_width(), MAX_SIZE),
+            ("output_embedding_size", self.output_embedding_width(), MAX_SIZE),
+            ("num_hidden_layers", self.num_hidden_layers, MAX_LAYERS),
+            ("num_attention_heads", self.num_attention_heads, MAX_SIZE),
+            ("intermediate_size", self.intermediate_size, MAX_SIZE),
+            ("max_position_embeddings", self.max_position_embeddings, MAX_SIZE),
         ];
         for (name, size, most) in sizes {
             ensure!(size > 0, anyhow!("{name} is 0").with_value(0));
             ensure!(size <= most, wrong_value(name, size, format_args!("no model has more than {most}")));
         }
         let types = self.type_vocab_size;
-        ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").with_value(types));
+        ensure!(types <= MAX_SIZE, anyhow!("type_vocab_size is {types}").with_value(types));
         let (hidden, heads) = (self.hidden_size, self.num_attention_heads);
         ensure!(
             self.head_size.is_some() || hidden.is_multiple_of(heads),
@@ -212,19 +212,19 @@ impl Config {
         );
         let size = self.head_dim();
         let width = size.saturating_mul(heads);
-        ensure!((1..=LARGEST_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
+        ensure!((1..=MAX_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
         let groups = self.key_value_heads.unwrap_or(heads);
         let reason = format_args!("it has to divide num_attention_heads {heads}");
         ensure!(groups > 0 && heads.is_multiple_of(groups), wrong_value("num_key_value_heads", groups, reason));
         let (layers, all) = (self.num_hidden_layers, self.num_hidden_layers * heads);
         ensure!(
-            all <= MOST_HEADS,
-            "num_hidden_layers {layers} times num_attention_heads {heads} are {all} heads: no model has more than {MOST_HEADS}"
+            all <= MAX_ATTENTION_HEADS,
+            "num_hidden_layers {layers} times num_attention_heads {heads} are {all} heads: no model has more than {MAX_ATTENTION_HEADS}"
         );
         let (positions, padding) = (self.max_position_embeddings, self.padding.unwrap_or(0));
         let none =
             || anyhow!("max_position_embeddings {positions} leaves no position after the padding index {padding}");
-        ensure!(self.longest_with_positions() > 0, none().with_value(positions));
+        ensure!(self.max_positioned_tokens() > 0, none().with_value(positions));
         // A smaller epsilon is 0 in f32, and a larger one exceeds the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
         let epsilon = self.layer_norm_eps;
@@ -279,20 +279,20 @@ impl Config {
     }
 
     /// Length in tokens of the longest sequence with a position for every token and full attention.
-    pub fn longest_with_positions(&self) -> usize {
-        let embedded = self.max_position_embeddings.saturating_sub(self.start());
+    pub fn max_positioned_tokens(&self) -> usize {
+        let embedded = self.max_position_embeddings.saturating_sub(self.first_position_row());
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
     }
 
     /// Length in tokens of the longest sequence that can run: [`Config::longest_with_positions`], or more if [`Config::is_unbounded`].
-    pub fn longest_runnable(&self) -> usize {
-        if self.is_unbounded { self.full_attention.unwrap_or(LARGEST_SIZE) } else { self.longest_with_positions() }
+    pub fn max_runnable_tokens(&self) -> usize {
+        if self.is_unbounded { self.full_attention.unwrap_or(MAX_SIZE) } else { self.max_positioned_tokens() }
     }
 
     /// Phrase for messages that follows the number [`Config::longest_with_positions`] and says why longer sequences do not run.
     pub fn length_limit_phrase(&self) -> &'static str {
         match self.full_attention {
-            Some(longest) if longest == self.longest_with_positions() => {
+            Some(longest) if longest == self.max_positioned_tokens() => {
                 "tokens over which the model's attention is full: over more it is sparse, which is not supported"
             }
             _ => "positions of the model",
@@ -300,7 +300,7 @@ impl Config {
     }
 
     /// Row of the position embedding for the first token of a sequence.
-    fn start(&self) -> usize {
+    fn first_position_row(&self) -> usize {
         self.padding.map_or(self.first_position, |padding| padding as usize + 1)
     }
 
@@ -308,7 +308,7 @@ impl Config {
     /// token in the text has that index for its position and does not count.
     pub fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let padding = self.padding;
-        let mut next = self.start();
+        let mut next = self.first_position_row();
         ids.iter().map(move |&id| {
             if Some(id) == padding {
                 return id as usize;
@@ -337,7 +337,7 @@ mod tests {
             (config.hidden_act, config.position_embedding_type),
             (Activation::Silu, PositionEmbedding::Absolute)
         );
-        assert_eq!((config.head_dim(), config.embedding_width(), config.longest_with_positions()), (4, 8, 10));
+        assert_eq!((config.head_dim(), config.embedding_width(), config.max_positioned_tokens()), (4, 8, 10));
     }
 
     #[test]
@@ -364,16 +364,16 @@ mod tests {
         // The third token is padding.
         assert_eq!(rows(Some(1)), [2, 3, 1, 4]);
         let config = Config { padding: Some(1), ..config() };
-        assert_eq!(config.longest_with_positions(), 8);
+        assert_eq!(config.max_positioned_tokens(), 8);
         assert_eq!(config.position_rows(&[0; 8]).last(), Some(9));
-        let longest = |full_attention| Config { full_attention, ..config.clone() }.longest_with_positions();
+        let longest = |full_attention| Config { full_attention, ..config.clone() }.max_positioned_tokens();
         assert_eq!((longest(Some(7)), longest(Some(9))), (7, 8));
     }
 
     #[test]
     fn sizes_that_fit_no_encoder() {
-        let error = |config: Config| config.checked().unwrap_err().to_string();
-        assert!(config().checked().is_ok());
+        let error = |config: Config| config.check_sizes().unwrap_err().to_string();
+        assert!(config().check_sizes().is_ok());
         let padded = Config { padding: Some(9), ..config() };
         assert_eq!(error(padded), "max_position_embeddings 10 leaves no position after the padding index 9");
         let padded = Config { padding: Some(u32::MAX), ..config() };

@@ -109,7 +109,7 @@ pub enum BlockPlan {
 
 impl BlockPlan {
     /// Whether the inputs of blocks are normalised (pre-norm), instead of the sums of blocks and residual stream.
-    pub fn normalises_first(self) -> bool {
+    pub fn is_pre_norm(self) -> bool {
         self != Self::Post
     }
 }
@@ -146,13 +146,13 @@ impl EmbeddingScale {
     /// factor of a mask is 0.
     pub fn factor_by_id(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
         /// Share of mask tokens in training: 15 % of the tokens were selected, and 80 % of these became masks.
-        const MASKED: f32 = 0.15 * 0.8;
+        const TRAINING_MASK_SHARE: f32 = 0.15 * 0.8;
         let (factor, mask) = match self {
             Self::One => (1.0, None),
             Self::Constant(factor) => (factor, None),
             Self::WithoutMasks { mask } => {
                 let masks = ids.iter().filter(|&&id| id == mask).count();
-                ((1.0 - MASKED) / (1.0 - masks as f32 / ids.len() as f32), Some(mask))
+                ((1.0 - TRAINING_MASK_SHARE) / (1.0 - masks as f32 / ids.len() as f32), Some(mask))
             }
         };
         move |id| if Some(id) == mask { 0.0 } else { factor }

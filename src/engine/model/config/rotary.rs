@@ -103,7 +103,7 @@ impl Rotary {
 
 /// Keys of a `config.json` about rotary positions. transformers 5 replaces `rope_theta` and `rope_scaling` by `rope_parameters`.
 #[derive(Deserialize)]
-struct Keys {
+struct RotaryKeys {
     rope_scaling: Option<Value>,
     rope_parameters: Option<Value>,
     partial_rotary_factor: Option<f64>,
@@ -114,7 +114,7 @@ struct Keys {
 
 /// Base and scaling of rotary frequencies: the value of `rope_scaling` or `rope_parameters`.
 #[derive(Deserialize)]
-struct Parameters {
+struct RopeParameters {
     rope_type: Option<String>,
     /// Key `type`: the name of `rope_type` before transformers 4.45.
     #[serde(rename = "type")]
@@ -145,7 +145,7 @@ pub fn parse_rotary(
     rotating_share: f64,
     (head_dim, positions): (usize, usize),
 ) -> Result<Rotary> {
-    let keys: Keys = parse_fields(text)?;
+    let keys: RotaryKeys = parse_fields(text)?;
     let non_empty = |value: Option<Value>| value.filter(|value| value.as_object().is_some_and(|keys| !keys.is_empty()));
     let (name, section) = match non_empty(keys.rope_scaling) {
         Some(section) => ("rope_scaling", Some(section)),
@@ -153,7 +153,7 @@ pub fn parse_rotary(
     };
     let nested = layer_type.and_then(|layer_type| section.as_ref()?.get(layer_type).cloned());
     let parameters = nested.or(section).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    let parameters: Parameters = serde_json::from_value(parameters).map_err(|error| anyhow!("{name}: {error}"))?;
+    let parameters: RopeParameters = serde_json::from_value(parameters).map_err(|error| anyhow!("{name}: {error}"))?;
     let theta = match (parameters.rope_theta, keys.others.get(key)) {
         (Some(theta), _) => theta,
         (None, None | Some(Value::Null)) => theta,
@@ -209,7 +209,7 @@ pub fn parse_rotary(
 }
 
 /// YaRN's factor of cosines and sines (Peng et al. 2024, equation 22; transformers' `_compute_yarn_parameters`).
-fn attention_factor(parameters: &Parameters, factor: f64) -> f64 {
+fn attention_factor(parameters: &RopeParameters, factor: f64) -> f64 {
     let factor_of_scale = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
     let nonzero = |value: Option<f64>| value.filter(|value| *value != 0.0);
     parameters.attention_factor.unwrap_or_else(|| {

@@ -24,7 +24,7 @@ pub fn rotate_outputs(parameters: &mut Parameters, seed: u64) {
             let cells = (0..hidden).flat_map(|row| (0..size).map(move |column| (row, column)));
             let weights_of_head: Vec<f64> =
                 cells.clone().map(|(row, column)| f64::from(weights[index(row, column)])).collect();
-            let rotated_weights = rotated(&weights_of_head, &normal, [hidden, size]);
+            let rotated_weights = rotate_matrix(&weights_of_head, &normal, [hidden, size]);
             #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
             cells.zip(rotated_weights).for_each(|((row, column), value)| weights[index(row, column)] = value as f32);
         }
@@ -36,7 +36,7 @@ pub fn rotate_outputs(parameters: &mut Parameters, seed: u64) {
 /// columns, then `Q M = (Q U) R`, and `Q U` is uniform. The `Q` factor of a matrix of normal numbers is uniform too, if its `R`
 /// has a positive diagonal (Mezzadri 2007), so it replaces `Q U`.
 /// Panics if there are more columns than rows, or if `matrix` or `normal` has another length.
-fn rotated(matrix: &[f64], normal: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
+fn rotate_matrix(matrix: &[f64], normal: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     assert!(columns <= rows && matrix.len() == rows * columns && normal.len() == matrix.len(), "as many numbers");
     let triangle = DMatrix::from_row_slice(rows, columns, matrix).qr().r();
     let (mut directions, signs) = DMatrix::from_row_slice(rows, columns, normal).qr().unpack();
@@ -56,7 +56,7 @@ mod tests {
     fn lengths_and_angles_stay() {
         // Columns (1, 0, 0) and (1, 1, 0): lengths 1 and √2, product 1.
         let normal = [0.3, -1.2, 0.8, 0.1, -0.4, 0.9];
-        let turned = rotated(&[1.0, 1.0, 0.0, 1.0, 0.0, 0.0], &normal, [3, 2]);
+        let turned = rotate_matrix(&[1.0, 1.0, 0.0, 1.0, 0.0, 0.0], &normal, [3, 2]);
         let column = |column: usize| [0, 1, 2].map(|row| turned[row * 2 + column]);
         let dot = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let (first, second) = (column(0), column(1));
@@ -67,7 +67,7 @@ mod tests {
         let length = (0.3_f64.powi(2) + 0.8_f64.powi(2) + 0.4_f64.powi(2)).sqrt();
         assert!((first[0].abs() - 0.3 / length).abs() < 1e-12, "{first:?}");
         // Nothing stays nothing.
-        assert_eq!(rotated(&[0.0; 6], &normal, [3, 2]), [0.0; 6]);
+        assert_eq!(rotate_matrix(&[0.0; 6], &normal, [3, 2]), [0.0; 6]);
     }
 
     #[test]
@@ -75,7 +75,7 @@ mod tests {
         // The mean square of a coordinate of a uniform direction in two dimensions is a half: here of 0, 1, ..., 359 degrees.
         let turned = (0..360).map(|degrees| {
             let (sine, cosine) = f64::from(degrees).to_radians().sin_cos();
-            rotated(&[2.0, 0.0], &[cosine, sine], [2, 1])[0]
+            rotate_matrix(&[2.0, 0.0], &[cosine, sine], [2, 1])[0]
         });
         let turned: Vec<f64> = turned.collect();
         assert!((turned.iter().map(|x| x * x).sum::<f64>() / 360.0 - 2.0).abs() < 1e-9);

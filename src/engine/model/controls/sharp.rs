@@ -7,15 +7,15 @@ use crate::model::forward::batch::Batch;
 use crate::model::forward::packed::PackedEncoder;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
-use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, Scratch};
+use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesAndKeys, Scratch};
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::model::parameters::{Embeddings, Layer, Linear, Parameters};
 
 /// Relative tolerance for matching a layer's distance from uniform attention to that of the trained layer.
-const TOLERANCE: f64 = 0.005;
+const RELATIVE_TOLERANCE: f64 = 0.005;
 
 /// Largest number of bisection steps on the logarithm of a layer's factor. Further steps fall below the resolution of float32.
-const MOST_STEPS: usize = 40;
+const MAX_BISECTION_STEPS: usize = 40;
 
 /// Bound of a layer's factor of queries and keys, which is searched from `1 / MAX_FACTOR` to `MAX_FACTOR`. Scores scale with
 /// the square of the factor.
@@ -38,17 +38,19 @@ pub fn match_sharpness(
 ) -> Result<Parameters> {
     let wanted = distances_from_uniform(trained, &fresh, sample)?;
     for (number, &wanted) in wanted.iter().enumerate() {
-        let stored = fresh.order[number];
-        if fresh.order[..number].contains(&stored) {
+        let stored = fresh.layer_indices[number];
+        if fresh.layer_indices[..number].contains(&stored) {
             continue;
         }
         let inputs = projection_inputs(&fresh, number, &sample.batch)?;
         let distance = |factor: f32| {
-            let layer =
-                attention_only(&fresh, fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width()));
+            let layer = attention_only_encoder(
+                &fresh,
+                fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width()),
+            );
             layer_distance(&layer, number, &inputs, sample)
         };
-        let factor = factor_reaching(wanted, distance);
+        let factor = find_factor(wanted, distance);
         fresh.layers[stored] = fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width());
     }
     Ok(fresh)
@@ -63,7 +65,7 @@ pub fn distances_from_uniform(
 ) -> Result<Vec<f64>> {
     let layers = shape.config.num_hidden_layers;
     let layers = vec![DistanceSum::default(); layers];
-    let mut sums = DistanceSums { classes: &shape.config.visibility, rows: sample.rows, layers };
+    let mut sums = DistanceVisitor { classes: &shape.config.visibility, rows: sample.rows, layers };
     encoder.forward(&sample.batch, &mut Scratch::default(), &mut sums)?;
     Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
 }
@@ -92,7 +94,7 @@ impl DistanceSum {
 }
 
 /// A visitor that computes each layer's mean squared Hellinger distance from uniform attention.
-struct DistanceSums<'a> {
+struct DistanceVisitor<'a> {
     /// Classes of the layers by their visible keys.
     classes: &'a LayerClasses,
     /// Positions of the counted queries in each sequence.
@@ -101,13 +103,13 @@ struct DistanceSums<'a> {
     layers: Vec<DistanceSum>,
 }
 
-impl Visitor for DistanceSums<'_> {
+impl Visitor for DistanceVisitor<'_> {
     fn needs(&self) -> Needs {
         Needs::ATTENTION
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
-        self.layers[view.layer].add(view.attention, &self.rows[sequence], self.classes.in_layer(view.layer));
+        self.layers[view.layer].add(view.attention, &self.rows[sequence], self.classes.layer_visibility(view.layer));
     }
 }
 
@@ -121,20 +123,20 @@ fn distance_from_uniform(row: &[f32], visibility: Visibility, query: usize) -> f
 /// Computes the hidden states that enter the query and key projections of layer `number`, `[tokens, hidden]`.
 fn projection_inputs(parameters: &Parameters, number: usize, batch: &Batch<'_>) -> Result<Vec<f32>> {
     let mut below = parameters.clone();
-    below.order.truncate(number + 1);
+    below.layer_indices.truncate(number + 1);
     below.config.num_hidden_layers = number + 1;
-    let mut inputs = LayerInputs { number, rows: Vec::new() };
+    let mut inputs = LayerInputVisitor { number, rows: Vec::new() };
     PackedEncoder::new(below).forward(batch, &mut Scratch::default(), &mut inputs)?;
     Ok(inputs.rows)
 }
 
 /// A visitor that keeps the inputs of the query and key projections of layer `number`, `[tokens, hidden]`.
-struct LayerInputs {
+struct LayerInputVisitor {
     number: usize,
     rows: Vec<f32>,
 }
 
-impl Visitor for LayerInputs {
+impl Visitor for LayerInputVisitor {
     fn needs(&self) -> Needs {
         Needs { attention_inputs: true, ..Needs::default() }
     }
@@ -147,14 +149,21 @@ impl Visitor for LayerInputs {
 }
 
 /// Builds an encoder that has only the attention heads of `layer`, at every layer number.
-fn attention_only(parameters: &Parameters, layer: Layer) -> PackedEncoder {
-    let Parameters { config, order, embeddings, .. } = parameters;
+fn attention_only_encoder(parameters: &Parameters, layer: Layer) -> PackedEncoder {
+    let Parameters { config, layer_indices: order, embeddings, .. } = parameters;
     let zero_linear = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
     let layer = Layer { intermediate: zero_linear(), output: zero_linear(), attention_output: zero_linear(), ..layer };
     let embeddings = Embeddings { positions: None, ..embeddings.clone() };
     let (layers, order) = (vec![layer], vec![0; order.len()]);
     let config = config.clone();
-    PackedEncoder::new(Parameters { config, embeddings, layers, order, final_norm: None, prediction: None })
+    PackedEncoder::new(Parameters {
+        config,
+        embeddings,
+        layers,
+        layer_indices: order,
+        final_norm: None,
+        prediction: None,
+    })
 }
 
 /// Computes the mean squared Hellinger distance of a layer's heads from uniform attention. `inputs` are the inputs of its query
@@ -163,9 +172,9 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     let config = encoder.config();
     let layer = encoder.layer_attention(number, Positions::Used).expect("the packed encoder has its heads");
     let lengths: Vec<usize> = sample.batch.spans().map(|span| span.len()).collect();
-    let (mut queries_keys, mut scratch) = (QueriesKeys::default(), AttentionScratch::default());
+    let (mut queries_keys, mut scratch) = (QueriesAndKeys::default(), AttentionScratch::default());
     layer.project(inputs, &lengths, &mut queries_keys);
-    let (visibility, mut sum) = (config.visibility.in_layer(number), DistanceSum::default());
+    let (visibility, mut sum) = (config.visibility.layer_visibility(number), DistanceSum::default());
     for head in 0..config.num_attention_heads {
         for (span, rows) in sample.batch.spans().zip(sample.rows) {
             sum.add(layer.attention(head, &span, [&queries_keys; 2], &mut scratch), rows, visibility);
@@ -177,11 +186,11 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
 /// Finds the factor at which `distance`, an increasing function, is within the relative [`TOLERANCE`] of `target`. Bisects the
 /// logarithm of the factor.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-fn factor_reaching(target: f64, distance: impl Fn(f32) -> f64) -> f32 {
+fn find_factor(target: f64, distance: impl Fn(f32) -> f64) -> f32 {
     let (mut low, mut high, mut factor) = (1.0 / MAX_FACTOR, MAX_FACTOR, 1.0_f64);
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_BISECTION_STEPS {
         let reached = distance(factor as f32);
-        if (reached - target).abs() <= TOLERANCE * target {
+        if (reached - target).abs() <= RELATIVE_TOLERANCE * target {
             break;
         }
         (low, high) = if reached < target { (factor, high) } else { (low, factor) };
@@ -205,9 +214,9 @@ mod tests {
     #[test]
     fn the_factor_is_found_by_bisection() {
         // A distance that grows to 1, and is .3 at 2: 1 - .7^(factor / 2).
-        let found = factor_reaching(0.3, |factor| 1.0 - 0.7_f64.powf(f64::from(factor) / 2.0));
+        let found = find_factor(0.3, |factor| 1.0 - 0.7_f64.powf(f64::from(factor) / 2.0));
         assert!((found - 2.0).abs() < 0.02, "{found}");
         // What no factor reaches has the nearest one.
-        assert!(f64::from(factor_reaching(0.9, |factor| 0.5 * f64::from(factor.min(1.0)))) > MAX_FACTOR / 2.0);
+        assert!(f64::from(find_factor(0.9, |factor| 0.5 * f64::from(factor.min(1.0)))) > MAX_FACTOR / 2.0);
     }
 }

@@ -5,11 +5,11 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use super::{
-    Biases, Family, Intermediate, LayerNames, Markup, Names, PlainTextConstant, PositionBiasNames, QueryKeyValue,
-    TableRow, TokenHeadNames,
+    Biases, Family, Intermediate, LayerNames, Markup, PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow,
+    TensorNames, TokenHeadNames,
 };
 use crate::model::config::{
-    Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, config_struct, config_value, keys, parse_fields,
+    Activation, Config, ConfigKey, MAX_SIZE, PositionEmbedding, config_struct, config_value, keys, parse_fields,
     wrong_value,
 };
 use crate::system::errors::Facts;
@@ -37,7 +37,7 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames::biased(
 pub(super) const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Separate(["attention.self.query", "attention.self.key", "attention.self.value"]),
     query_key_norms: None,
-    write_norms: None,
+    block_output_norms: None,
     distances: Some("attention.self.distance_embedding"),
     attention_output: "attention.output.dense",
     attention_norm: "attention.output.LayerNorm",
@@ -47,17 +47,17 @@ pub(super) const LAYER: LayerNames = LayerNames {
 };
 
 /// Tensor names of a BERT layer in families with absolute positions only.
-pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };
+pub(super) const ABSOLUTE_LAYER: LayerNames = LayerNames { distances: None, ..LAYER };
 
 /// Checks the config, and makes BERT's tensor names for absolute positions. Fails if a size fits no encoder.
-pub(super) fn check_and_name_absolute(config: Config) -> Result<(Config, Names)> {
-    Names::checked(config, &ABSOLUTE, "encoder.layer")
+pub(super) fn check_and_name_absolute(config: Config) -> Result<(Config, TensorNames)> {
+    TensorNames::check_and_name(config, &ABSOLUTE_LAYER, "encoder.layer")
 }
 
-fn read(text: &str) -> Result<(Config, Names)> {
-    match alibi(text)? {
+fn read(text: &str) -> Result<(Config, TensorNames)> {
+    match read_alibi(text)? {
         Some(alibi) => Ok(alibi),
-        None => Names::checked(Config::parse(text)?, &LAYER, "encoder.layer"),
+        None => TensorNames::check_and_name(Config::parse(text)?, &LAYER, "encoder.layer"),
     }
 }
 
@@ -65,7 +65,7 @@ const JINA_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::GateFirst("mlp.gated_layers"),
     output: "mlp.wo",
     output_norm: "mlp.layernorm",
-    ..ABSOLUTE
+    ..ABSOLUTE_LAYER
 };
 
 const MOSAIC_LAYER: LayerNames =
@@ -78,7 +78,7 @@ const ALIBI_KEYS: &[ConfigKey] = keys! {
 /// Reads the config of a BERT whose attention heads subtract a multiple of the distance from their scores (ALiBi, Press et al.
 /// 2022), in both directions: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023), DNABERT-2 (Zhou et al. 2024).
 /// `None` for other models. Fails if a field has a value that is not supported.
-fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
+fn read_alibi(text: &str) -> Result<Option<(Config, TensorNames)>> {
     // These two keys may have a value of any type in a BERT without ALiBi.
     let position_type = config_value!(text, position_embedding_type: Value = Value::Null)?;
     let starting_size = config_value!(text, alibi_starting_size: Value = Value::Null)?;
@@ -102,8 +102,8 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
     let (gated, hidden_act, parts) = match block_type.as_deref() {
         Some("geglu") => (true, Activation::Gelu, &JINA_LAYER),
         Some("reglu") => (true, Activation::Relu, &JINA_LAYER),
-        Some("original") => (false, config.hidden_act, &ABSOLUTE),
-        None if is_jina => (false, config.hidden_act, &ABSOLUTE),
+        Some("original") => (false, config.hidden_act, &ABSOLUTE_LAYER),
+        None if is_jina => (false, config.hidden_act, &ABSOLUTE_LAYER),
         None => (true, config.hidden_act, &MOSAIC_LAYER),
         Some(other) => {
             let shown = shortened(other);
@@ -112,12 +112,12 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
     };
     let config =
         Config { gated, position_embedding_type: PositionEmbedding::None, is_unbounded: true, hidden_act, ..config };
-    let (config, names) = Names::checked(config, parts, "encoder.layer")?;
+    let (config, names) = TensorNames::check_and_name(config, parts, "encoder.layer")?;
     let biases = Biases { intermediate: !gated, ..Biases::ALL };
-    Ok(Some((config, Names { biases, position_bias: Some(PositionBiasNames::Slopes), ..names })))
+    Ok(Some((config, TensorNames { biases, position_bias: Some(PositionBiasNames::Slopes), ..names })))
 }
 
-pub(super) fn bert_generation(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_bert_generation(text: &str) -> Result<(Config, TensorNames)> {
     check_and_name_absolute(Config { type_vocab_size: 0, ..Config::parse(text)? })
 }
 
@@ -153,35 +153,35 @@ impl BigBirdConfig {
     }
 }
 
-pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_big_bird(text: &str) -> Result<(Config, TensorNames)> {
     let options: BigBirdConfig = parse_fields(text)?;
     ensure!(options.use_bias, "use_bias is false: queries, keys and values without biases are not supported");
     ensure!(!options.rescale_embeddings, "rescale_embeddings is true: rescaled embeddings are not supported");
     check_and_name_absolute(Config { full_attention: options.full_attention()?, ..Config::parse(text)? })
 }
 
-pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_ernie(text: &str) -> Result<(Config, TensorNames)> {
     let has_task = config_value!(text, use_task_id: bool = false)?;
     let rows = config_value!(text, task_type_vocab_size: usize = 3)?;
     let (config, names) = check_and_name_absolute(Config::parse(text)?)?;
     let task = TableRow { table: "embeddings.task_type_embeddings".to_owned(), rows, row: 0 };
-    Ok((config, Names { plain_text: has_task.then(|| PlainTextConstant::Rows(vec![task])), ..names }))
+    Ok((config, TensorNames { plain_text: has_task.then(|| PlainTextConstant::Rows(vec![task])), ..names }))
 }
 
 /// Names of the embedding tables for the bounding box of a word in LayoutLM: left and right, top and bottom, height and width.
 const BOX_SIDES: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 
-pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_layoutlm(text: &str) -> Result<(Config, TensorNames)> {
     let rows = config_value!(text, max_2d_position_embeddings: usize = 1024)?;
     let (config, names) = check_and_name_absolute(Config::parse(text)?)?;
     let zero = |side: &str| TableRow { table: format!("embeddings.{side}_position_embeddings"), rows, row: 0 };
-    Ok((config, Names { plain_text: Some(PlainTextConstant::Rows(BOX_SIDES.map(zero).into())), ..names }))
+    Ok((config, TensorNames { plain_text: Some(PlainTextConstant::Rows(BOX_SIDES.map(zero).into())), ..names }))
 }
 
 /// Maximum depth of a markup tree; published models have 50 levels.
-const MAX_DEPTH: usize = 1 << 10;
+const MAX_MARKUP_DEPTH: usize = 1 << 10;
 
-pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_markuplm(text: &str) -> Result<(Config, TensorNames)> {
     let padding = config_value!(text, pad_token_id: u32 = 0)?;
     let depth = config_value!(text, max_depth: usize = 50)?;
     let width = config_value!(text, xpath_unit_hidden_size: usize = 32)?;
@@ -190,7 +190,7 @@ pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
     let empty_tag = config_value!(text, tag_pad_id: usize = 216)?;
     let empty_subscript = config_value!(text, subs_pad_id: usize = 1001)?;
     let (config, names) = check_and_name_absolute(Config { padding: Some(padding), ..Config::parse(text)? })?;
-    for (name, size, most) in [("max_depth", depth, MAX_DEPTH), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
+    for (name, size, most) in [("max_depth", depth, MAX_MARKUP_DEPTH), ("xpath_unit_hidden_size", width, MAX_SIZE)] {
         ensure!((1..=most).contains(&size), wrong_value(name, size, format_args!("1 to {most} are expected")));
     }
     let none = |depth: usize| {
@@ -209,12 +209,12 @@ pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
         inner_width: 4 * config.hidden_size,
         output: "embeddings.xpath_embeddings.inner2emb",
     };
-    Ok((config, Names { plain_text: Some(PlainTextConstant::Markup(markup)), ..names }))
+    Ok((config, TensorNames { plain_text: Some(PlainTextConstant::Markup(markup)), ..names }))
 }
 
 /// The `config.json` of a small BERT, for tests.
 #[cfg(test)]
-pub(in crate::model) const SMALL: &str = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8,
+pub(in crate::model) const SMALL_CONFIG_JSON: &str = r#"{"model_type": "bert", "vocab_size": 9, "hidden_size": 8,
     "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "hidden_act": "gelu",
     "max_position_embeddings": 10}"#;
 

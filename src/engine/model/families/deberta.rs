@@ -4,7 +4,7 @@
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
-use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
+use super::{DisentangledNames, Family, LayerNames, QueryKeyValue, TensorNames, bert};
 use crate::model::config::{
     Config, ConfigKey, DistanceRows, PositionEmbedding, config_struct, keys, parse_fields, wrong_value,
 };
@@ -17,12 +17,12 @@ pub(super) const DEBERTA_V2: Family =
     Family { model_type: "deberta-v2", class_prefix: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
 
 /// Tensor names of a layer of version 1.
-const FIRST_LAYER: LayerNames = LayerNames {
+const VERSION_1_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::HeadByHeadBiased {
         part: "attention.self.in_proj",
         biases: ["attention.self.q_bias", "attention.self.v_bias"],
     },
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
 /// Tensor names of a layer of versions 2 and 3.
@@ -32,7 +32,7 @@ const LAYER: LayerNames = LayerNames {
         "attention.self.key_proj",
         "attention.self.value_proj",
     ]),
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
 const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-7, type_vocab_size = 0 };
@@ -43,7 +43,7 @@ config_struct! {
         relative_attention: bool = false,
         max_relative_positions: i64 = -1,
         position_buckets: i64 = -1,
-        pos_att_type: Option<Kinds> = None,
+        pos_att_type: Option<ScoreTerms> = None,
         share_att_key: bool = false,
         norm_rel_ebd: Option<String> = None,
         position_biased_input: bool = true,
@@ -57,21 +57,22 @@ config_struct! {
 /// Score terms (`c2p`, `p2c`) in `pos_att_type`: a list, or a text separated by bars.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Kinds {
+enum ScoreTerms {
     List(Vec<String>),
     Text(String),
 }
 
-fn read(text: &str) -> Result<(Config, Names)> {
+fn read(text: &str) -> Result<(Config, TensorNames)> {
     let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, parse_fields(text)?);
     let (kernel, reason) = (options.conv_kernel_size, "a convolution beside the first layer is not supported");
     ensure!(kernel == 0, wrong_value("conv_kernel_size", kernel, reason));
     let kinds = options.kinds();
-    let [to_place, to_content] = terms(&kinds);
+    let [to_place, to_content] = has_score_terms(&kinds);
     let count = 1 + usize::from(to_place) + usize::from(to_content);
-    let (config, names) = options.layout(config, ("deberta-v2", &LAYER), options.attention_head_size, count)?;
-    let furthest = options.furthest(&config);
-    let buckets = positive(options.position_buckets);
+    let (config, names) =
+        options.build_shared_layout(config, ("deberta-v2", &LAYER), options.attention_head_size, count)?;
+    let furthest = options.max_distance(&config);
+    let buckets = positive_or_none(options.position_buckets);
     ensure!(
         !options.relative_attention || buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
         "position_buckets is {} and max_relative_positions {}: 4 or more buckets are expected, and longer distances than \
@@ -90,14 +91,14 @@ fn read(text: &str) -> Result<(Config, Names)> {
         table: "encoder.rel_embeddings",
         norm: normalised.then_some("encoder.LayerNorm"),
         keys: to_place.then_some(keys),
-        keys_biased: true,
+        has_key_bias: true,
         queries: to_content.then_some(queries),
         distance_rows: DistanceRows { span: buckets.unwrap_or(furthest), buckets, longest_distance: furthest },
     };
-    options.with_terms(config, names, disentangled)
+    options.add_score_terms(config, names, disentangled)
 }
 
-pub(super) fn read_version_1(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_version_1(text: &str) -> Result<(Config, TensorNames)> {
     let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, parse_fields(text)?);
     let reason = "it mixes the weights of heads, so that none has weights of its own";
     ensure!(!options.talking_head, wrong_value("talking_head", true, reason));
@@ -108,28 +109,28 @@ pub(super) fn read_version_1(text: &str) -> Result<(Config, Names)> {
             anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").with_value(other)
         );
     }
-    let [to_place, to_content] = terms(&kinds);
+    let [to_place, to_content] = has_score_terms(&kinds);
     // The scale counts every kind, even if positions are absolute and no term is added.
-    let (config, names) = options.layout(config, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
-    let furthest = options.furthest(&config);
+    let (config, names) = options.build_shared_layout(config, ("deberta", &VERSION_1_LAYER), None, 1 + kinds.len())?;
+    let furthest = options.max_distance(&config);
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
         norm: None,
         keys: to_place.then_some("attention.self.pos_proj"),
-        keys_biased: false,
+        has_key_bias: false,
         queries: to_content.then_some("attention.self.pos_q_proj"),
         distance_rows: DistanceRows { span: furthest, buckets: None, longest_distance: furthest },
     };
-    options.with_terms(config, names, disentangled)
+    options.add_score_terms(config, names, disentangled)
 }
 
 /// Whether scores have a term of queries and distances (`c2p`) and a term of keys and distances (`p2c`), as `[c2p, p2c]`.
-fn terms(kinds: &[String]) -> [bool; 2] {
+fn has_score_terms(kinds: &[String]) -> [bool; 2] {
     ["c2p", "p2c"].map(|kind| kinds.iter().any(|known| known == kind))
 }
 
 /// Returns the value if it is above 0, otherwise `None`.
-fn positive(value: i64) -> Option<usize> {
+fn positive_or_none(value: i64) -> Option<usize> {
     usize::try_from(value).ok().filter(|&value| value > 0)
 }
 
@@ -137,8 +138,10 @@ impl DebertaConfig {
     /// Terms of the scores in `pos_att_type`, as transformers reads them; empty without the key.
     fn kinds(&self) -> Vec<String> {
         match &self.pos_att_type {
-            Some(Kinds::List(kinds)) => kinds.clone(),
-            Some(Kinds::Text(kinds)) => kinds.to_lowercase().split('|').map(|kind| kind.trim().to_owned()).collect(),
+            Some(ScoreTerms::List(kinds)) => kinds.clone(),
+            Some(ScoreTerms::Text(kinds)) => {
+                kinds.to_lowercase().split('|').map(|kind| kind.trim().to_owned()).collect()
+            }
             None => Vec::new(),
         }
     }
@@ -146,13 +149,13 @@ impl DebertaConfig {
     /// Makes the parts of config and tensor names that all versions share. The score scale is `1 / sqrt(head size * terms)`, so
     /// that the sum of `terms` terms has the variance of a single term. Fails if embeddings are narrower than hidden states, or
     /// a size fits no encoder.
-    fn layout(
+    fn build_shared_layout(
         &self,
         config: Config,
         (family, layer): (&str, &'static LayerNames),
         head_size: Option<usize>,
         terms: usize,
-    ) -> Result<(Config, Names)> {
+    ) -> Result<(Config, TensorNames)> {
         let width = self.embedding_size.unwrap_or(config.hidden_size);
         let reason = format_args!("narrower embeddings are not supported for {family}");
         ensure!(width == config.hidden_size, wrong_value("embedding_size", width, reason));
@@ -164,33 +167,38 @@ impl DebertaConfig {
             position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
             ..config
         };
-        Names::checked(config, layer, "encoder.layer")
+        TensorNames::check_and_name(config, layer, "encoder.layer")
     }
 
     /// Longest distance, in tokens, that the table of distances covers: `max_relative_positions`, or else the number of
     /// positions.
-    fn furthest(&self, config: &Config) -> usize {
-        positive(self.max_relative_positions).unwrap_or(config.max_position_embeddings)
+    fn max_distance(&self, config: &Config) -> usize {
+        positive_or_none(self.max_relative_positions).unwrap_or(config.max_position_embeddings)
     }
 
     /// Adds the tensor names of the score terms for distances, if the config has them. Fails if their tables would be too
     /// large.
-    fn with_terms(&self, config: Config, names: Names, disentangled: DisentangledNames) -> Result<(Config, Names)> {
+    fn add_score_terms(
+        &self,
+        config: Config,
+        names: TensorNames,
+        disentangled: DisentangledNames,
+    ) -> Result<(Config, TensorNames)> {
         if !self.relative_attention {
             return Ok((config, names));
         }
         let (span, longest) = (disentangled.distance_rows.span, config.max_position_embeddings);
         ensure!(
-            span <= MOST_PLACES && longest <= MOST_POSITIONS,
-            "there are {span} places of distances and {longest} positions: no model has more than {MOST_PLACES} and {MOST_POSITIONS}"
+            span <= MAX_SPAN && longest <= MAX_POSITIONS,
+            "there are {span} places of distances and {longest} positions: no model has more than {MAX_SPAN} and {MAX_POSITIONS}"
         );
-        Ok((config, Names { disentangled: Some(disentangled), ..names }))
+        Ok((config, TensorNames { disentangled: Some(disentangled), ..names }))
     }
 }
 
 /// Maximum of [`DistanceRows::span`]: each layer keeps two vectors per row of distances in either direction. Models have 256 or
 /// 512.
-const MOST_PLACES: usize = 1 << 12;
+const MAX_SPAN: usize = 1 << 12;
 
 /// Maximum number of positions, since the table row of each distance is kept. Models have 512.
-const MOST_POSITIONS: usize = 1 << 16;
+const MAX_POSITIONS: usize = 1 << 16;

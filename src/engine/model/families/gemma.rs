@@ -4,8 +4,8 @@
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::llama::{layer_types, with_layer_types};
-use super::{Biases, Family, LayerNames, Names, llama};
+use super::llama::{add_layer_types, layer_types};
+use super::{Biases, Family, LayerNames, TensorNames, llama};
 use crate::model::config::{
     Config, ConfigKey, EmbeddingScale, config_struct, config_value, keys, parse_fields, wrong_value,
 };
@@ -15,13 +15,13 @@ use crate::system::errors::Facts;
 /// Text models of Gemma 3, including EmbeddingGemma. Only EmbeddingGemma has bidirectional attention; it embeds texts and has
 /// no head that predicts tokens.
 pub(super) const GEMMA_3_TEXT: Family =
-    Family { model_type: "gemma3_text", class_prefix: "Gemma3Text", read: gemma3, ..llama::LLAMA };
+    Family { model_type: "gemma3_text", class_prefix: "Gemma3Text", read: read_gemma3, ..llama::LLAMA };
 
 const GEMMA_2_LAYER: LayerNames = LayerNames { query_key_norms: None, ..LAYER };
 
 const LAYER: LayerNames = LayerNames {
     query_key_norms: Some(["self_attn.q_norm", "self_attn.k_norm"]),
-    write_norms: Some(["post_attention_layernorm", "post_feedforward_layernorm"]),
+    block_output_norms: Some(["post_attention_layernorm", "post_feedforward_layernorm"]),
     output_norm: "pre_feedforward_layernorm",
     ..llama::LAYER
 };
@@ -46,7 +46,7 @@ config_struct! {
     }
 }
 
-pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_gemma2(text: &str) -> Result<(Config, TensorNames)> {
     let options: GemmaConfig = parse_fields(text)?;
     let bidirectional = options.use_bidirectional_attention.unwrap_or(false);
     ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported for gemma2");
@@ -56,7 +56,7 @@ pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
     let final_logit_softcapping = config_value!(text, final_logit_softcapping: Option<f32> = Some(30.0))?;
     let options = GemmaConfig { final_logit_softcapping, ..options };
     // Every second layer has a window. All layers have one rotary base.
-    let (config, names) = with_layers(text, &options, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
+    let (config, names) = read_layers(text, &options, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
     Ok((Config { score_cap: cap, ..config }, names))
 }
 
@@ -68,24 +68,24 @@ fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
     Ok(())
 }
 
-fn gemma3(text: &str) -> Result<(Config, Names)> {
+fn read_gemma3(text: &str) -> Result<(Config, TensorNames)> {
     let options: GemmaConfig = parse_fields(text)?;
     if let Some(cap) = options.attn_logit_softcapping {
         bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").with_value(cap));
     }
     let full_every = options.sliding_window_pattern.unwrap_or(6);
-    with_layers(text, &options, full_every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
+    read_layers(text, &options, full_every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
 /// Makes the config and tensor names of a Gemma. If the file lists no layer types, every `full_every`-th layer has no window.
 /// `theta` has the key and default of the base of the rotary frequencies, for layers `[without, with]` a window.
-fn with_layers(
+fn read_layers(
     text: &str,
     options: &GemmaConfig,
     full_every: usize,
     layer: &'static LayerNames,
     theta: [(&'static str, f64); 2],
-) -> Result<(Config, Names)> {
+) -> Result<(Config, TensorNames)> {
     let score_scalar = options.query_pre_attn_scalar;
     let is_positive = score_scalar.is_finite() && score_scalar > 0.0;
     ensure!(is_positive, wrong_value("query_pre_attn_scalar", score_scalar, "a number above 0 is expected"));
@@ -111,6 +111,6 @@ fn with_layers(
     } else {
         [Visibility::CAUSAL, Visibility::causal_window(window)]
     };
-    let config = with_layer_types(config, text, (&types, visible), theta)?;
-    Ok((config, Names { norms_add_one: true, ..names }))
+    let config = add_layer_types(config, text, (&types, visible), theta)?;
+    Ok((config, TensorNames { norms_add_one: true, ..names }))
 }

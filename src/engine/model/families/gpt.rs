@@ -5,9 +5,9 @@
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 
-use super::llama::with_rotation;
+use super::llama::add_rotation;
 use super::{
-    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert, ensure_flags, llama,
+    Biases, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames, bert, ensure_flags, llama,
 };
 use crate::model::config::{
     BlockPlan, Config, ConfigKey, PositionEmbedding, config_struct, config_value, keys, parse_fields,
@@ -20,8 +20,8 @@ pub(super) const GPT_2: Family = Family {
     // The mask of attention, which transformers kept as a buffer.
     ignored_tensors: &["attn.bias", "attention.bias"],
     token_heads: &[TokenHeadNames::PRODUCT],
-    read: gpt2,
-    ..bert::BERT.renamed("gpt2", "GPT2", "transformer.")
+    read: read_gpt2,
+    ..bert::BERT.with_names("gpt2", "GPT2", "transformer.")
 };
 
 const GPT_2_LAYER: LayerNames = LayerNames {
@@ -31,7 +31,7 @@ const GPT_2_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Plain("mlp.c_fc"),
     output: "mlp.c_proj",
     output_norm: "ln_2",
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
 const GPT_NEO_LAYER: LayerNames = LayerNames {
@@ -55,10 +55,10 @@ const GPT_NEOX_LAYER: LayerNames = LayerNames {
 };
 
 /// Tensor names of the embeddings of `[words, positions]` in GPT-2 and GPT-Neo.
-const EMBEDDINGS: [&str; 2] = ["wte", "wpe"];
+const EMBEDDING_NAMES: [&str; 2] = ["wte", "wpe"];
 
 /// Default ratio of feed-forward width to hidden size.
-const WIDER: usize = 4;
+const FEED_FORWARD_RATIO: usize = 4;
 
 const GPT_2_KEYS: &[ConfigKey] = keys! {
     hidden_size: n_embd, num_hidden_layers: n_layer, num_attention_heads: n_head, max_position_embeddings: n_positions,
@@ -66,7 +66,7 @@ const GPT_2_KEYS: &[ConfigKey] = keys! {
     tie_word_embeddings = true
 };
 
-fn gpt2(text: &str) -> Result<(Config, Names)> {
+fn read_gpt2(text: &str) -> Result<(Config, TensorNames)> {
     let config = read_body(text, GPT_2_KEYS)?;
     let is_scaled = config_value!(text, scale_attn_weights: bool = true)?;
     let is_scaled_by_layer = config_value!(text, scale_attn_by_inverse_layer_idx: bool = false)?;
@@ -74,12 +74,12 @@ fn gpt2(text: &str) -> Result<(Config, Names)> {
     ensure_flags("gpt2", [("scale_attn_by_inverse_layer_idx", is_scaled_by_layer, false)])?;
     let config = Config {
         score_scale: (!is_scaled).then_some(1.0),
-        intermediate_size: inner_width.unwrap_or(config.hidden_size.saturating_mul(WIDER)),
+        intermediate_size: inner_width.unwrap_or(config.hidden_size.saturating_mul(FEED_FORWARD_RATIO)),
         ..config
     };
-    let (config, names) = Names::pre_norm(config, (&GPT_2_LAYER, "h"), EMBEDDINGS, "ln_f")?;
+    let (config, names) = TensorNames::pre_norm(config, (&GPT_2_LAYER, "h"), EMBEDDING_NAMES, "ln_f")?;
     // The module `Conv1D` of GPT-2, whose weights are `[inputs, outputs]`.
-    Ok((config, Names { transposed: true, ..names }))
+    Ok((config, TensorNames { is_transposed: true, ..names }))
 }
 
 const GPT_NEO_KEYS: &[ConfigKey] = keys! {
@@ -87,15 +87,15 @@ const GPT_NEO_KEYS: &[ConfigKey] = keys! {
     hidden_act: activation_function = "gelu_new", layer_norm_eps: layer_norm_epsilon = 1e-5, tie_word_embeddings = true
 };
 
-pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_gpt_neo(text: &str) -> Result<(Config, TensorNames)> {
     let config = read_body(text, GPT_NEO_KEYS)?;
     let wide = config_value!(text, intermediate_size: Option<usize> = None)?;
     // Lists of consecutive types, each with the number of times it is repeated.
     let attention_types = config_value!(text, attention_types: Vec<(Vec<String>, usize)>)?;
     let window = config_value!(text, window_size: usize = 256)?;
-    let wide = wide.unwrap_or(config.hidden_size.saturating_mul(WIDER));
+    let wide = wide.unwrap_or(config.hidden_size.saturating_mul(FEED_FORWARD_RATIO));
     let config = Config { score_scale: Some(1.0), intermediate_size: wide, ..config };
-    let (config, names) = Names::pre_norm(config, (&GPT_NEO_LAYER, "h"), EMBEDDINGS, "ln_f")?;
+    let (config, names) = TensorNames::pre_norm(config, (&GPT_NEO_LAYER, "h"), EMBEDDING_NAMES, "ln_f")?;
     ensure!(window > 0, anyhow!("window_size is 0").with_value(0));
     let layers = config.num_hidden_layers;
     let types =
@@ -109,10 +109,10 @@ pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let visibility = types.take(layers + 1).map(visibility_of).collect::<Result<Vec<_>>>()?;
     ensure!(visibility.len() == layers, "attention_types are not of {layers} layers, the num_layers");
     let biases = Biases { query_key_value: false, ..Biases::ALL };
-    Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, Names { biases, ..names }))
+    Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, TensorNames { biases, ..names }))
 }
 
-pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_gpt_neox(text: &str) -> Result<(Config, TensorNames)> {
     const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, tie_word_embeddings = false };
     let is_parallel = config_value!(text, use_parallel_residual: bool = true)?;
     let biased = config_value!(text, attention_bias: bool = true)?;
@@ -123,10 +123,11 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
         position_embedding_type: PositionEmbedding::None,
         ..read_body(text, KEYS)?
     };
-    let (config, names) = Names::pre_norm(config, (&GPT_NEOX_LAYER, "layers"), ["embed_in", ""], "final_layer_norm")?;
-    let config = with_rotation(config, text, ("rotary_emb_base", 10_000.0), share.unwrap_or(0.25))?;
+    let (config, names) =
+        TensorNames::pre_norm(config, (&GPT_NEOX_LAYER, "layers"), ["embed_in", ""], "final_layer_norm")?;
+    let config = add_rotation(config, text, ("rotary_emb_base", 10_000.0), share.unwrap_or(0.25))?;
     let biases = Biases { attention_output: biased, query_key_value: biased, ..Biases::ALL };
-    Ok((config, Names { biases, ..names }))
+    Ok((config, TensorNames { biases, ..names }))
 }
 
 /// Reads the config of a pre-norm decoder with causal attention. Sizes are not checked.
@@ -146,7 +147,7 @@ pub(super) const OPT_LAYER: LayerNames = LayerNames {
 };
 
 /// Row of the position embedding for the first token (`OPTLearnedPositionalEmbedding`, `BartLearnedPositionalEmbedding`).
-pub(super) const FIRST_POSITION: usize = 2;
+pub(super) const FIRST_POSITION_ROW: usize = 2;
 
 const OPT_KEYS: &[ConfigKey] = keys! {
     intermediate_size: ffn_dim, hidden_act: activation_function = "relu", initializer_range: init_std = 0.02,
@@ -166,7 +167,7 @@ config_struct! {
     }
 }
 
-pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_opt(text: &str) -> Result<(Config, TensorNames)> {
     let (config, options): (_, OptConfig) = (read_body(text, OPT_KEYS)?, parse_fields(text)?);
     // Only OPT-350m has other values.
     let flags = [
@@ -183,14 +184,14 @@ pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
         anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
             .with_value(width)
     );
-    let positions = config.max_position_embeddings.saturating_add(FIRST_POSITION);
-    let config = Config { first_position: FIRST_POSITION, max_position_embeddings: positions, ..config };
-    Names::pre_norm(config, (&OPT_LAYER, "layers"), ["embed_tokens", "embed_positions"], "final_layer_norm")
+    let positions = config.max_position_embeddings.saturating_add(FIRST_POSITION_ROW);
+    let config = Config { first_position: FIRST_POSITION_ROW, max_position_embeddings: positions, ..config };
+    TensorNames::pre_norm(config, (&OPT_LAYER, "layers"), ["embed_tokens", "embed_positions"], "final_layer_norm")
 }
 
 /// CLIP's text encoder (Radford et al. 2021), whose attention is causal.
 pub(super) const CLIP_TEXT: Family =
-    Family { token_heads: &[], read: clip_text, ..GPT_2.renamed("clip_text_model", "CLIPText", "text_model.") };
+    Family { token_heads: &[], read: read_clip_text, ..GPT_2.with_names("clip_text_model", "CLIPText", "text_model.") };
 
 const CLIP_LAYER: LayerNames = LayerNames {
     attention_norm: "layer_norm1",
@@ -207,13 +208,15 @@ const CLIP_KEYS: &[ConfigKey] = keys! {
     max_position_embeddings = 77, hidden_act = "quick_gelu", layer_norm_eps = 1e-5, tie_word_embeddings: _ = true
 };
 
-pub(super) fn clip(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_clip(text: &str) -> Result<(Config, TensorNames)> {
     let json: Value = serde_json::from_str(text)?;
     let text_config = json.get("text_config").filter(|config| config.is_object());
-    clip_text(&text_config.context("text_config is missing: it has the sizes of the encoder of texts")?.to_string())
+    read_clip_text(
+        &text_config.context("text_config is missing: it has the sizes of the encoder of texts")?.to_string(),
+    )
 }
 
-fn clip_text(text: &str) -> Result<(Config, Names)> {
+fn read_clip_text(text: &str) -> Result<(Config, TensorNames)> {
     let embeddings = ["embeddings.token_embedding", "embeddings.position_embedding"];
-    Names::pre_norm(read_body(text, CLIP_KEYS)?, (&CLIP_LAYER, "encoder.layers"), embeddings, "final_layer_norm")
+    TensorNames::pre_norm(read_body(text, CLIP_KEYS)?, (&CLIP_LAYER, "encoder.layers"), embeddings, "final_layer_norm")
 }

@@ -5,8 +5,8 @@
 use anyhow::{Result, anyhow, ensure};
 
 use super::{
-    Biases, Distribution, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, WeightInitialisation,
-    bert,
+    Biases, Distribution, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames,
+    WeightInitialisation, bert,
 };
 use crate::model::config::{
     BlockPlan, Config, ConfigKey, NormKind, PositionEmbedding, config_struct, config_value, keys, parse_fields,
@@ -18,8 +18,8 @@ use crate::system::printable::shortened;
 
 pub(super) const LLAMA: Family = Family {
     token_heads: &[TokenHeadNames::PRODUCT],
-    read: |text| decoder(text, &AS_LLAMA),
-    ..bert::BERT.renamed("llama", "Llama", "model.")
+    read: |text| read_decoder(text, &LLAMA_DEFAULTS),
+    ..bert::BERT.with_names("llama", "Llama", "model.")
 };
 
 pub(super) const LAYER: LayerNames = LayerNames {
@@ -29,7 +29,7 @@ pub(super) const LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Gated(["mlp.gate_proj", "mlp.up_proj"]),
     output: "mlp.down_proj",
     output_norm: "post_attention_layernorm",
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
 const QWEN_3_LAYER: LayerNames =
@@ -79,44 +79,45 @@ config_struct! {
 }
 
 /// Defaults of a family for keys that its `config.json` lacks, and the biases and tensor names of its layers.
-struct Defaults {
+struct FamilyDefaults {
     /// Config keys whose defaults differ from Llama's.
     keys: &'static [ConfigKey],
     /// Default base of the rotary frequencies.
     theta: f64,
     /// Whether queries, keys and values have biases; the output projection then has none.
-    biased: bool,
+    has_qkv_biases: bool,
     /// Tensor names of a layer.
     layer: &'static LayerNames,
 }
 
 /// Llama's defaults; other families override some of them.
-const AS_LLAMA: Defaults = Defaults { keys: &[], theta: THETA.1, biased: false, layer: &LAYER };
+const LLAMA_DEFAULTS: FamilyDefaults =
+    FamilyDefaults { keys: &[], theta: THETA.1, has_qkv_biases: false, layer: &LAYER };
 
-pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_mistral(text: &str) -> Result<(Config, TensorNames)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 8 };
-    let (mut config, names) = decoder(text, &Defaults { keys: KEYS, ..AS_LLAMA })?;
+    let (mut config, names) = read_decoder(text, &FamilyDefaults { keys: KEYS, ..LLAMA_DEFAULTS })?;
     if let Some(window) = parse_fields::<LayerConfig>(text)?.sliding_window {
         config.visibility = LayerClasses::new(&[causal_window(window)?]);
     }
     Ok((config, names))
 }
 
-pub(super) fn qwen2(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_qwen2(text: &str) -> Result<(Config, TensorNames)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 32 };
-    let (config, names) = decoder(text, &Defaults { keys: KEYS, biased: true, ..AS_LLAMA })?;
-    Ok((with_windows(config, &parse_fields(text)?)?, names))
+    let (config, names) = read_decoder(text, &FamilyDefaults { keys: KEYS, has_qkv_biases: true, ..LLAMA_DEFAULTS })?;
+    Ok((add_windows(config, &parse_fields(text)?)?, names))
 }
 
-pub(super) fn qwen3(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_qwen3(text: &str) -> Result<(Config, TensorNames)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 32, head_size: head_dim = 128 };
-    let (config, names) = decoder(text, &Defaults { keys: KEYS, layer: &QWEN_3_LAYER, ..AS_LLAMA })?;
-    Ok((with_windows(config, &parse_fields(text)?)?, names))
+    let (config, names) = read_decoder(text, &FamilyDefaults { keys: KEYS, layer: &QWEN_3_LAYER, ..LLAMA_DEFAULTS })?;
+    Ok((add_windows(config, &parse_fields(text)?)?, names))
 }
 
-pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_smol_lm3(text: &str) -> Result<(Config, TensorNames)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true };
-    let (mut config, names) = decoder(text, &Defaults { keys: KEYS, theta: 2_000_000.0, ..AS_LLAMA })?;
+    let (mut config, names) = read_decoder(text, &FamilyDefaults { keys: KEYS, theta: 2_000_000.0, ..LLAMA_DEFAULTS })?;
     let options: LayerConfig = parse_fields(text)?;
     let unrotated_every = options.no_rope_layer_interval;
     let layers = config.num_hidden_layers;
@@ -130,18 +131,18 @@ pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
             *rotary = None;
         }
     }
-    Ok((with_windows(config, &LayerConfig { max_window_layers: 0, ..options })?, names))
+    Ok((add_windows(config, &LayerConfig { max_window_layers: 0, ..options })?, names))
 }
 
 /// Reads the config of a decoder with Llama's layers and the given defaults.
-fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names)> {
+fn read_decoder(text: &str, defaults: &FamilyDefaults) -> Result<(Config, TensorNames)> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
     let config = Config { visibility, ..read_body(text, &[defaults.keys, KEYS])? };
     let options: BiasConfig = parse_fields(text)?;
     let biases = Biases::from_blocks(options.attention_bias, options.mlp_bias);
-    let biases = Biases { query_key_value: options.attention_bias || defaults.biased, ..biases };
+    let biases = Biases { query_key_value: options.attention_bias || defaults.has_qkv_biases, ..biases };
     let (config, names) = check_and_name(config, defaults.layer, biases)?;
-    Ok((with_rotation(config, text, (THETA.0, defaults.theta), 1.0)?, names))
+    Ok((add_rotation(config, text, (THETA.0, defaults.theta), 1.0)?, names))
 }
 
 /// Reads the config of a model with Llama's layers by lists of keys; an earlier list has precedence. Sizes are not checked.
@@ -156,9 +157,13 @@ pub(super) fn read_body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
 }
 
 /// Checks the config, and makes tensor names as in Llama with the given layer and biases. Fails if a size fits no encoder.
-pub(super) fn check_and_name(config: Config, layer: &'static LayerNames, biases: Biases) -> Result<(Config, Names)> {
-    let (config, names) = Names::pre_norm(config, (layer, "layers"), ["embed_tokens", ""], "norm")?;
-    Ok((config, Names { biases, ..names }))
+pub(super) fn check_and_name(
+    config: Config,
+    layer: &'static LayerNames,
+    biases: Biases,
+) -> Result<(Config, TensorNames)> {
+    let (config, names) = TensorNames::pre_norm(config, (layer, "layers"), ["embed_tokens", ""], "norm")?;
+    Ok((config, TensorNames { biases, ..names }))
 }
 
 /// Visibility in a layer with a causal window of `window` tokens. Fails if it is 0.
@@ -169,20 +174,20 @@ fn causal_window(window: usize) -> Result<Visibility> {
 
 /// Adds windows to the layers that `layer_types` names, or else to the layers from `max_window_layers` on, if the config uses
 /// windows.
-fn with_windows(config: Config, options: &LayerConfig) -> Result<Config> {
+fn add_windows(config: Config, options: &LayerConfig) -> Result<Config> {
     let Some(window) = options.sliding_window.filter(|_| options.use_sliding_window) else { return Ok(config) };
     let is_full = |layer: usize| layer < options.max_window_layers;
     let types = layer_types(options.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
-    let visibility = visible(&types, [Visibility::CAUSAL, causal_window(window)?]);
+    let visibility = layer_visibility(&types, [Visibility::CAUSAL, causal_window(window)?]);
     Ok(Config { visibility, ..config })
 }
 
-pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_euro_bert(text: &str) -> Result<(Config, TensorNames)> {
     let options: BiasConfig = parse_fields(text)?;
     let config = read_body(text, &[keys! { layer_norm_eps: rms_norm_eps = 1e-5 }, KEYS])?;
     let (config, names) =
         check_and_name(config, &LAYER, Biases::from_blocks(options.attention_bias, options.mlp_bias))?;
-    Ok((with_rotation(config, text, THETA, 1.0)?, names))
+    Ok((add_rotation(config, text, THETA, 1.0)?, names))
 }
 
 /// Config keys of NeoBERT, whose code comes with its checkpoints, with their defaults.
@@ -191,26 +196,26 @@ const NEO_BERT_KEYS: &[ConfigKey] = keys! {
     hidden_act: _ = "silu", tie_word_embeddings: _ = false
 };
 
-pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_neo_bert(text: &str) -> Result<(Config, TensorNames)> {
     let mut config = read_body(text, &[NEO_BERT_KEYS])?;
     let embedding_range = config_value!(text, embedding_init_range: Option<f64> = None)?;
     // Two thirds, because a gated linear unit has three matrices, rounded up to a multiple of eight.
     config.intermediate_size = (config.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
     let layer = (&NEO_BERT_LAYER, "transformer_encoder");
-    let (config, names) = Names::pre_norm(config, layer, ["encoder", ""], "layer_norm")?;
-    let config = with_rotation(config, text, THETA, 1.0)?;
+    let (config, names) = TensorNames::pre_norm(config, layer, ["encoder", ""], "layer_norm")?;
+    let config = add_rotation(config, text, THETA, 1.0)?;
     // `NeoBERTPreTrainedModel` in the code beside the checkpoint.
     let fresh = WeightInitialisation {
         distribution: Distribution::Uniform,
         scales: vec![("encoder.weight", embedding_range.unwrap_or(0.02))],
         ..WeightInitialisation::default()
     };
-    Ok((config, Names { biases: Biases::NONE, initialisation: fresh, ..names }))
+    Ok((config, TensorNames { biases: Biases::NONE, initialisation: fresh, ..names }))
 }
 
 /// Names of the layer types in `layer_types` and `rope_parameters`. In a `full_attention` layer, a token sees all tokens (in a
 /// decoder, all tokens before it). In a `sliding_attention` layer, it sees a window around it (in a decoder, before it).
-const TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
+const LAYER_TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
 
 /// Type of each layer, as an index into [`TYPES`]: from the config's `layer_types` (`given`), or else from `is_full`, whether a
 /// layer sees every token. Fails if the number of types is not the number of layers, or a type is unknown.
@@ -222,21 +227,21 @@ pub(super) fn layer_types(
     let Some(names) = given else { return Ok((0..layers).map(|layer| usize::from(!is_full(layer))).collect()) };
     ensure!(names.len() == layers, "layer_types has {} entries, and num_hidden_layers is {layers}", names.len());
     let known = |name: &String| {
-        TYPES.iter().position(|known| known == name).ok_or_else(|| {
-            anyhow!("layer_types has {} (supported: {})", shortened(name), TYPES.join(", ")).with_value(name)
+        LAYER_TYPES.iter().position(|known| known == name).ok_or_else(|| {
+            anyhow!("layer_types has {} (supported: {})", shortened(name), LAYER_TYPES.join(", ")).with_value(name)
         })
     };
     names.iter().map(known).collect()
 }
 
 /// Visible keys of each layer's queries: the entry of `of_types` that the layer's number in `types` selects.
-fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
+fn layer_visibility(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
     LayerClasses::new(&types.iter().map(|layer_type| of_types[*layer_type]).collect::<Vec<_>>())
 }
 
 /// Adds the same rotation of queries and keys to all layers. `theta` has the key and default of the base of the rotary
 /// frequencies. `share` is the default share of an attention head's dimensions that rotate.
-pub(super) fn with_rotation(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
+pub(super) fn add_rotation(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
     let rotary = parse_rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;
     config.rotary = vec![Some(rotary); config.num_hidden_layers];
     Ok(config)
@@ -244,16 +249,17 @@ pub(super) fn with_rotation(mut config: Config, text: &str, theta: (&'static str
 
 /// Adds to each layer the rotation and visible keys of its type. `theta` has the key and default of the base of the rotary
 /// frequencies, for each type.
-pub(super) fn with_layer_types(
+pub(super) fn add_layer_types(
     mut config: Config,
     text: &str,
     (types, of_types): (&[usize], [Visibility; 2]),
     theta: [(&'static str, f64); 2],
 ) -> Result<Config> {
     let sizes = (config.head_dim(), config.max_position_embeddings);
-    let of_layer =
-        |&layer_type: &usize| parse_rotary(text, Some(TYPES[layer_type]), theta[layer_type], 1.0, sizes).map(Some);
+    let of_layer = |&layer_type: &usize| {
+        parse_rotary(text, Some(LAYER_TYPES[layer_type]), theta[layer_type], 1.0, sizes).map(Some)
+    };
     config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
-    config.visibility = visible(types, of_types);
+    config.visibility = layer_visibility(types, of_types);
     Ok(config)
 }

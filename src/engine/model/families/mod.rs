@@ -27,7 +27,7 @@ use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
     Biases, ConvolutionGroups, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, Intermediate,
-    LayerNames, Markup, Names, PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow, TokenHeadNames,
+    LayerNames, Markup, PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow, TensorNames, TokenHeadNames,
     TransformNames, WeightInitialisation,
 };
 
@@ -36,7 +36,7 @@ pub const FAMILIES: &[Family] = table::FAMILIES;
 
 /// Endings of the names of encoder classes in transformers, after the name of the family: `BertModel`, `BertForMaskedLM`,
 /// `BertGenerationEncoder`, `DPRContextEncoder`.
-const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "QuestionEncoder"];
+const CLASS_SUFFIXES: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "QuestionEncoder"];
 
 /// Architecture family of encoders or decoders.
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +57,12 @@ pub struct Family {
     /// Tensor names of the discriminator's head, if the family has discriminators.
     pub discriminator: Option<DiscriminatorNames>,
     /// Parses the text of the family's `config.json` into config and tensor names. Sizes are checked.
-    read: fn(&str) -> Result<(Config, Names)>,
+    read: fn(&str) -> Result<(Config, TensorNames)>,
 }
 
 impl Family {
     /// Makes a family that differs from this one in `model_type`, class prefix and tensor prefix alone.
-    const fn renamed(self, model_type: &'static str, class: &'static str, prefix: &'static str) -> Self {
+    const fn with_names(self, model_type: &'static str, class: &'static str, prefix: &'static str) -> Self {
         Self { model_type, class_prefix: class, prefix, ..self }
     }
 }
@@ -78,7 +78,7 @@ impl fmt::Display for Family {
 pub struct Architecture {
     pub family: Family,
     pub config: Config,
-    pub names: Names,
+    pub names: TensorNames,
 }
 
 impl Architecture {
@@ -92,7 +92,7 @@ impl Architecture {
     pub fn parse(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("not valid JSON")?;
         ensure_supported(&json)?;
-        let family = family(&json)?;
+        let family = find_family(&json)?;
         for flag in ["is_decoder", "add_cross_attention"] {
             match json.get(flag) {
                 None | Some(Value::Null | Value::Bool(false)) => {}
@@ -128,7 +128,7 @@ fn ensure_flags<const N: usize>(family: &str, flags: [(&str, bool, bool); N]) ->
 }
 
 /// Architectures that cannot be analysed: (values of `model_type`, reason).
-const UNSUPPORTED: &[(&[&str], &str)] = &[
+const UNSUPPORTED_MODELS: &[(&[&str], &str)] = &[
     (&["fnet"], "it mixes tokens by a Fourier transform and has no attention heads"),
     (&["funnel"], "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
     (
@@ -147,7 +147,7 @@ const SUPPORTED_DECODERS: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT
 /// Fails if a `config.json` describes an unsupported architecture, quantised weights, or a model of text and another medium.
 fn ensure_supported(json: &Value) -> Result<()> {
     if let Some(model_type) = json.get("model_type").and_then(Value::as_str)
-        && let Some((_, why)) = UNSUPPORTED.iter().find(|(refused, _)| refused.contains(&model_type))
+        && let Some((_, why)) = UNSUPPORTED_MODELS.iter().find(|(refused, _)| refused.contains(&model_type))
     {
         bail!(anyhow!("model_type is {model_type}: {why}").with_value(model_type));
     }
@@ -163,7 +163,7 @@ fn ensure_supported(json: &Value) -> Result<()> {
 }
 
 /// Finds the family of a `config.json` by `model_type` or else by a class in `architectures`. Fails if it is not supported.
-fn family(json: &Value) -> Result<Family> {
+fn find_family(json: &Value) -> Result<Family> {
     let supported = || FAMILIES.iter().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
     match json.get("model_type") {
         Some(Value::String(model_type)) => {
@@ -175,7 +175,7 @@ fn family(json: &Value) -> Result<Family> {
             let of_class = |class: &str| {
                 FAMILIES.iter().find(|family| {
                     let rest = class.strip_prefix(family.class_prefix);
-                    rest.is_some_and(|rest| CLASS_ENDS.iter().any(|end| rest.starts_with(end)))
+                    rest.is_some_and(|rest| CLASS_SUFFIXES.iter().any(|end| rest.starts_with(end)))
                 })
             };
             let found = classes.filter_map(Value::as_str).find_map(of_class);
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_family_is_told_by_a_class_where_it_is_not_named() {
         for family in FAMILIES {
-            for class in CLASS_ENDS.map(|end| format!("{}{end}", family.class_prefix)) {
+            for class in CLASS_SUFFIXES.map(|end| format!("{}{end}", family.class_prefix)) {
                 let named = format!("\"architectures\": [\"Strange\", \"{class}\"], \"x\"");
                 let text = config(family.model_type, 2).replace("\"model_type\"", &named);
                 assert_eq!(Architecture::parse(&text).unwrap().family.model_type, family.model_type, "{class}");

@@ -3,9 +3,9 @@
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::llama::{layer_types, with_layer_types};
+use super::llama::{add_layer_types, layer_types};
 use super::{
-    Biases, Distribution, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames,
+    Biases, Distribution, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames, TransformNames,
     WeightInitialisation, bert, ensure_flags,
 };
 use crate::model::config::{Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, config_value, keys};
@@ -15,7 +15,7 @@ use crate::system::errors::Facts;
 pub(super) const MODERN_BERT: Family = Family {
     token_heads: &[HEAD],
     read: |text| read(text, false),
-    ..bert::BERT.renamed("modernbert", "ModernBert", "model.")
+    ..bert::BERT.with_names("modernbert", "ModernBert", "model.")
 };
 
 /// Tensor names of ModernBERT's masked-LM head.
@@ -33,7 +33,7 @@ const LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::GateFirst("mlp.Wi"),
     output: "mlp.Wo",
     output_norm: "mlp_norm",
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
 /// Tensor names of a layer of Ettin's decoders.
@@ -46,7 +46,7 @@ const KEYS: &[ConfigKey] =
     keys! { hidden_act: hidden_activation = "gelu", layer_norm_eps: norm_eps | layer_norm_eps = 1e-5 };
 
 /// Reads the config of a ModernBERT encoder or, if `causal`, decoder.
-pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
+pub(super) fn read(text: &str, causal: bool) -> Result<(Config, TensorNames)> {
     let config = Config::read(text, &[KEYS])?;
     let norm_bias = config_value!(text, norm_bias: bool = false)?;
     let attention_bias = config_value!(text, attention_bias: bool = false)?;
@@ -73,7 +73,7 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
         Config { blocks: BlockPlan::Pre, gated: true, position_embedding_type: PositionEmbedding::None, ..config };
     let layer = if causal { &DECODER_LAYER } else { &LAYER };
     let embeddings = ["embeddings.tok_embeddings", ""];
-    let (config, names) = Names::pre_norm(config, (layer, "layers"), embeddings, "final_norm")?;
+    let (config, names) = TensorNames::pre_norm(config, (layer, "layers"), embeddings, "final_norm")?;
     ensure!(global_every > 0, anyhow!("global_attn_every_n_layers is 0").with_value(0));
     let types =
         layer_types(given_types.as_deref(), config.num_hidden_layers, |layer| layer.is_multiple_of(global_every))?;
@@ -87,7 +87,7 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
         [Visibility::ALL, Visibility::window(reach)]
     };
     let theta = [("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0)];
-    let config = with_layer_types(config, text, (&types, visible), theta)?;
+    let config = add_layer_types(config, text, (&types, visible), theta)?;
     // Output matrices of blocks and of the masked-LM head have a smaller scale, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let output_scale = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
@@ -99,6 +99,12 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let biases = Biases::from_blocks(attention_bias, mlp_bias);
     Ok((
         config,
-        Names { initialisation: fresh, embedding_norm: Some("embeddings.norm"), biases, first_norm: false, ..names },
+        TensorNames {
+            initialisation: fresh,
+            embedding_norm: Some("embeddings.norm"),
+            biases,
+            has_first_norm: false,
+            ..names
+        },
     ))
 }

@@ -8,7 +8,7 @@ use crate::model::config::{Activation, Config, DistanceRows};
 
 /// Tensor names of an architecture family, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Names {
+pub struct TensorNames {
     pub embeddings: EmbeddingNames,
     /// Layer normalisation over the sum of the embeddings, if there is one.
     pub embedding_norm: Option<&'static str>,
@@ -22,12 +22,12 @@ pub struct Names {
     pub layers: Vec<String>,
     pub biases: Biases,
     /// Whether the weights of linear layers are stored as `[inputs, outputs]`.
-    pub transposed: bool,
+    pub is_transposed: bool,
     /// Whether normalisations multiply by `1 + weight` instead of `weight`.
     pub norms_add_one: bool,
     pub initialisation: WeightInitialisation,
     /// Whether the input of the first layer's attention block is normalised; for pre-norm families.
-    pub first_norm: bool,
+    pub has_first_norm: bool,
     /// Groups of the grouped convolutions that replace linear layers; `None` in families without them.
     pub convolutions: Option<ConvolutionGroups>,
     /// Score term of each attention head for distances; `None` without one.
@@ -40,7 +40,7 @@ pub struct Names {
     /// Normalisation after the last layer, if there is one, in pre-norm families.
     pub final_norm: Option<&'static str>,
     /// Other names that some checkpoints of the family use instead.
-    pub alternative: Option<Box<Names>>,
+    pub alternative: Option<Box<TensorNames>>,
 }
 
 /// Tensor names of the embeddings; an empty name means that the model has no such embedding.
@@ -136,7 +136,7 @@ pub struct DisentangledNames {
     /// The layer's projection of `table` to vectors that queries are multiplied by; `None`: scores have no such term.
     pub keys: Option<&'static str>,
     /// Whether the projection `keys` has a bias; the projection `queries` always has one.
-    pub keys_biased: bool,
+    pub has_key_bias: bool,
     /// The layer's projection of `table` to vectors that keys are multiplied by; `None`: scores have no such term.
     pub queries: Option<&'static str>,
     /// Mapping from distances to rows of `table`.
@@ -187,7 +187,7 @@ pub struct LayerNames {
     pub query_key_norms: Option<[&'static str; 2]>,
     /// Normalisations of the `[attention, feed-forward]` blocks' outputs before they are added to the residual stream, if there
     /// are any.
-    pub write_norms: Option<[&'static str; 2]>,
+    pub block_output_norms: Option<[&'static str; 2]>,
     /// Embedding of distances, in families that can have relative positions.
     pub distances: Option<&'static str>,
     /// Output projection of the attention block.
@@ -316,16 +316,16 @@ pub struct Markup {
     pub output: &'static str,
 }
 
-impl Names {
+impl TensorNames {
     /// Makes names for layers without shared parameters, with the prefixes `{stem}.0`, `{stem}.1` and so on.
-    pub(super) fn numbered(parts: &'static LayerNames, stem: &str, config: &Config) -> Self {
-        Self::of(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
+    pub(super) fn with_numbered_layers(parts: &'static LayerNames, stem: &str, config: &Config) -> Self {
+        Self::new(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
     }
 
     /// Checks the config, and makes its tensor names by [`Names::numbered`]. Fails if a size fits no encoder.
-    pub(super) fn checked(config: Config, parts: &'static LayerNames, stem: &str) -> Result<(Config, Self)> {
-        let config = config.checked()?;
-        let names = Self::numbered(parts, stem, &config);
+    pub(super) fn check_and_name(config: Config, parts: &'static LayerNames, stem: &str) -> Result<(Config, Self)> {
+        let config = config.check_sizes()?;
+        let names = Self::with_numbered_layers(parts, stem, &config);
         Ok((config, names))
     }
 
@@ -337,13 +337,13 @@ impl Names {
         [words, positions]: [&'static str; 2],
         final_norm: &'static str,
     ) -> Result<(Config, Self)> {
-        let (config, names) = Self::checked(config, parts, stem)?;
+        let (config, names) = Self::check_and_name(config, parts, stem)?;
         let embeddings = EmbeddingNames { words, positions, segments: "" };
         Ok((config, Self { embeddings, embedding_norm: None, final_norm: Some(final_norm), ..names }))
     }
 
     /// Makes names with the layer parts `parts` and the layer prefixes `layers`; all other names are BERT's.
-    pub(super) fn of(parts: &'static LayerNames, layers: Vec<String>) -> Self {
+    pub(super) fn new(parts: &'static LayerNames, layers: Vec<String>) -> Self {
         Self {
             embeddings: EmbeddingNames {
                 words: "embeddings.word_embeddings",
@@ -356,10 +356,10 @@ impl Names {
             layer_parts: parts,
             layers,
             biases: Biases::ALL,
-            transposed: false,
+            is_transposed: false,
             norms_add_one: false,
             initialisation: WeightInitialisation::default(),
-            first_norm: true,
+            has_first_norm: true,
             convolutions: None,
             position_bias: None,
             disentangled: None,
@@ -376,11 +376,11 @@ impl Names {
 
     /// Weight name of the first layer's attention output projection, in each naming scheme of the family.
     pub fn marker_tensors(&self) -> Vec<String> {
-        self.spellings().filter_map(Self::sign).collect()
+        self.spellings().filter_map(Self::marker_tensor).collect()
     }
 
     /// Weight name of the first layer's attention output projection; `None` without layers.
-    fn sign(&self) -> Option<String> {
+    fn marker_tensor(&self) -> Option<String> {
         self.layers.first().map(|stem| format!("{stem}.{}.weight", self.layer_parts.attention_output))
     }
 
@@ -393,6 +393,6 @@ impl Names {
     /// Selects the naming scheme of a checkpoint: the first scheme whose output projection of the first layer it `has`. If it
     /// has none, the family's usual names.
     pub fn matching_spelling(&self, has: impl Fn(&str) -> bool) -> &Self {
-        self.spellings().find(|names| names.sign().is_some_and(|sign| has(&sign))).unwrap_or(self)
+        self.spellings().find(|names| names.marker_tensor().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }
 }

@@ -4,10 +4,10 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 
-use super::llama::with_rotation;
+use super::llama::add_rotation;
 use super::{
-    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, ensure_flags,
-    llama, roberta,
+    Biases, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames, TransformNames, bert,
+    ensure_flags, llama, roberta,
 };
 use crate::model::config::{
     Config, ConfigKey, PositionEmbedding, RotaryScaling, config_struct, config_value, keys, parse_fields, wrong_value,
@@ -15,8 +15,11 @@ use crate::model::config::{
 use crate::system::printable::shortened;
 
 /// GTE under the `model_type` "new" of its own code, which comes with its checkpoints.
-pub(super) const NEW: Family =
-    Family { token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD], read: read_new, ..bert::BERT.renamed("new", "New", "new.") };
+pub(super) const GTE_OWN_CODE: Family = Family {
+    token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
+    read: read_gte_own_code,
+    ..bert::BERT.with_names("new", "New", "new.")
+};
 
 /// Masked-LM head of nomic-bert, as transformers itself saves it.
 pub(super) const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames { transform: Some(NOMIC_TRANSFORM), ..bert::HEAD };
@@ -73,7 +76,7 @@ const TRANSFORMERS_JINA_LAYER: LayerNames =
     LayerNames { intermediate: Intermediate::Plain("mlp.fc1"), output: "mlp.fc2", ..TRANSFORMERS_LAYER };
 
 /// Reads the config of a BERT without position embeddings; the caller adds rotary positions. Sizes are not checked.
-fn with_rotary(text: &str, keys: &[ConfigKey]) -> Result<Config> {
+fn read_without_positions(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     Ok(Config { position_embedding_type: PositionEmbedding::None, ..Config::read(text, &[keys])? })
 }
 
@@ -86,7 +89,7 @@ const NOMIC_KEYS: &[ConfigKey] = keys! {
 };
 
 /// Options of nomic-bert's own code, each with the only supported value.
-const NOMIC_SWITCHES: [(&str, &str); 10] = [
+const NOMIC_FIXED_OPTIONS: [(&str, &str); 10] = [
     ("prenorm", "false"),
     ("qkv_proj_bias", "false"),
     ("mlp_fc1_bias", "false"),
@@ -99,9 +102,9 @@ const NOMIC_SWITCHES: [(&str, &str); 10] = [
     ("num_experts", "0"),
 ];
 
-pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_nomic_bert(text: &str) -> Result<(Config, TensorNames)> {
     let json: Value = parse_fields(text)?;
-    for (key, expected) in NOMIC_SWITCHES {
+    for (key, expected) in NOMIC_FIXED_OPTIONS {
         let Some(value) = json.get(key).filter(|value| !value.is_null()) else { continue };
         let expected_value: Value = serde_json::from_str(expected)?;
         let is_expected =
@@ -111,16 +114,16 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
             if key == "num_experts" { "layers of experts are not supported" } else { "not supported for nomic_bert" };
         ensure!(is_expected, wrong_value(key, shown, format_args!("{what} (expected {expected})")));
     }
-    let config = with_rotary(text, NOMIC_KEYS)?;
+    let config = read_without_positions(text, NOMIC_KEYS)?;
     let trained = config_value!(text, max_trained_positions: Option<usize> = None)?;
     // On longer texts nomic-bert's own code changes the base of the frequencies.
     let longest = config.max_position_embeddings.min(trained.unwrap_or(2048).max(1));
     let config = Config { gated: true, max_position_embeddings: longest, ..config };
-    let (config, names) = Names::checked(config, &NOMIC_LAYER, "encoder.layers")?;
-    let config = with_rotation(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
+    let (config, names) = TensorNames::check_and_name(config, &NOMIC_LAYER, "encoder.layers")?;
+    let config = add_rotation(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
     let biases = Biases { norms: true, ..Biases::NONE };
-    let native = Names { biases, ..Names::numbered(&TRANSFORMERS_LAYER, "layers", &config) };
-    let names = Names { embedding_norm: Some("emb_ln"), biases, alternative: Some(Box::new(native)), ..names };
+    let native = TensorNames { biases, ..TensorNames::with_numbered_layers(&TRANSFORMERS_LAYER, "layers", &config) };
+    let names = TensorNames { embedding_norm: Some("emb_ln"), biases, alternative: Some(Box::new(native)), ..names };
     Ok((config, names))
 }
 
@@ -137,7 +140,7 @@ config_struct! {
 }
 
 /// Reads the config of a GTE for its own code. Fails if an option has an unsupported value.
-fn read_new(text: &str) -> Result<(Config, Names)> {
+fn read_gte_own_code(text: &str) -> Result<(Config, TensorNames)> {
     let options: GteConfig = parse_fields(text)?;
     let flags = [
         ("logn_attention_scale", options.logn_attention_scale, false),
@@ -152,24 +155,24 @@ fn read_new(text: &str) -> Result<(Config, Names)> {
             bail!(wrong_value(key, shortened(&value), format_args!("not supported for gte (expected {expected})")));
         }
     }
-    gte(text)
+    read_gte(text)
 }
 
-pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_gte(text: &str) -> Result<(Config, TensorNames)> {
     const THETA: (&str, f64) = ("rope_theta", 160_000.0);
     const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-12, type_vocab_size = 1 };
     let options: GteConfig = parse_fields(text)?;
-    let config = Config { gated: true, ..with_rotary(text, KEYS)? };
-    let (config, names) = Names::checked(config, &GTE_LAYER, "encoder.layer")?;
+    let config = Config { gated: true, ..read_without_positions(text, KEYS)? };
+    let (config, names) = TensorNames::check_and_name(config, &GTE_LAYER, "encoder.layer")?;
     let config = match ntk_factor(&options)? {
-        None => with_rotation(config, text, THETA, 1.0)?,
+        None => add_rotation(config, text, THETA, 1.0)?,
         Some(factor) => {
             // The base is multiplied by the factor, and all frequencies are divided by `factor^(2/d)`. This divides the
             // frequency of the last pair of dimensions by the factor, and hardly changes that of the first.
             let mut plain: Value = parse_fields(text)?;
             plain["rope_scaling"] = Value::Null;
             plain["rope_theta"] = (options.rope_theta.unwrap_or(10_000.0) * factor).into();
-            let mut config = with_rotation(config, &plain.to_string(), THETA, 1.0)?;
+            let mut config = add_rotation(config, &plain.to_string(), THETA, 1.0)?;
             for rotary in config.rotary.iter_mut().flatten() {
                 rotary.scaling = RotaryScaling::Linear { factor: factor.powf(2.0 / rotary.dims as f64) };
             }
@@ -177,8 +180,8 @@ pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
         }
     };
     let biases = Biases { intermediate: false, ..Biases::ALL };
-    let native = Names { biases, ..Names::numbered(&TRANSFORMERS_LAYER, "layers", &config) };
-    Ok((config, Names { biases, alternative: Some(Box::new(native)), ..names }))
+    let native = TensorNames { biases, ..TensorNames::with_numbered_layers(&TRANSFORMERS_LAYER, "layers", &config) };
+    Ok((config, TensorNames { biases, alternative: Some(Box::new(native)), ..names }))
 }
 
 /// Factor of GTE's own scaling of rotary frequencies, `{"type": "ntk", "factor": f}`, which does not depend on text length.
@@ -193,10 +196,11 @@ fn ntk_factor(options: &GteConfig) -> Result<Option<f64>> {
     factor.map(Some).ok_or_else(|| anyhow!("rope_scaling: type is ntk, and factor is no number above 0"))
 }
 
-pub(super) fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
-    let config = with_rotary(text, keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, type_vocab_size = 1 })?;
-    let (config, names) = Names::checked(config, &JINA_LAYER, "encoder.layers")?;
-    let config = with_rotation(config, text, ("rope_theta", 20_000.0), 1.0)?;
-    let native = Names::numbered(&TRANSFORMERS_JINA_LAYER, "layers", &config);
-    Ok((config, Names { embedding_norm: Some("emb_ln"), alternative: Some(Box::new(native)), ..names }))
+pub(super) fn read_jina_embeddings_v3(text: &str) -> Result<(Config, TensorNames)> {
+    let config =
+        read_without_positions(text, keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, type_vocab_size = 1 })?;
+    let (config, names) = TensorNames::check_and_name(config, &JINA_LAYER, "encoder.layers")?;
+    let config = add_rotation(config, text, ("rope_theta", 20_000.0), 1.0)?;
+    let native = TensorNames::with_numbered_layers(&TRANSFORMERS_JINA_LAYER, "layers", &config);
+    Ok((config, TensorNames { embedding_norm: Some("emb_ln"), alternative: Some(Box::new(native)), ..names }))
 }

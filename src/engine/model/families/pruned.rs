@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::Family;
 use crate::model::config::Config;
 use crate::model::grid::HeadPlace;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
 /// Families whose attention heads transformers 4 can prune, by their `model_type`.
-const PRUNABLE: [&str; 22] = [
+const PRUNABLE_FAMILIES: [&str; 22] = [
     "bert",
     "roberta",
     "xlm-roberta",
@@ -43,7 +43,7 @@ const PRUNABLE: [&str; 22] = [
 
 /// Whether transformers can run pruned models of a family.
 pub(in crate::model) fn is_prunable(family: &Family) -> bool {
-    PRUNABLE.contains(&family.model_type)
+    PRUNABLE_FAMILIES.contains(&family.model_type)
 }
 
 /// Parses `pruned_heads` into the absent attention heads, ascending. `stems` has the name prefixes of all layers; layers with
@@ -58,7 +58,7 @@ pub(super) fn parse_pruned_heads(
     let layers = match json.get("pruned_heads") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(layers)) => layers,
-        Some(other) => return Err(wrong_format(other)),
+        Some(other) => return Err(wrong_format_error(other)),
     };
     let mut distinct_stems: Vec<&String> = Vec::new();
     for stem in stems {
@@ -69,9 +69,9 @@ pub(super) fn parse_pruned_heads(
     let mut absent = BTreeSet::new();
     for (key, value) in layers {
         let numbers = value.as_array().map(|heads| heads.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>());
-        let numbers = numbers.flatten().ok_or_else(|| wrong_format(value))?;
+        let numbers = numbers.flatten().ok_or_else(|| wrong_format_error(value))?;
         let stem = key.parse().ok().and_then(|layer: usize| distinct_stems.get(layer)).copied();
-        let count = counted(distinct_stems.len(), "layer");
+        let count = format_count(distinct_stems.len(), "layer");
         let no_such_layer = || {
             anyhow!("pruned_heads names layer {}: the model has {count} with weights, counted from 0", shortened(key))
                 .with_value(key)
@@ -79,7 +79,7 @@ pub(super) fn parse_pruned_heads(
         let stem = stem.ok_or_else(no_such_layer)?;
         let heads = config.num_attention_heads;
         if let Some(head) = numbers.iter().find(|&&head| head >= heads as u64) {
-            let had = counted(heads, "head");
+            let had = format_count(heads, "head");
             let error = anyhow!("pruned_heads names head {head} of layer {key}, which had {had}, counted from 0");
             return Err(error.with_value(head));
         }
@@ -98,7 +98,7 @@ pub(super) fn parse_pruned_heads(
 }
 
 /// Returns the error that `pruned_heads` has another form than transformers'.
-fn wrong_format(value: &Value) -> anyhow::Error {
+fn wrong_format_error(value: &Value) -> anyhow::Error {
     let shown = shortened(&value.to_string());
     anyhow!("pruned_heads holds {shown}: expected layers with lists of heads, such as {{\"0\": [2, 5]}}")
         .with_value(value)

@@ -4,10 +4,10 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
 
-use super::{Family, LayerNames, Names, PositionBiasNames, QueryKeyValue, TokenHeadNames, TransformNames, bert};
+use super::{Family, LayerNames, PositionBiasNames, QueryKeyValue, TensorNames, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling,
-    config_value, keys, lookup, wrong_value,
+    Activation, BlockPlan, Config, EmbeddingScale, MAX_SIZE, PositionEmbedding, Rotary, RotaryScaling, config_value,
+    keys, lookup, wrong_value,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -30,35 +30,35 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
 };
 
 /// Reads the config of a family that counts positions from the padding index. Sizes are not checked.
-fn parse(text: &str) -> Result<Config> {
+fn parse_padded(text: &str) -> Result<Config> {
     let padding = config_value!(text, pad_token_id: u32 = 1)?;
     Ok(Config { padding: Some(padding), ..Config::parse(text)? })
 }
 
-fn read(text: &str) -> Result<(Config, Names)> {
-    Names::checked(parse(text)?, &bert::LAYER, "encoder.layer")
+fn read(text: &str) -> Result<(Config, TensorNames)> {
+    TensorNames::check_and_name(parse_padded(text)?, &bert::LAYER, "encoder.layer")
 }
 
-pub(super) fn ibert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_ibert(text: &str) -> Result<(Config, TensorNames)> {
     let quant_mode = config_value!(text, quant_mode: bool = false)?;
     ensure!(
         !quant_mode,
         "quant_mode is true: integer arithmetic is not supported; with false, the weights run as they are"
     );
-    bert::check_and_name_absolute(parse(text)?)
+    bert::check_and_name_absolute(parse_padded(text)?)
 }
 
 const MPNET_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Separate(["attention.attn.q", "attention.attn.k", "attention.attn.v"]),
     attention_output: "attention.attn.o",
     attention_norm: "attention.LayerNorm",
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
 /// Number of distance buckets in `MPNetEncoder`, which ignores the config's number.
 const DISTANCE_BUCKETS: usize = 32;
 
-pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_mpnet(text: &str) -> Result<(Config, TensorNames)> {
     let config = Config {
         // `MPNetEmbeddings` always has this padding index and these positions, whatever the config says.
         padding: Some(1),
@@ -66,11 +66,11 @@ pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
         position_embedding_type: PositionEmbedding::Absolute,
         ..Config::parse(text)?
     };
-    let (config, names) = Names::checked(config, &MPNET_LAYER, "encoder.layer")?;
+    let (config, names) = TensorNames::check_and_name(config, &MPNET_LAYER, "encoder.layer")?;
     // `MPNetEncoder` uses the first `DISTANCE_BUCKETS` rows, so there may be more.
     let rows = config_value!(text, relative_attention_num_buckets: usize = 32)?;
     let reason = format_args!("distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and each has a row");
-    let fits = (DISTANCE_BUCKETS..=LARGEST_SIZE).contains(&rows);
+    let fits = (DISTANCE_BUCKETS..=MAX_SIZE).contains(&rows);
     ensure!(fits, wrong_value("relative_attention_num_buckets", rows, reason));
     let bias = PositionBiasNames::Buckets {
         table: "encoder.relative_attention_bias",
@@ -80,26 +80,26 @@ pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
         // `MPNetEncoder`'s default.
         longest_distance: 128,
     };
-    Ok((config, Names { position_bias: Some(bias), ..names }))
+    Ok((config, TensorNames { position_bias: Some(bias), ..names }))
 }
 
 /// Window sizes of Longformer: number of tokens around each token that it attends to, half of them before it.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Windows {
+enum AttentionWindows {
     /// One number for all layers.
     OfAll(usize),
     /// One number per layer.
     OfEach(Vec<usize>),
 }
 
-pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
-    let windows = config_value!(text, attention_window: Windows = Windows::OfAll(512))?;
-    let (config, names) = bert::check_and_name_absolute(parse(text)?)?;
+pub(super) fn read_longformer(text: &str) -> Result<(Config, TensorNames)> {
+    let windows = config_value!(text, attention_window: AttentionWindows = AttentionWindows::OfAll(512))?;
+    let (config, names) = bert::check_and_name_absolute(parse_padded(text)?)?;
     let layers = config.num_hidden_layers;
     let windows = match windows {
-        Windows::OfAll(window) => vec![window; layers],
-        Windows::OfEach(windows) => windows,
+        AttentionWindows::OfAll(window) => vec![window; layers],
+        AttentionWindows::OfEach(windows) => windows,
     };
     let given = windows.len();
     let other = || anyhow!("attention_window has {given} entries, and num_hidden_layers is {layers}");
@@ -113,44 +113,50 @@ pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
 }
 
-pub(super) fn roberta_pre_layer_norm(text: &str) -> Result<(Config, Names)> {
-    const LAYER: LayerNames =
-        LayerNames { attention_norm: "attention.LayerNorm", output_norm: "intermediate.LayerNorm", ..bert::ABSOLUTE };
-    let config = Config { blocks: BlockPlan::Pre, ..parse(text)? };
-    let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
-    Ok((config, Names { final_norm: Some("LayerNorm"), ..names }))
+pub(super) fn read_pre_norm_roberta(text: &str) -> Result<(Config, TensorNames)> {
+    const LAYER: LayerNames = LayerNames {
+        attention_norm: "attention.LayerNorm",
+        output_norm: "intermediate.LayerNorm",
+        ..bert::ABSOLUTE_LAYER
+    };
+    let config = Config { blocks: BlockPlan::Pre, ..parse_padded(text)? };
+    let (config, names) = TensorNames::check_and_name(config, &LAYER, "encoder.layer")?;
+    Ok((config, TensorNames { final_norm: Some("LayerNorm"), ..names }))
 }
 
-pub(super) fn megatron_bert(text: &str) -> Result<(Config, Names)> {
-    const LAYER: LayerNames = LayerNames { attention_norm: "attention.ln", output_norm: "ln", ..bert::ABSOLUTE };
+pub(super) fn read_megatron_bert(text: &str) -> Result<(Config, TensorNames)> {
+    const LAYER: LayerNames = LayerNames { attention_norm: "attention.ln", output_norm: "ln", ..bert::ABSOLUTE_LAYER };
     let config = Config { blocks: BlockPlan::Pre, ..Config::parse(text)? };
-    let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
-    Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.ln"), ..names }))
+    let (config, names) = TensorNames::check_and_name(config, &LAYER, "encoder.layer")?;
+    Ok((config, TensorNames { embedding_norm: None, final_norm: Some("encoder.ln"), ..names }))
 }
 
-pub(super) fn xlm_roberta_xl(text: &str) -> Result<(Config, Names)> {
-    const LAYER: LayerNames =
-        LayerNames { attention_norm: "attention.self_attn_layer_norm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
+pub(super) fn read_xlm_roberta_xl(text: &str) -> Result<(Config, TensorNames)> {
+    const LAYER: LayerNames = LayerNames {
+        attention_norm: "attention.self_attn_layer_norm",
+        output_norm: "LayerNorm",
+        ..bert::ABSOLUTE_LAYER
+    };
     // Unlike in `Config`, the default is 1e-5 (transformers' `XLMRobertaXLConfig`).
     let layer_norm_eps = config_value!(text, layer_norm_eps: f64 = 1e-5)?;
-    let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..parse(text)? };
-    let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
-    Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.LayerNorm"), ..names }))
+    let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..parse_padded(text)? };
+    let (config, names) = TensorNames::check_and_name(config, &LAYER, "encoder.layer")?;
+    Ok((config, TensorNames { embedding_norm: None, final_norm: Some("encoder.LayerNorm"), ..names }))
 }
 
 const ESM_LAYER: LayerNames =
-    LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
+    LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::ABSOLUTE_LAYER };
 
 /// Names of the tensor of ESM's rotary frequencies: in transformers 5, in the files that it writes (5.23 leaves a star in it),
 /// and in older files. The frequencies of one layer serve for all. They are read and not computed because they "may have been
 /// saved in float16" (transformers' `EsmModel.load_hook`).
-const FREQUENCIES: &[&str] = &[
+const FREQUENCY_TENSORS: &[&str] = &[
     "rotary_embeddings.inv_freq",
     "encoder.layer.*.attention.self.rotary_embeddings.inv_freq",
     "encoder.layer.0.attention.self.rotary_embeddings.inv_freq",
 ];
 
-pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_esm(text: &str) -> Result<(Config, TensorNames)> {
     let positions = config_value!(text, position_embedding_type: String = "absolute".to_owned())?;
     let has_embedding_norm = config_value!(text, emb_layer_norm_before: Option<bool> = None)?;
     let drops_tokens = config_value!(text, token_dropout: bool = false)?;
@@ -174,13 +180,13 @@ pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
         // ESM's head always uses GELU, whatever `hidden_act` says.
         ..Config::read(text, &[keys! { hidden_act: _ = "gelu", layer_norm_eps }])?
     };
-    let (config, mut names) = Names::checked(config, &ESM_LAYER, "encoder.layer")?;
+    let (config, mut names) = TensorNames::check_and_name(config, &ESM_LAYER, "encoder.layer")?;
     let rotary = Rotary { theta: 10_000.0, dims: config.head_dim() / 2 * 2, scaling: RotaryScaling::Default };
     let size = config.head_dim();
     ensure!(!is_rotary || rotary.dims == size, "heads of {size} values do not turn: it is odd");
     let config = Config { rotary: vec![is_rotary.then_some(rotary); config.num_hidden_layers], ..config };
     names.embedding_norm = has_embedding_norm.unwrap_or(false).then_some("embeddings.layer_norm");
-    names.frequencies = FREQUENCIES;
+    names.frequencies = FREQUENCY_TENSORS;
     names.final_norm = Some("encoder.emb_layer_norm_after");
     Ok((config, names))
 }
@@ -194,12 +200,12 @@ mod tests {
             r#"{{"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
             "intermediate_size": 8, "hidden_act": "gelu", "max_position_embeddings": 4098{more}}}"#
         );
-        Ok(longformer(&text)?.0.visibility)
+        Ok(read_longformer(&text)?.0.visibility)
     }
 
     #[test]
     fn a_token_sees_half_of_the_window_on_either_side() {
-        let of = |more: &str| [0, 1].map(|layer| visibility(more).unwrap().in_layer(layer));
+        let of = |more: &str| [0, 1].map(|layer| visibility(more).unwrap().layer_visibility(layer));
         assert_eq!(of(""), [Visibility::window(256); 2]);
         assert_eq!(of(r#", "attention_window": 64"#), [Visibility::window(32); 2]);
         assert_eq!(of(r#", "attention_window": [64, 32]"#), [Visibility::window(32), Visibility::window(16)]);

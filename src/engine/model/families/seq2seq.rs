@@ -5,11 +5,11 @@
 use anyhow::{Result, ensure};
 
 use super::{
-    Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue,
+    Biases, EmbeddingNames, Family, Intermediate, LayerNames, PositionBiasNames, QueryKeyValue, TensorNames,
     WeightInitialisation, bert, gpt,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, config_value,
+    Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, MAX_SIZE, NormKind, PositionEmbedding, config_value,
     keys, lookup, wrong_value,
 };
 
@@ -18,8 +18,8 @@ pub(super) const T5: Family = Family {
     // Copies of the shared embeddings.
     ignored_tensors: &["embed_tokens"],
     token_heads: &[],
-    read: |text| t5(text, "relu", false),
-    ..bert::BERT.renamed("t5", "T5", "transformer.")
+    read: |text| read_t5(text, "relu", false),
+    ..bert::BERT.with_names("t5", "T5", "transformer.")
 };
 
 const UNGATED_LAYER: LayerNames = LayerNames {
@@ -33,7 +33,7 @@ const UNGATED_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Plain("layer.1.DenseReluDense.wi"),
     output: "layer.1.DenseReluDense.wo",
     output_norm: "layer.1.layer_norm",
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
 const GATED_LAYER: LayerNames = LayerNames {
@@ -51,7 +51,7 @@ const T5_KEYS: &[ConfigKey] = keys! {
 
 /// Initial weights of T5. The standard deviation of each matrix keeps the variance of its outputs about equal to the variance
 /// of its inputs (transformers' `T5PreTrainedModel`).
-fn fresh_weights(config: &Config, factor: f64) -> WeightInitialisation {
+fn initial_weights(config: &Config, factor: f64) -> WeightInitialisation {
     let scale_for_inputs = |size: usize| factor / (size as f64).sqrt();
     let model_scale = scale_for_inputs(config.hidden_size);
     let scales = vec![
@@ -68,7 +68,7 @@ fn fresh_weights(config: &Config, factor: f64) -> WeightInitialisation {
     WeightInitialisation { scales, norms: factor, ..WeightInitialisation::default() }
 }
 
-pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
+pub(super) fn read_t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, TensorNames)> {
     let head_size = config_value!(text, d_kv: usize)?;
     let buckets = config_value!(text, relative_attention_num_buckets: usize = 32)?;
     let furthest = config_value!(text, relative_attention_max_distance: usize = 128)?;
@@ -83,7 +83,7 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
             None => (false, lookup("feed_forward_proj", function, Activation::ALL)?),
         },
     };
-    let fits = buckets.is_multiple_of(4) && (4..=LARGEST_SIZE).contains(&buckets);
+    let fits = buckets.is_multiple_of(4) && (4..=MAX_SIZE).contains(&buckets);
     ensure!(fits, wrong_value("relative_attention_num_buckets", buckets, "a multiple of 4 is expected"));
     let expected = format!("{} to {MAX_DISTANCE} are expected", buckets / 4 + 1);
     let fits = furthest > buckets / 4 && furthest <= MAX_DISTANCE;
@@ -100,23 +100,23 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         ..Config::read(text, &[T5_KEYS])?
     };
     let layer = (if gated { &GATED_LAYER } else { &UNGATED_LAYER }, "encoder.block");
-    let (config, names) = Names::pre_norm(config, layer, ["shared", ""], "encoder.final_layer_norm")?;
+    let (config, names) = TensorNames::pre_norm(config, layer, ["shared", ""], "encoder.final_layer_norm")?;
     let table = if in_each_layer {
         "layer.0.SelfAttention.relative_attention_bias"
     } else {
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
-    let fresh = fresh_weights(&config, factor);
+    let fresh = initial_weights(&config, factor);
     let position_bias =
         Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, longest_distance: furthest });
-    Ok((config, Names { initialisation: fresh, biases: Biases::NONE, position_bias, ..names }))
+    Ok((config, TensorNames { initialisation: fresh, biases: Biases::NONE, position_bias, ..names }))
 }
 
 /// Maximum of `relative_attention_max_distance`, in tokens: a table with all distances up to it is kept. Models have 128.
 const MAX_DISTANCE: usize = 1 << 12;
 
 pub(super) const BART: Family =
-    Family { read: |text| bart(text, BlockPlan::Post, None), ..T5.renamed("bart", "Bart", "model.") };
+    Family { read: |text| read_bart(text, BlockPlan::Post, None), ..T5.with_names("bart", "Bart", "model.") };
 
 /// Keys of transformers' `BartConfig` about the encoder.
 const BART_KEYS: &[ConfigKey] = keys! {
@@ -126,19 +126,23 @@ const BART_KEYS: &[ConfigKey] = keys! {
     layer_norm_eps: _ = 1e-5, tie_word_embeddings: _ = true
 };
 
-pub(super) fn bart(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) -> Result<(Config, Names)> {
+pub(super) fn read_bart(
+    text: &str,
+    blocks: BlockPlan,
+    final_norm: Option<&'static str>,
+) -> Result<(Config, TensorNames)> {
     let config = Config::read(text, &[BART_KEYS])?;
     let is_scaled = config_value!(text, scale_embedding: bool = false)?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (config.hidden_size as f64).sqrt() as f32;
     let config = Config {
         blocks,
-        first_position: gpt::FIRST_POSITION,
+        first_position: gpt::FIRST_POSITION_ROW,
         embedding_scale: if is_scaled { EmbeddingScale::Constant(scale) } else { EmbeddingScale::One },
-        max_position_embeddings: config.max_position_embeddings.saturating_add(gpt::FIRST_POSITION),
+        max_position_embeddings: config.max_position_embeddings.saturating_add(gpt::FIRST_POSITION_ROW),
         ..config
     };
-    let (config, mut names) = Names::checked(config, &gpt::OPT_LAYER, "encoder.layers")?;
+    let (config, mut names) = TensorNames::check_and_name(config, &gpt::OPT_LAYER, "encoder.layers")?;
     names.embeddings = EmbeddingNames { words: "shared", positions: "encoder.embed_positions", segments: "" };
     names.embedding_norm = Some("encoder.layernorm_embedding");
     names.final_norm = final_norm;

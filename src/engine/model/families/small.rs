@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{ConvolutionGroups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
+use super::{ConvolutionGroups, Intermediate, LayerNames, QueryKeyValue, TensorNames, bert};
 use crate::model::config::{Config, ConfigKey, config_value, keys, wrong_value};
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
@@ -13,16 +13,16 @@ const DISTILBERT_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Plain("ffn.lin1"),
     output: "ffn.lin2",
     output_norm: "output_layer_norm",
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
-pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_distilbert(text: &str) -> Result<(Config, TensorNames)> {
     const KEYS: &[ConfigKey] = keys! {
         hidden_size: dim, num_hidden_layers: n_layers, num_attention_heads: n_heads, intermediate_size: hidden_dim,
         // `DistilBertModel` always has this one.
         hidden_act: activation, layer_norm_eps: _ = 1e-12
     };
-    Names::checked(Config::read(text, &[KEYS])?, &DISTILBERT_LAYER, "transformer.layer")
+    TensorNames::check_and_name(Config::read(text, &[KEYS])?, &DISTILBERT_LAYER, "transformer.layer")
 }
 
 const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
@@ -32,13 +32,13 @@ const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Plain("intermediate.conv1d"),
     output: "output.conv1d",
     output_norm: "output.layernorm",
-    ..bert::ABSOLUTE
+    ..bert::ABSOLUTE_LAYER
 };
 
 /// Epsilon of the layer normalisations within SqueezeBERT's layers, which ignore the config's value.
-const EPSILON: f64 = 1e-12;
+const LAYER_EPSILON: f64 = 1e-12;
 
-pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_squeezebert(text: &str) -> Result<(Config, TensorNames)> {
     let embedding_size = config_value!(text, embedding_size: Option<usize> = None)?;
     let q_groups = config_value!(text, q_groups: usize = 4)?;
     let k_groups = config_value!(text, k_groups: usize = 4)?;
@@ -46,12 +46,16 @@ pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
     let post_attention_groups = config_value!(text, post_attention_groups: usize = 1)?;
     let intermediate_groups = config_value!(text, intermediate_groups: usize = 4)?;
     let output_groups = config_value!(text, output_groups: usize = 4)?;
-    let (config, names) = Names::checked(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
+    let (config, names) = TensorNames::check_and_name(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
     let (hidden, wide) = (config.hidden_size, config.intermediate_size);
     let width = embedding_size.unwrap_or(hidden);
     ensure!(width == hidden, "embedding_size is {width}, hidden_size {hidden}: nothing leads from one to the other");
-    let is_equal = config.layer_norm_eps == EPSILON;
-    ensure!(is_equal, "layer_norm_eps is {:e}: within layers it is {EPSILON:e} in SqueezeBERT", config.layer_norm_eps);
+    let is_equal = config.layer_norm_eps == LAYER_EPSILON;
+    ensure!(
+        is_equal,
+        "layer_norm_eps is {:e}: within layers it is {LAYER_EPSILON:e} in SqueezeBERT",
+        config.layer_norm_eps
+    );
     let divides = |groups: usize, channels: usize| groups > 0 && channels.is_multiple_of(groups);
     for (name, groups) in [
         ("q_groups", q_groups),
@@ -72,22 +76,22 @@ pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
         intermediate: intermediate_groups,
         output: output_groups,
     };
-    Ok((config, Names { convolutions: Some(convolutions), ..names }))
+    Ok((config, TensorNames { convolutions: Some(convolutions), ..names }))
 }
 
-pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_electra(text: &str) -> Result<(Config, TensorNames)> {
     let embedding_size = config_value!(text, embedding_size: usize)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? };
-    let (config, names) = Names::checked(config, &bert::LAYER, "encoder.layer")?;
+    let (config, names) = TensorNames::check_and_name(config, &bert::LAYER, "encoder.layer")?;
     // A model whose widths are equal has no projection.
     let projection = (embedding_size != config.hidden_size).then_some("embeddings_project");
-    Ok((config, Names { projection, ..names }))
+    Ok((config, TensorNames { projection, ..names }))
 }
 
 /// Name of the linear layer that widens embeddings in RemBERT and ALBERT.
-const WIDENING: Option<&str> = Some("encoder.embedding_hidden_mapping_in");
+const WIDENING_LAYER: Option<&str> = Some("encoder.embedding_hidden_mapping_in");
 
-pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_rembert(text: &str) -> Result<(Config, TensorNames)> {
     let embedding_size = config_value!(text, input_embedding_size: usize)?;
     let output_embedding_size = config_value!(text, output_embedding_size: usize)?;
     // Unlike in `Config`, the default is false.
@@ -100,7 +104,7 @@ pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
         ..Config::parse(text)?
     };
     let (config, names) = bert::check_and_name_absolute(config)?;
-    Ok((config, Names { projection: WIDENING, ..names }))
+    Ok((config, TensorNames { projection: WIDENING_LAYER, ..names }))
 }
 
 const ALBERT_LAYER: LayerNames = LayerNames {
@@ -112,7 +116,7 @@ const ALBERT_LAYER: LayerNames = LayerNames {
     ..SQUEEZEBERT_LAYER
 };
 
-pub(super) fn albert(text: &str) -> Result<(Config, Names)> {
+pub(super) fn read_albert(text: &str) -> Result<(Config, TensorNames)> {
     let embedding_size = config_value!(text, embedding_size: usize)?;
     let groups = config_value!(text, num_hidden_groups: usize = 1)?;
     let inner = config_value!(text, inner_group_num: usize = 1)?;
@@ -121,15 +125,15 @@ pub(super) fn albert(text: &str) -> Result<(Config, Names)> {
     ensure!(groups > 0 && inner > 0, "num_hidden_groups is {groups} and inner_group_num {inner}: neither can be 0");
     // One pass runs all layers of its group.
     let layers = passes.saturating_mul(inner);
-    let config = Config { embedding_size: Some(embedding_size), num_hidden_layers: layers, ..config }.checked()?;
+    let config = Config { embedding_size: Some(embedding_size), num_hidden_layers: layers, ..config }.check_sizes()?;
     let name = |layer: usize| {
         // The floating-point computation of transformers, so that rounding is the same.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the number of groups")]
         let group = ((layer / inner) as f64 / (passes as f64 / groups as f64)) as usize;
         format!("encoder.albert_layer_groups.{group}.albert_layers.{}", layer % inner)
     };
-    let names = Names::of(&ALBERT_LAYER, (0..layers).map(name).collect());
-    Ok((config, Names { projection: WIDENING, ..names }))
+    let names = TensorNames::new(&ALBERT_LAYER, (0..layers).map(name).collect());
+    Ok((config, TensorNames { projection: WIDENING_LAYER, ..names }))
 }
 
 #[cfg(test)]
@@ -143,7 +147,7 @@ mod tests {
                 r#"{{"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
                 "intermediate_size": 12, "hidden_act": "gelu", "max_position_embeddings": 9{more}}}"#
             );
-            squeezebert(&text).map(|_| ()).map_err(|error| error.to_string())
+            read_squeezebert(&text).map(|_| ()).map_err(|error| error.to_string())
         };
         assert_eq!(error(""), Ok(()));
         assert_eq!(error(r#", "k_groups": 0"#), Err("k_groups is 0: it has to divide hidden_size 8".to_owned()));
@@ -168,7 +172,7 @@ mod tests {
             "num_hidden_groups": {groups}, "inner_group_num": {inner}, "num_attention_heads": 2,
             "intermediate_size": 8, "hidden_act": "gelu_new", "max_position_embeddings": 10}}"#
         );
-        let (_, names) = albert(&text)?;
+        let (_, names) = read_albert(&text)?;
         let short = |name: &String| name.replace("encoder.albert_layer_groups.", "").replace(".albert_layers.", "/");
         Ok(names.layers.iter().map(short).collect())
     }

@@ -20,8 +20,8 @@ pub(super) const FAMILIES: &[Family] = &[
             "vocab_projector.weight",
             ["vocab_projector.bias"; 2],
         )],
-        read: small::distilbert,
-        ..bert::BERT.renamed("distilbert", "DistilBert", "distilbert.")
+        read: small::read_distilbert,
+        ..bert::BERT.with_names("distilbert", "DistilBert", "distilbert.")
     },
     // ELECTRA (Clark et al. 2020), generator and discriminator: narrow embeddings.
     Family {
@@ -36,8 +36,8 @@ pub(super) const FAMILIES: &[Family] = &[
             dense: "discriminator_predictions.dense",
             output: "discriminator_predictions.dense_prediction",
         }),
-        read: small::electra,
-        ..bert::BERT.renamed("electra", "Electra", "electra.")
+        read: small::read_electra,
+        ..bert::BERT.with_names("electra", "Electra", "electra.")
     },
     // ALBERT (Lan et al. 2020): narrow embeddings, and layers that share their parameters.
     Family {
@@ -46,36 +46,47 @@ pub(super) const FAMILIES: &[Family] = &[
             "predictions.decoder.weight",
             ["predictions.bias", "predictions.decoder.bias"],
         )],
-        read: small::albert,
-        ..bert::BERT.renamed("albert", "Albert", "albert.")
+        read: small::read_albert,
+        ..bert::BERT.with_names("albert", "Albert", "albert.")
     },
     // MPNet (Song et al. 2020): no segments, and a bias by distance that all layers add to their scores.
-    Family { model_type: "mpnet", class_prefix: "MPNet", prefix: "mpnet.", read: roberta::mpnet, ..roberta::ROBERTA },
+    Family {
+        model_type: "mpnet",
+        class_prefix: "MPNet",
+        prefix: "mpnet.",
+        read: roberta::read_mpnet,
+        ..roberta::ROBERTA
+    },
     // DPR's encoders of questions and of passages (Karpukhin et al. 2020).
     Family {
         wrapper_prefixes: &["question_encoder.", "ctx_encoder."],
-        ..bert::BERT.renamed("dpr", "DPR", "bert_model.")
+        ..bert::BERT.with_names("dpr", "DPR", "bert_model.")
     },
     // Splinter (Ram et al. 2021), without its selection of spans.
     Family { model_type: "splinter", class_prefix: "Splinter", prefix: "splinter.", ..bert::BERT },
     // VisualBERT (Li et al. 2019) on text alone, without its inputs for regions of images.
     Family {
         ignored_tensors: &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"],
-        ..bert::BERT.renamed("visual_bert", "VisualBert", "visual_bert.")
+        ..bert::BERT.with_names("visual_bert", "VisualBert", "visual_bert.")
     },
     // The encoder of BERT for sequence generation (Rothe et al. 2020): BERT without segments. It was made from a BERT, whose
     // masked-LM head checkpoints leave out.
-    Family { model_type: "bert-generation", class_prefix: "BertGeneration", read: bert::bert_generation, ..bert::BERT },
+    Family {
+        model_type: "bert-generation",
+        class_prefix: "BertGeneration",
+        read: bert::read_bert_generation,
+        ..bert::BERT
+    },
     // BigBird (Zaheer et al. 2020): BERT, up to the length beyond which its attention is sparse.
-    Family { model_type: "big_bird", class_prefix: "BigBird", read: bert::big_bird, ..bert::BERT },
+    Family { model_type: "big_bird", class_prefix: "BigBird", read: bert::read_big_bird, ..bert::BERT },
     // ERNIE (Sun et al. 2020): BERT, whose later versions embed the task. Plain text has the first task.
-    Family { model_type: "ernie", class_prefix: "Ernie", prefix: "ernie.", read: bert::ernie, ..bert::BERT },
+    Family { model_type: "ernie", class_prefix: "Ernie", prefix: "ernie.", read: bert::read_ernie, ..bert::BERT },
     // LayoutLM (Xu et al. 2020) on text alone: BERT with embeddings of each word's box on the page, whose coordinates are all 0.
     Family {
         model_type: "layoutlm",
         class_prefix: "LayoutLM",
         prefix: "layoutlm.",
-        read: bert::layoutlm,
+        read: bert::read_layoutlm,
         ..bert::BERT
     },
     // MarkupLM (Li et al. 2022) on text alone: BERT with positions counted from the padding index, and an embedding of each
@@ -83,8 +94,8 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         // A linear layer that transformers' class has and never calls.
         ignored_tensors: &["xpath_unitseq2_embeddings"],
-        read: bert::markuplm,
-        ..bert::BERT.renamed("markuplm", "MarkupLM", "markuplm.")
+        read: bert::read_markuplm,
+        ..bert::BERT.with_names("markuplm", "MarkupLM", "markuplm.")
     },
     // RemBERT (Chung et al. 2021): narrow input embeddings, and separate wide ones for prediction.
     Family {
@@ -93,17 +104,17 @@ pub(super) const FAMILIES: &[Family] = &[
             bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
             ..bert::HEAD
         }],
-        read: small::rembert,
-        ..bert::BERT.renamed("rembert", "RemBert", "rembert.")
+        read: small::read_rembert,
+        ..bert::BERT.with_names("rembert", "RemBert", "rembert.")
     },
     // SqueezeBERT (Iandola et al. 2020): BERT with convolutions in groups in place of linear layers.
-    Family { read: small::squeezebert, ..bert::BERT.renamed("squeezebert", "SqueezeBert", "transformer.") },
+    Family { read: small::read_squeezebert, ..bert::BERT.with_names("squeezebert", "SqueezeBert", "transformer.") },
     // data2vec for text (Baevski et al. 2022).
     Family { model_type: "data2vec-text", class_prefix: "Data2VecText", prefix: "data2vec_text.", ..roberta::ROBERTA },
     // LUKE (Yamada et al. 2020) on words alone: without entities, only its attention from word to word remains.
     Family {
         ignored_tensors: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
-        ..roberta::ROBERTA.renamed("luke", "Luke", "luke.")
+        ..roberta::ROBERTA.with_names("luke", "Luke", "luke.")
     },
     // I-BERT (Kim et al. 2021) before its quantisation.
     Family {
@@ -118,28 +129,33 @@ pub(super) const FAMILIES: &[Family] = &[
             "x_max",
             "x_min",
         ],
-        read: roberta::ibert,
-        ..roberta::ROBERTA.renamed("ibert", "IBert", "ibert.")
+        read: roberta::read_ibert,
+        ..roberta::ROBERTA.with_names("ibert", "IBert", "ibert.")
     },
     // Longformer (Beltagy et al. 2020): tokens see those around them.
     Family {
         // Projections of tokens with global attention, which no token of plain text has.
         ignored_tensors: &["query_global", "key_global", "value_global"],
-        read: roberta::longformer,
-        ..roberta::ROBERTA.renamed("longformer", "Longformer", "longformer.")
+        read: roberta::read_longformer,
+        ..roberta::ROBERTA.with_names("longformer", "Longformer", "longformer.")
     },
     // RoBERTa-PreLayerNorm (Ott et al. 2019).
     Family {
-        read: roberta::roberta_pre_layer_norm,
-        ..roberta::ROBERTA.renamed("roberta-prelayernorm", "RobertaPreLayerNorm", "roberta_prelayernorm.")
+        read: roberta::read_pre_norm_roberta,
+        ..roberta::ROBERTA.with_names("roberta-prelayernorm", "RobertaPreLayerNorm", "roberta_prelayernorm.")
     },
     // Megatron-BERT (Shoeybi et al. 2019): a BERT that is pre-norm.
-    Family { model_type: "megatron-bert", class_prefix: "MegatronBert", read: roberta::megatron_bert, ..bert::BERT },
+    Family {
+        model_type: "megatron-bert",
+        class_prefix: "MegatronBert",
+        read: roberta::read_megatron_bert,
+        ..bert::BERT
+    },
     // XLM-RoBERTa-XL (Goyal et al. 2021).
     Family {
         model_type: "xlm-roberta-xl",
         class_prefix: "XLMRobertaXL",
-        read: roberta::xlm_roberta_xl,
+        read: roberta::read_xlm_roberta_xl,
         ..roberta::ROBERTA
     },
     modernbert::MODERN_BERT,
@@ -147,19 +163,25 @@ pub(super) const FAMILIES: &[Family] = &[
         // As transformers 5 writes it.
         wrapper_prefixes: &["nomic_bert."],
         token_heads: &[post_rotary::NOMIC_HEAD, post_rotary::NATIVE_NOMIC_HEAD],
-        read: post_rotary::nomic_bert,
-        ..bert::BERT.renamed("nomic_bert", "NomicBert", "bert.")
+        read: post_rotary::read_nomic_bert,
+        ..bert::BERT.with_names("nomic_bert", "NomicBert", "bert.")
     },
-    post_rotary::NEW,
-    Family { model_type: "gte", class_prefix: "Gte", prefix: "gte.", read: post_rotary::gte, ..post_rotary::NEW },
+    post_rotary::GTE_OWN_CODE,
+    Family {
+        model_type: "gte",
+        class_prefix: "Gte",
+        prefix: "gte.",
+        read: post_rotary::read_gte,
+        ..post_rotary::GTE_OWN_CODE
+    },
     // jina-embeddings-v3 in the form of transformers, in which adapters are merged.
     Family {
         model_type: "jina_embeddings_v3",
         class_prefix: "JinaEmbeddingsV3",
-        read: post_rotary::jina_embeddings_v3,
+        read: post_rotary::read_jina_embeddings_v3,
         ..roberta::ROBERTA
     },
-    Family { model_type: "eurobert", class_prefix: "EuroBert", read: llama::euro_bert, ..llama::LLAMA },
+    Family { model_type: "eurobert", class_prefix: "EuroBert", read: llama::read_euro_bert, ..llama::LLAMA },
     Family {
         model_type: "neobert",
         class_prefix: "NeoBERT",
@@ -168,18 +190,18 @@ pub(super) const FAMILIES: &[Family] = &[
             bias: Some(["decoder.bias", "decoder.bias"]),
             ..TokenHeadNames::PRODUCT
         }],
-        read: llama::neo_bert,
+        read: llama::read_neo_bert,
         ..llama::LLAMA
     },
     // ESM-2 (Lin et al. 2023) and ESM-1b (Rives et al. 2021), encoders of proteins: pre-norm, with rotary positions or absolute ones.
-    Family { model_type: "esm", class_prefix: "Esm", prefix: "esm.", read: roberta::esm, ..roberta::ROBERTA },
+    Family { model_type: "esm", class_prefix: "Esm", prefix: "esm.", read: roberta::read_esm, ..roberta::ROBERTA },
     seq2seq::T5,
     Family { model_type: "mt5", class_prefix: "MT5", ..seq2seq::T5 },
     // Every layer has its own bias.
     Family {
         model_type: "umt5",
         class_prefix: "UMT5",
-        read: |text| seq2seq::t5(text, "gated-gelu", true),
+        read: |text| seq2seq::read_t5(text, "gated-gelu", true),
         ..seq2seq::T5
     },
     seq2seq::BART,
@@ -187,7 +209,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         model_type: "mbart",
         class_prefix: "MBart",
-        read: |text| seq2seq::bart(text, BlockPlan::Pre, Some("encoder.layer_norm")),
+        read: |text| seq2seq::read_bart(text, BlockPlan::Pre, Some("encoder.layer_norm")),
         ..seq2seq::BART
     },
     // The first version of DeBERTa: one matrix for the queries, keys and values of each head, a row for each distance, and heads
@@ -196,10 +218,10 @@ pub(super) const FAMILIES: &[Family] = &[
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,
     // Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
-    Family { model_type: "gemma2", class_prefix: "Gemma2", read: gemma::gemma2, ..gemma::GEMMA_3_TEXT },
+    Family { model_type: "gemma2", class_prefix: "Gemma2", read: gemma::read_gemma2, ..gemma::GEMMA_3_TEXT },
     gpt::CLIP_TEXT,
     // CLIP of texts and images: `text_config` in its `config.json` describes the text encoder.
-    Family { model_type: "clip", class_prefix: "CLIP", read: gpt::clip, ..gpt::CLIP_TEXT },
+    Family { model_type: "clip", class_prefix: "CLIP", read: gpt::read_clip, ..gpt::CLIP_TEXT },
     // The decoders among Ettin's models (Weller et al. 2025).
     Family {
         model_type: "modernbert-decoder",
@@ -212,11 +234,11 @@ pub(super) const FAMILIES: &[Family] = &[
         ..modernbert::MODERN_BERT
     },
     gpt::GPT_2,
-    Family { model_type: "gpt_neo", class_prefix: "GPTNeo", read: gpt::gpt_neo, ..gpt::GPT_2 },
+    Family { model_type: "gpt_neo", class_prefix: "GPTNeo", read: gpt::read_gpt_neo, ..gpt::GPT_2 },
     Family {
         token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::PRODUCT }],
-        read: gpt::gpt_neox,
-        ..gpt::GPT_2.renamed("gpt_neox", "GPTNeoX", "gpt_neox.")
+        read: gpt::read_gpt_neox,
+        ..gpt::GPT_2.with_names("gpt_neox", "GPTNeoX", "gpt_neox.")
     },
     // OPT (Zhang et al. 2022): its positions begin at row 2 of their table.
     Family {
@@ -224,12 +246,12 @@ pub(super) const FAMILIES: &[Family] = &[
         class_prefix: "OPT",
         prefix: "decoder.",
         wrapper_prefixes: &["model."],
-        read: gpt::opt,
+        read: gpt::read_opt,
         ..gpt::GPT_2
     },
     llama::LLAMA,
-    Family { model_type: "mistral", class_prefix: "Mistral", read: llama::mistral, ..llama::LLAMA },
-    Family { model_type: "qwen2", class_prefix: "Qwen2", read: llama::qwen2, ..llama::LLAMA },
-    Family { model_type: "qwen3", class_prefix: "Qwen3", read: llama::qwen3, ..llama::LLAMA },
-    Family { model_type: "smollm3", class_prefix: "SmolLM3", read: llama::smol_lm3, ..llama::LLAMA },
+    Family { model_type: "mistral", class_prefix: "Mistral", read: llama::read_mistral, ..llama::LLAMA },
+    Family { model_type: "qwen2", class_prefix: "Qwen2", read: llama::read_qwen2, ..llama::LLAMA },
+    Family { model_type: "qwen3", class_prefix: "Qwen3", read: llama::read_qwen3, ..llama::LLAMA },
+    Family { model_type: "smollm3", class_prefix: "SmolLM3", read: llama::read_smol_lm3, ..llama::LLAMA },
 ];

@@ -16,33 +16,33 @@ use crate::system::files::input::{self, LFS_POINTER};
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     path: PathBuf,
-    content: Content,
+    content: FileContent,
     /// Digest of the file, once it has been computed.
     sha256: Arc<OnceLock<String>>,
 }
 
 /// The content of a file: an opened file on disk, or bytes in the binary of this program.
 #[derive(Clone, Debug)]
-enum Content {
+enum FileContent {
     OnDisk { file: Arc<File>, opened: Metadata },
-    InTheBinary(&'static [u8]),
+    Bundled(&'static [u8]),
 }
 
 /// Number of bytes that are read at a time for hashing.
-const CHUNK: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
 impl ModelFile {
     /// Opens a regular file. Fails if the file cannot be opened, is no regular file, is an output of this run, or is a git-LFS
     /// pointer to a file that was not fetched.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::opened(path).cannot("read", path.display())
+        Self::open_unless_pointer(path).cannot("read", path.display())
     }
 
     /// Opens a regular file. Fails as [`ModelFile::open`].
-    fn opened(path: &Path) -> Result<Self> {
+    fn open_unless_pointer(path: &Path) -> Result<Self> {
         let file = input::open_regular(path)?;
         let opened = file.metadata()?;
-        let content = Content::OnDisk { file: Arc::new(file), opened };
+        let content = FileContent::OnDisk { file: Arc::new(file), opened };
         let file = Self { path: path.to_owned(), content, sha256: Arc::default() };
         let mut beginning = [0; LFS_POINTER.len()];
         if file.size() >= beginning.len() as u64 && file.read_at(&mut beginning, 0).is_ok() {
@@ -52,8 +52,8 @@ impl ModelFile {
     }
 
     /// Makes a file of `bytes` embedded in the binary; messages call it `name`.
-    pub fn in_the_binary(name: &str, bytes: &'static [u8]) -> Self {
-        Self { path: name.into(), content: Content::InTheBinary(bytes), sha256: Arc::default() }
+    pub fn from_bundled(name: &str, bytes: &'static [u8]) -> Self {
+        Self { path: name.into(), content: FileContent::Bundled(bytes), sha256: Arc::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -63,8 +63,8 @@ impl ModelFile {
     /// Returns the file's size in bytes when it was opened.
     pub fn size(&self) -> u64 {
         match &self.content {
-            Content::OnDisk { opened, .. } => opened.len(),
-            Content::InTheBinary(bytes) => bytes.len() as u64,
+            FileContent::OnDisk { opened, .. } => opened.len(),
+            FileContent::Bundled(bytes) => bytes.len() as u64,
         }
     }
 
@@ -72,8 +72,8 @@ impl ModelFile {
     /// Fails if the file ends before the buffer is full, or cannot be read.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match &self.content {
-            Content::OnDisk { file, .. } => read_exact_at(file, buffer, offset),
-            Content::InTheBinary(bytes) => {
+            FileContent::OnDisk { file, .. } => read_exact_at(file, buffer, offset),
+            FileContent::Bundled(bytes) => {
                 let rest = usize::try_from(offset).ok().and_then(|start| bytes.get(start..)).unwrap_or_default();
                 let found = rest.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
                 buffer.copy_from_slice(found);
@@ -105,10 +105,10 @@ impl ModelFile {
     /// Fails if the file cannot be read, or has changed since it was opened.
     pub(in crate::model) fn for_each_chunk(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
         let size = self.size();
-        let mut chunk = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
+        let mut chunk = vec![0; usize::try_from(size).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
         let mut done = 0;
         while done < size {
-            let piece = usize::try_from(size - done).unwrap_or(CHUNK).min(CHUNK);
+            let piece = usize::try_from(size - done).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
             self.read_at(&mut chunk[..piece], done).cannot("read", self.path.display())?;
             show(&chunk[..piece]);
             done += piece as u64;
@@ -122,13 +122,13 @@ impl ModelFile {
         if let Some(known) = self.sha256.get() {
             return Ok(known.clone());
         }
-        let found = sha256_of_many(std::slice::from_ref(self))?;
+        let found = hash_concatenated(std::slice::from_ref(self))?;
         Ok(self.sha256.get_or_init(|| found).clone())
     }
 
     /// Fails if the file has been written to since it was opened.
     pub(in crate::model) fn ensure_unchanged(&self) -> Result<()> {
-        let Content::OnDisk { file, opened } = &self.content else { return Ok(()) };
+        let FileContent::OnDisk { file, opened } = &self.content else { return Ok(()) };
         let now = file.metadata().cannot("read", self.path.display())?;
         let is_unchanged = now.len() == opened.len() && now.modified().ok() == opened.modified().ok();
         let shown = self.path.display();
@@ -140,11 +140,11 @@ impl ModelFile {
 
 /// Returns the SHA-256 of several files concatenated in order. Fails as [`ModelFile::sha256`].
 pub(in crate::model) fn sha256(files: &[ModelFile]) -> Result<String> {
-    if let [file] = files { file.sha256() } else { sha256_of_many(files) }
+    if let [file] = files { file.sha256() } else { hash_concatenated(files) }
 }
 
 /// Hashes the files one after the other, as if they were concatenated.
-fn sha256_of_many(files: &[ModelFile]) -> Result<String> {
+fn hash_concatenated(files: &[ModelFile]) -> Result<String> {
     let mut hash = Sha256::new();
     files.iter().try_for_each(|file| file.for_each_chunk(|chunk| hash.update(chunk)))?;
     Ok(hex(&hash.finalize()))
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_file_of_the_binary_is_read_like_any_other() {
-        let file = ModelFile::in_the_binary("box:x/y", b"abc");
+        let file = ModelFile::from_bundled("box:x/y", b"abc");
         let mut buffer = [0; 2];
         file.read_at(&mut buffer, 1).unwrap();
         assert_eq!((&buffer, file.size(), file.sha256().unwrap().as_str()), (b"bc", 3, ABC));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn text_loses_its_byte_order_mark_and_has_a_bound() {
-        let file = ModelFile::in_the_binary("f", "\u{feff}{}".as_bytes());
+        let file = ModelFile::from_bundled("f", "\u{feff}{}".as_bytes());
         assert_eq!(file.text(5).unwrap(), "{}");
         assert_eq!(
             format!("{:#}", file.text(4).unwrap_err()),

@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use super::file::ModelFile;
 use super::missing::ModelLocation;
-use super::modules::pooling;
+use super::modules::read_pooling;
 use super::names::{
-    self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, FIRST_MODULE, MAX_CONFIG_BYTES, MAX_INDEX_BYTES, TOKENIZER, WEIGHTS,
+    self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, FIRST_MODULE, MAX_CONFIG_BYTES, MAX_INDEX_BYTES, TOKENIZER,
+    WEIGHT_FILES,
 };
 use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles};
 use crate::model::families::Architecture;
@@ -27,14 +28,14 @@ pub(in crate::model) fn gather_files(
     place: &ModelLocation,
     files: &FileStore<'_>,
 ) -> Result<ModelFiles> {
-    let gathered = match first_module_folder(files)? {
+    let gathered = match find_first_module(files)? {
         Some((folder, first_module_folder)) => {
-            gather_folder(id, revision, &place.subfolder(&folder), &first_module_folder)?
+            fetch_folder(id, revision, &place.subfolder(&folder), &first_module_folder)?
         }
-        None => gather_folder(id, revision, place, files)?,
+        None => fetch_folder(id, revision, place, files)?,
     };
     // The error is kept and not raised, because few runs need the pooling.
-    Ok(ModelFiles { pooling: pooling(files).map_err(|error| format!("{error:#}")), ..gathered })
+    Ok(ModelFiles { pooling: read_pooling(files).map_err(|error| format!("{error:#}")), ..gathered })
 }
 
 /// Lists the names of the regular files in a folder, and of the links that lead to one.
@@ -52,12 +53,12 @@ pub(in crate::model) fn readable_files(folder: &Path) -> impl Iterator<Item = St
 }
 
 /// Lists the readable files in a subfolder of `folder`, as paths relative to `folder`.
-pub(in crate::model) fn files_in_subfolder(folder: &Path, subfolder: String) -> impl Iterator<Item = String> + use<> {
+pub(in crate::model) fn list_subfolder_files(folder: &Path, subfolder: String) -> impl Iterator<Item = String> + use<> {
     readable_files(&folder.join(&subfolder)).map(move |name| format!("{subfolder}/{name}"))
 }
 
 /// Lists the subfolders of `folder` whose names mark the first module of a sentence encoder: names that begin with `0_`.
-pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {
+pub(in crate::model) fn list_first_modules(folder: &Path) -> Vec<String> {
     let entries =
         folder.read_dir().into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     entries.filter(|name| name.starts_with(FIRST_MODULE) && folder.join(name).is_dir()).collect()
@@ -67,7 +68,7 @@ pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {
 /// subfolder, or a model lies in the outer folder. sentence-transformers before version 2 kept the first module, the
 /// transformer, in `0_Transformer/` (before 0.3 in `0_BERT/` and the like). The `config.json` beside such a folder names only
 /// the version of sentence-transformers. Fails if the outer `config.json` cannot be read.
-fn first_module_folder<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
+fn find_first_module<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
     let names = &files.names;
     let is_config = |name: &&String| {
         let parts: Vec<&str> = name.split('/').collect();
@@ -90,7 +91,7 @@ fn first_module_folder<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, F
 }
 
 /// Fetches the files of a model from one folder, without its pooling. Fails if a needed file is missing or cannot be used.
-fn gather_folder(
+fn fetch_folder(
     id: String,
     revision: Option<String>,
     place: &ModelLocation,
@@ -102,35 +103,35 @@ fn gather_folder(
     }
     let config = files.fetch(CONFIG, MAX_CONFIG_BYTES)?;
     let architecture = Architecture::parse(&config.text(MAX_CONFIG_BYTES)?).cannot("use", config.path().display())?;
-    let Some(tokenizer) = names::tokenizer_files(names) else {
+    let Some(tokenizer) = names::select_tokenizer_files(names) else {
         return Err(place.explain_missing(TOKENIZER, names));
     };
-    let weights = WEIGHTS.into_iter().find(|name| names.contains(*name));
+    let weights = WEIGHT_FILES.into_iter().find(|name| names.contains(*name));
     let parts = weights.is_none().then(|| names::numbered_parts(names)).flatten();
     if weights.is_none() && parts.is_none() {
-        return Err(place.explain_missing(WEIGHTS[0], names));
+        return Err(place.explain_missing(WEIGHT_FILES[0], names));
     }
     let tokenizer = TokenizerFiles::fetch(&tokenizer, files)?;
     let most = max_weight_bytes(&architecture);
     let weights = match (weights, parts) {
         (_, Some(parts)) => fetch_parts(&parts, "the names of the others count it", most, place, files)?,
         (Some(name), None) if names::is_index(name) => {
-            let shard_names = shard_names(&files.fetch(name, MAX_INDEX_BYTES)?)?;
+            let shard_names = read_shard_names(&files.fetch(name, MAX_INDEX_BYTES)?)?;
             fetch_parts(&shard_names, &format!("{name} lists it"), most, place, files)?
         }
         (name, None) => vec![files.fetch(name.expect("weights without parts"), most)?],
     };
     ensure_plausible(&weights, &architecture)?;
-    let adapter = adapter(&id, files)?;
+    let adapter = fetch_adapter(&id, files)?;
     Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling: Ok(Pooling::Text) })
 }
 
 /// Fetches the LoRA adapter in the folder of the weights, which transformers loads with the model; `None` if there is none.
-fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
+fn fetch_adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names.contains(*name));
     let Some(weights) = weights.filter(|_| files.names.contains(ADAPTER_CONFIG)) else { return Ok(None) };
     let config = files.fetch(ADAPTER_CONFIG, MAX_CONFIG_BYTES)?;
-    Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, ALWAYS_ACCEPTED)? }))
+    Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, ALWAYS_ACCEPTED_BYTES)? }))
 }
 
 /// Fetches the weight files `parts`, at most `most` bytes in total. Fails if a part is missing; `reason` says why it is
@@ -160,23 +161,23 @@ const MAX_NAME_BYTES: usize = 255;
 
 /// The index of weights in several files (`model.safetensors.index.json` and the like).
 #[derive(Deserialize)]
-struct Index {
+struct WeightIndex {
     /// Name of the file that holds each tensor, by tensor name.
     weight_map: HashMap<String, String>,
 }
 
 /// Returns the file names in a weight index, ascending. Fails if the index cannot be read, lists no file, or lists a file of
 /// another format or outside its folder.
-fn shard_names(index: &ModelFile) -> Result<Vec<String>> {
+fn read_shard_names(index: &ModelFile) -> Result<Vec<String>> {
     let text = index.text(MAX_INDEX_BYTES)?;
     let path = index.path();
-    let is_safetensors = path.file_name().is_some_and(|name| name == WEIGHTS[1]);
-    names_in_index(&text, if is_safetensors { "safetensors" } else { "bin" }).cannot("use", path.display())
+    let is_safetensors = path.file_name().is_some_and(|name| name == WEIGHT_FILES[1]);
+    parse_shard_names(&text, if is_safetensors { "safetensors" } else { "bin" }).cannot("use", path.display())
 }
 
 /// Parses the text of a weight index into the names of its files, which must have `extension`.
-fn names_in_index(text: &str, extension: &str) -> Result<Vec<String>> {
-    let Index { weight_map } = serde_json::from_str(text).context("not an index of weights")?;
+fn parse_shard_names(text: &str, extension: &str) -> Result<Vec<String>> {
+    let WeightIndex { weight_map } = serde_json::from_str(text).context("not an index of weights")?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
     ensure!(!names.is_empty(), "it lists no files");
     for name in &names {
@@ -195,14 +196,14 @@ fn names_in_index(text: &str, extension: &str) -> Result<Vec<String>> {
 
 /// Largest accepted ratio of the size of all weight files to the size of the encoder in float32. The largest published files
 /// hold float64 (2x), a masked-LM head with a separate vocabulary (2x the embeddings) and optimiser state (3x).
-const MAX_RATIO: u64 = 16;
+const MAX_WEIGHT_SIZE_RATIO: u64 = 16;
 
 /// Size in bytes up to which weight files are always accepted: files of tiny models may hold far more than the encoder.
-const ALWAYS_ACCEPTED: u64 = 1 << 30;
+const ALWAYS_ACCEPTED_BYTES: u64 = 1 << 30;
 
 /// Returns the largest accepted size of the weight files of an architecture, in bytes.
 fn max_weight_bytes(architecture: &Architecture) -> u64 {
-    encoder_bytes(architecture).saturating_mul(MAX_RATIO).max(ALWAYS_ACCEPTED)
+    encoder_bytes(architecture).saturating_mul(MAX_WEIGHT_SIZE_RATIO).max(ALWAYS_ACCEPTED_BYTES)
 }
 
 /// Returns the size of an encoder's parameters in float32, in bytes.
@@ -234,11 +235,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::families::bert::SMALL;
+    use crate::model::families::bert::SMALL_CONFIG_JSON;
 
     #[test]
     fn weights_far_larger_than_the_encoder_are_not_read() {
-        let architecture = Architecture::parse(SMALL).unwrap();
+        let architecture = Architecture::parse(SMALL_CONFIG_JSON).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         // It has no blocks on the disk.
@@ -252,14 +253,14 @@ mod tests {
     #[test]
     fn shards_in_order_each_once() {
         let text = r#"{"metadata": {"total_size": 1}, "weight_map": {"a": "2.bin", "b": "1.bin", "c": "2.bin"}}"#;
-        assert_eq!(names_in_index(text, "bin").unwrap(), ["1.bin", "2.bin"]);
+        assert_eq!(parse_shard_names(text, "bin").unwrap(), ["1.bin", "2.bin"]);
     }
 
     #[test]
     fn names_that_leave_the_folder() {
         for name in ["../a.bin", "/etc/a.bin", "a/b.bin", "./a.bin", "a.bin/", "..", ".", "", "a\\\\b.bin", "C:a.bin"] {
             let text = format!(r#"{{"weight_map": {{"x": "1.bin", "y": "{name}"}}}}"#);
-            let error = names_in_index(&text, "bin").unwrap_err().to_string();
+            let error = parse_shard_names(&text, "bin").unwrap_err().to_string();
             assert!(error.starts_with("it lists the file "), "{name}: {error}");
             assert!(error.ends_with(", which does not lie beside it"), "{name}: {error}");
         }
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_is_no_index() {
-        let error = |text: &str| format!("{:#}", names_in_index(text, "safetensors").unwrap_err());
+        let error = |text: &str| format!("{:#}", parse_shard_names(text, "safetensors").unwrap_err());
         assert_eq!(error("{}"), "not an index of weights: missing field `weight_map` at line 1 column 2");
         assert_eq!(error(r#"{"weight_map": {}}"#), "it lists no files");
         let long = format!(r#"{{"weight_map": {{"x": "{}"}}}}"#, "a".repeat(300));
@@ -280,7 +281,7 @@ mod tests {
         #[test]
         fn no_listed_name_leaves_the_folder(name in "[./\\\\:a-z]{0,12}") {
             let text = serde_json::json!({"weight_map": {"x": format!("{name}.bin")}}).to_string();
-            if let Ok(names) = names_in_index(&text, "bin") {
+            if let Ok(names) = parse_shard_names(&text, "bin") {
                 let folder = Path::new("/models/bert");
                 let path = folder.join(&names[0]);
                 prop_assert_eq!(path.parent(), Some(folder));

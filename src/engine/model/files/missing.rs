@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
-use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
+use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHT_FILES, is_pickle};
 use crate::system::errors::Facts;
 
 /// The error that a needed file of a model is missing. A type of its own distinguishes it from errors in existing files. It
@@ -65,15 +65,15 @@ impl ModelLocation<'_> {
     pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.describe_missing(name);
         let instead = if name == TOKENIZER {
-            half_tokenizer(there)
+            find_half_tokenizer(there)
         } else {
-            self.other_weights(there, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
+            self.find_other_weights(there, |form| name == WEIGHT_FILES[0] || form == UnreadableFormat::Adapter)
         };
         let Some((found, after, way_out)) = instead else {
             let needs = if name == TOKENIZER {
-                format!("a tokenizer is {}; there is {}", names::tokenizer_forms(), join_names(there))
+                format!("a tokenizer is {}; there is {}", names::describe_tokenizer_sets(), join_names(there))
             } else {
-                format!("a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0])
+                format!("a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHT_FILES[0])
             };
             return self.missing_error(name, format!("{lacks}: {needs}"));
         };
@@ -91,15 +91,19 @@ impl ModelLocation<'_> {
     }
 
     /// Finds a weight file in an unreadable format that `matters` accepts, and how to make it readable.
-    fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Alternative> {
-        let others = names.iter().filter_map(|name| Some((WeightsFormat::of(name)?, name)));
+    fn find_other_weights(
+        &self,
+        names: &BTreeSet<String>,
+        matters: impl Fn(UnreadableFormat) -> bool,
+    ) -> Option<AlternativeFile> {
+        let others = names.iter().filter_map(|name| Some((UnreadableFormat::from_path(name)?, name)));
         let (form, name) = others.filter(|(form, _)| matters(*form)).min_by_key(|(form, _)| *form)?;
-        let (what, after, way_out) = form.way_out(name, self);
+        let (what, after, way_out) = form.describe_remedy(name, self);
         Some((format!("{name} is there, {what}"), after, way_out))
     }
 
     /// Returns Python code that loads the model with transformers and saves it in a format that this program reads.
-    fn recipe(&self, load: &str) -> String {
+    fn conversion_code(&self, load: &str) -> String {
         match self {
             Self::Folder(path) => {
                 let folder = path.display().to_string();
@@ -125,13 +129,13 @@ impl ModelLocation<'_> {
 
 /// Joins file names for a message; a long list is truncated.
 fn join_names(names: &BTreeSet<String>) -> String {
-    const SHOWN: usize = 12;
-    let more = (names.len() > SHOWN).then(|| format!("{} more", names.len() - SHOWN));
-    names.iter().take(SHOWN).cloned().chain(more).collect::<Vec<_>>().join(", ")
+    const MAX_SHOWN_NAMES: usize = 12;
+    let more = (names.len() > MAX_SHOWN_NAMES).then(|| format!("{} more", names.len() - MAX_SHOWN_NAMES));
+    names.iter().take(MAX_SHOWN_NAMES).cloned().chain(more).collect::<Vec<_>>().join(", ")
 }
 
 /// Finds one of the two files of a BPE tokenizer if the other is missing, with the hint to add the missing one.
-fn half_tokenizer(names: &BTreeSet<String>) -> Option<Alternative> {
+fn find_half_tokenizer(names: &BTreeSet<String>) -> Option<AlternativeFile> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
     let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
     let found = format!("{there} is there, which is half a tokenizer");
@@ -139,11 +143,11 @@ fn half_tokenizer(names: &BTreeSet<String>) -> Option<Alternative> {
 }
 
 /// A usable file in place of a missing one: (clause about it, separator before the hint, hint how to use it).
-type Alternative = (String, &'static str, String);
+type AlternativeFile = (String, &'static str, String);
 
 /// Formats and file names of weights that this program does not read. Variants with the clearest remedy come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum WeightsFormat {
+enum UnreadableFormat {
     /// An adapter (PEFT) in place of a model.
     Adapter,
     /// Readable weights with a variant in their name, such as `model.fp16.safetensors`.
@@ -155,9 +159,9 @@ enum WeightsFormat {
     Onnx,
 }
 
-impl WeightsFormat {
+impl UnreadableFormat {
     /// Recognises the format of a file by its name; `None` for any other file.
-    fn of(path: &str) -> Option<Self> {
+    fn from_path(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let ends = |end: &str| Path::new(name).extension().is_some_and(|extension| extension == end);
         Some(match name {
@@ -176,16 +180,17 @@ impl WeightsFormat {
     }
 
     /// Returns (description of the weight file `name`, separator before the hint, hint how to get readable weights).
-    fn way_out(self, name: &str, place: &ModelLocation) -> (&'static str, &'static str, String) {
+    fn describe_remedy(self, name: &str, place: &ModelLocation) -> (&'static str, &'static str, String) {
         // transformers 5 no longer reads the weights of TensorFlow and Flax.
-        let recipe = |load| format!("To convert them, run in Python with transformers 4:\n{}", place.recipe(load));
+        let recipe =
+            |load| format!("To convert them, run in Python with transformers 4:\n{}", place.conversion_code(load));
         let (what, way_out) = match self {
             Self::Adapter => (
                 "which belongs to an adapter (PEFT), not a model",
                 "name the model that it was trained on, and this folder with --adapter".to_owned(),
             ),
             Self::Variant => {
-                let known = if is_pickle(Path::new(name)) { WEIGHTS[2] } else { WEIGHTS[0] };
+                let known = if is_pickle(Path::new(name)) { WEIGHT_FILES[2] } else { WEIGHT_FILES[0] };
                 ("weights under another name", format!("call them {known}"))
             }
             Self::Fairseq => {

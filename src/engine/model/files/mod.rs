@@ -9,7 +9,7 @@ mod store;
 
 pub use file::ModelFile;
 pub(super) use file::sha256;
-pub(super) use gather::{files_in, files_in_subfolder, first_modules, gather_files, readable_files};
+pub(super) use gather::{files_in, gather_files, list_first_modules, list_subfolder_files, readable_files};
 #[cfg(feature = "hub")]
 pub(super) use missing::MissingFile;
 pub(super) use missing::ModelLocation;

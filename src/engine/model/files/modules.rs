@@ -12,14 +12,14 @@ use crate::system::errors::Facts;
 
 /// A module of a sentence encoder, as `modules.json` lists it: its folder and its Python class.
 #[derive(Deserialize)]
-struct Module {
+struct SentenceEncoderModule {
     path: String,
     #[serde(rename = "type")]
     kind: String,
 }
 
 /// Pooling modes by their keys in the `config.json` of a pooling module. `mean_sqrt_len` differs from the mean in length only.
-const MODES: [(&str, Pooling); 5] = [
+const POOLING_MODES: [(&str, Pooling); 5] = [
     ("pooling_mode_mean_tokens", Pooling::Mean),
     ("pooling_mode_mean_sqrt_len_tokens", Pooling::Mean),
     ("pooling_mode_cls_token", Pooling::First),
@@ -28,15 +28,15 @@ const MODES: [(&str, Pooling); 5] = [
 ];
 
 /// Reads how a model pools the hidden states of a text. Fails if its files cannot be read, or describe an unsupported pooling.
-pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
+pub(super) fn read_pooling(files: &FileStore<'_>) -> Result<Pooling> {
     if !files.names.contains(MODULES) {
         return Ok(Pooling::Text);
     }
     let listed = files.fetch(MODULES, MAX_CONFIG_BYTES)?;
-    let modules: Vec<Module> =
+    let modules: Vec<SentenceEncoderModule> =
         serde_json::from_str(&listed.text(MAX_CONFIG_BYTES)?).cannot("use", listed.path().display())?;
     let mut pooling = Pooling::Text;
-    for Module { path, kind } in modules {
+    for SentenceEncoderModule { path, kind } in modules {
         match kind.rsplit('.').next().unwrap_or_default() {
             // Vectors are compared by their angle, which normalisation keeps.
             "Transformer" | "Normalize" | "Dropout" => {}
@@ -60,7 +60,7 @@ fn parse_mode(text: &str) -> Result<Pooling> {
     let keys: Map<String, Value> = serde_json::from_str(text).context("not an object of JSON")?;
     let is_on = |(key, value): &(&String, &Value)| key.starts_with("pooling_mode_") && **value == Value::Bool(true);
     let on: Vec<&str> = keys.iter().filter(is_on).map(|(key, _)| key.as_str()).collect();
-    let known = |mode: &str| MODES.into_iter().find(|(key, _)| *key == mode).map(|(_, pooling)| pooling);
+    let known = |mode: &str| POOLING_MODES.into_iter().find(|(key, _)| *key == mode).map(|(_, pooling)| pooling);
     match on[..] {
         // The mean is the default of sentence-transformers.
         [] => Ok(Pooling::Mean),

@@ -11,7 +11,7 @@ pub(in crate::model) const BPE_MERGES: &str = "merges.txt";
 /// File of BPE merges within words, in fastBPE's format; it accompanies a `vocab.txt`.
 pub(in crate::model) const BPE_CODES: &str = "bpe.codes";
 /// The file names of sentencepiece models in transformers.
-pub(in crate::model) const SENTENCEPIECE: [&str; 5] =
+pub(in crate::model) const SENTENCEPIECE_FILES: [&str; 5] =
     ["sentencepiece.bpe.model", "spiece.model", "spm.model", "sentencepiece.model", "tokenizer.model"];
 pub(in crate::model) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub(in crate::model) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
@@ -27,24 +27,24 @@ pub(in crate::model) const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(in crate::model) const ADAPTER_WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 
 /// File names of weights in readable formats, in transformers' order of preference.
-pub(in crate::model) const WEIGHTS: [&str; 4] =
+pub(in crate::model) const WEIGHT_FILES: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 
 /// Sets of files that make a tokenizer, in order of preference: the first complete set is used.
-const TOKENIZERS: [&[&str]; 9] = [
+const TOKENIZER_FILE_SETS: [&[&str]; 9] = [
     &[TOKENIZER],
     &[WORDPIECE_VOCABULARY, BPE_CODES],
     &[WORDPIECE_VOCABULARY],
     &[BPE_VOCABULARY, BPE_MERGES],
-    &[SENTENCEPIECE[0]],
-    &[SENTENCEPIECE[1]],
-    &[SENTENCEPIECE[2]],
-    &[SENTENCEPIECE[3]],
-    &[SENTENCEPIECE[4]],
+    &[SENTENCEPIECE_FILES[0]],
+    &[SENTENCEPIECE_FILES[1]],
+    &[SENTENCEPIECE_FILES[2]],
+    &[SENTENCEPIECE_FILES[3]],
+    &[SENTENCEPIECE_FILES[4]],
 ];
 
 /// Optional files with settings and additional tokens of a tokenizer.
-const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
+const TOKENIZER_SETTINGS_FILES: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
 
 /// Longest accepted `config.json`, in bytes: 16 MiB. Published ones have a few kilobytes; with thousands of classes, a megabyte.
 pub(in crate::model) const MAX_CONFIG_BYTES: u64 = 1 << 24;
@@ -68,15 +68,15 @@ pub(in crate::model) fn is_pickle(path: &Path) -> bool {
 }
 
 /// Selects the tokenizer files among `names`, the vocabulary first; `None` if no set of tokenizer files is complete.
-pub(in crate::model) fn tokenizer_files(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
+pub(in crate::model) fn select_tokenizer_files(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
     let is_present = |name: &&&'static str| names.contains(**name);
-    let set = TOKENIZERS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
-    Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(is_present)).copied().collect())
+    let set = TOKENIZER_FILE_SETS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
+    Some(set.iter().chain(TOKENIZER_SETTINGS_FILES.iter().filter(is_present)).copied().collect())
 }
 
 /// Lists the sets of files that make a tokenizer, for a message.
-pub(in crate::model) fn tokenizer_forms() -> String {
-    let forms: Vec<String> = TOKENIZERS.iter().map(|set| set.join(" with ")).collect();
+pub(in crate::model) fn describe_tokenizer_sets() -> String {
+    let forms: Vec<String> = TOKENIZER_FILE_SETS.iter().map(|set| set.join(" with ")).collect();
     let (last, others) = forms.split_last().expect("there are some");
     format!("{} or {last}", others.join(", "))
 }

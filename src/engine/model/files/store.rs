@@ -133,8 +133,8 @@ impl TokenizerFiles {
             .cannot("read", folder.display())?
             .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
             .collect();
-        let wanted =
-            names::tokenizer_files(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()));
+        let wanted = names::select_tokenizer_files(&names)
+            .with_context(|| format!("there is no tokenizer in `{}`", folder.display()));
         let wanted = wanted.with_file(folder.display())?;
         wanted.iter().map(|name| Ok((*name, ModelFile::open(&folder.join(name))?))).collect::<Result<_>>().map(Self)
     }

@@ -25,7 +25,7 @@ impl<'a> AttentionView<'a> {
 
     /// Views the first `tokens` columns of `weights`, `[tokens, stride]`. `entropies` has the entropy of each row in nats,
     /// `[tokens]`. Panics if the lengths do not fit, or there are no tokens.
-    pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
+    pub fn from_strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
         let tokens = entropies.len();
         assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");
         assert_eq!(weights.len(), tokens * stride, "attention is [tokens, stride]");

@@ -101,7 +101,7 @@ impl<'a> Batch<'a> {
 
     /// Yields the range of each sequence's tokens among all tokens of the batch, in order.
     pub fn spans(&self) -> impl Iterator<Item = Range<usize>> {
-        spans(self.lengths())
+        spans_of_lengths(self.lengths())
     }
 
     /// Yields (index of the sequence, its rows of `values`) for each sequence; `values` is `[tokens, width]`.
@@ -121,7 +121,7 @@ impl<'a> Batch<'a> {
 
     /// Yields the range of each sequence's compared tokens within the concatenated compared tokens of the batch.
     pub(super) fn compared_spans(&self) -> impl Iterator<Item = Range<usize>> {
-        spans(self.inputs.iter().map(|input| input.compared_tokens.len()))
+        spans_of_lengths(self.inputs.iter().map(|input| input.compared_tokens.len()))
     }
 
     /// Yields (index of the sequence, position in the sequence, row in the batch) for each position with logits.
@@ -134,7 +134,7 @@ impl<'a> Batch<'a> {
 }
 
 /// Groups consecutive sequences of the given lengths. Each group has at most `most` tokens, or is a single sequence.
-pub fn groups_within(most: usize, lengths: impl IntoIterator<Item = usize>) -> Vec<Range<usize>> {
+pub fn group_by_tokens(most: usize, lengths: impl IntoIterator<Item = usize>) -> Vec<Range<usize>> {
     let (mut groups, mut tokens): (Vec<Range<usize>>, _) = (Vec::new(), 0);
     for (index, length) in lengths.into_iter().enumerate() {
         match groups.last_mut().filter(|_| tokens + length <= most) {
@@ -150,7 +150,7 @@ pub fn groups_within(most: usize, lengths: impl IntoIterator<Item = usize>) -> V
 }
 
 /// Yields consecutive ranges of the given lengths, from 0 on.
-fn spans(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = Range<usize>> {
+fn spans_of_lengths(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = Range<usize>> {
     lengths.scan(0, |start, length| {
         *start += length;
         Some(*start - length..*start)

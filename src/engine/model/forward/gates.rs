@@ -25,12 +25,12 @@ pub struct Gate {
 
 impl Gate {
     /// Makes a gate that multiplies the head's context by `factor`.
-    pub fn scale(factor: f32) -> Self {
+    pub fn from_factor(factor: f32) -> Self {
         Self { keep: factor, replacement: None }
     }
 
     /// Makes a gate that replaces the head's context.
-    pub fn replace(by: ReplacementVectors) -> Self {
+    pub fn from_replacement(by: ReplacementVectors) -> Self {
         Self { keep: 0.0, replacement: Some(Arc::new(by)) }
     }
 
@@ -63,7 +63,7 @@ impl Gate {
 }
 
 /// Patched rows of one head's attention over one sequence, keyed by query; each row is `[n]` and sums to 1.
-pub type AttentionRows = BTreeMap<usize, Vec<f32>>;
+pub type PatchedRows = BTreeMap<usize, Vec<f32>>;
 
 /// Largest accepted deviation of a patched row's sum from 1. A float32 softmax over hundreds of tokens deviates far less.
 const ROW_TOLERANCE: f64 = 1e-4;
@@ -74,35 +74,35 @@ const ROW_TOLERANCE: f64 = 1e-4;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     /// The gate of each gated head, keyed by (layer, head).
-    gated: BTreeMap<(usize, usize), Gate>,
+    gate_of_head: BTreeMap<(usize, usize), Gate>,
     /// Patched rows of attention, keyed by (layer, head, sequence).
-    rows: BTreeMap<(usize, usize, usize), AttentionRows>,
+    rows: BTreeMap<(usize, usize, usize), PatchedRows>,
     /// (layer, head) of each attention head whose contexts are exchanged between sequences.
-    exchanged: BTreeSet<(usize, usize)>,
+    exchanged_heads: BTreeSet<(usize, usize)>,
 }
 
 impl Gates {
     /// Sets the gate of an attention head for all sequences; overwrites an earlier gate of the head.
-    pub fn set(&mut self, layer: usize, head: usize, gate: Gate) {
-        self.gated.insert((layer, head), gate);
+    pub fn set_gate(&mut self, layer: usize, head: usize, gate: Gate) {
+        self.gate_of_head.insert((layer, head), gate);
     }
 
     /// Replaces rows of an attention head's attention over one sequence. Overwrites rows that were patched before.
-    pub fn patch_rows(&mut self, layer: usize, head: usize, sequence: usize, rows: AttentionRows) {
+    pub fn patch_rows(&mut self, layer: usize, head: usize, sequence: usize, rows: PatchedRows) {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
 
     /// Marks an attention head, whose contexts each sequence with an [exchange](super::batch::BatchInput::exchange) swaps with
     /// the next sequence.
     pub fn exchange_head(&mut self, layer: usize, head: usize) {
-        self.exchanged.insert((layer, head));
+        self.exchanged_heads.insert((layer, head));
     }
 
     /// Swaps the contexts of a layer's exchanged heads between the two sequences of each pair. `contexts` is `[tokens, width]`,
     /// with `head_dim` values for each head; `sizes` is `[head_dim, width]`.
     pub(super) fn exchange_contexts(&self, layer: usize, batch: &Batch, contexts: &mut [f32], sizes: [usize; 2]) {
         let [head_dim, width] = sizes;
-        for head in self.exchanged_in(layer) {
+        for head in self.exchanged_heads_in(layer) {
             for [here, there] in batch.exchanged_rows() {
                 let (before, after) = contexts.split_at_mut(there.start * width);
                 let rows = before[here.start * width..here.end * width].chunks_exact_mut(width);
@@ -124,25 +124,25 @@ impl Gates {
     }
 
     /// Yields the heads of a layer whose contexts are exchanged.
-    pub fn exchanged_in(&self, layer: usize) -> impl Iterator<Item = usize> {
-        self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
+    pub fn exchanged_heads_in(&self, layer: usize) -> impl Iterator<Item = usize> {
+        self.exchanged_heads.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
     }
 
     /// Returns the gate of an attention head; `None` if its context passes unchanged.
     pub fn get(&self, layer: usize, head: usize) -> Option<&Gate> {
-        self.gated.get(&(layer, head))
+        self.gate_of_head.get(&(layer, head))
     }
 
     /// Returns a copy of these interventions in which `keep` replaces the `keep` of every fully open gate (`keep` 1).
-    pub fn with_opening(&self, keep: f32) -> Self {
+    pub fn with_open_gates_at(&self, keep: f32) -> Self {
         let mut opened = self.clone();
-        opened.gated.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
+        opened.gate_of_head.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
         opened
     }
 
     /// Yields (head, gate) for each gated head of a layer, by head.
     pub fn gates_in(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
-        self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
+        self.gate_of_head.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
     /// Whether any attention rows are patched. Patched rows refer to sequences by their index in the batch.
@@ -182,7 +182,7 @@ impl Gates {
             );
             Ok(())
         };
-        for (&(layer, head), gate) in &self.gated {
+        for (&(layer, head), gate) in &self.gate_of_head {
             ensure_head(layer, head)?;
             ensure!(gate.keep.is_finite(), "the gate of L{layer}H{head} keeps {}: a number is expected", gate.keep);
             let Some(replacement) = &gate.replacement else { continue };
@@ -199,7 +199,7 @@ impl Gates {
                 );
             }
         }
-        self.exchanged.iter().try_for_each(|&(layer, head)| ensure_head(layer, head))?;
+        self.exchanged_heads.iter().try_for_each(|&(layer, head)| ensure_head(layer, head))?;
         for (place, input) in batch.inputs.iter().enumerate() {
             let Some(exchange) = input.exchange else { continue };
             let (number, n) = (input.sentence_number, input.ids.len());
@@ -248,10 +248,10 @@ mod tests {
         };
         let unused = || vec![f32::NAN; 2];
         let by = [vec![0.0, 4.0], unused(), vec![2.0, -2.0], unused(), unused()];
-        assert_eq!(run(&Gate::scale(1.0)), context);
-        assert_eq!(run(&Gate::scale(-0.5)), [-4.0, -2.0, 9.0, -3.0, -1.0]);
-        assert_eq!(run(&Gate::scale(0.0)), [0.0, 0.0, 9.0, 0.0, 0.0]);
-        assert_eq!(run(&Gate::replace(by.clone())), [0.0, 4.0, 9.0, 2.0, -2.0]);
+        assert_eq!(run(&Gate::from_factor(1.0)), context);
+        assert_eq!(run(&Gate::from_factor(-0.5)), [-4.0, -2.0, 9.0, -3.0, -1.0]);
+        assert_eq!(run(&Gate::from_factor(0.0)), [0.0, 0.0, 9.0, 0.0, 0.0]);
+        assert_eq!(run(&Gate::from_replacement(by.clone())), [0.0, 4.0, 9.0, 2.0, -2.0]);
         assert_eq!(run(&Gate { keep: 0.25, replacement: Some(Arc::new(by)) }), [2.0, 4.0, 9.0, 3.0, -1.0]);
     }
 

@@ -37,7 +37,7 @@ pub struct PathGradient {
 
 /// A function of (sequence, position, logits) that returns the part of a sequence's score from one predicted position. It
 /// overwrites the logits with the derivatives of that part by the logits.
-pub type Score<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
+pub type ScoreFunction<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
 
 /// Returns the surprisal `-ln p` of a class in nats. Overwrites the logits with its derivatives: the probabilities, minus 1 at
 /// the class.
@@ -58,7 +58,7 @@ pub trait Differentiable: Sync {
         &self,
         batch: &Batch<'_>,
         gates: &Gates,
-        score: &mut Score<'_>,
+        score: &mut ScoreFunction<'_>,
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>>;
 
@@ -73,7 +73,7 @@ pub trait Differentiable: Sync {
         batch: &Batch<'_>,
         whole: &Gates,
         steps: NonZeroU16,
-        score: &mut Score<'_>,
+        score: &mut ScoreFunction<'_>,
         scratch: &mut GradientScratch,
     ) -> Result<Vec<PathGradient>>;
 }
@@ -82,18 +82,18 @@ pub trait Differentiable: Sync {
 #[derive(Clone, Debug, Default)]
 pub struct GradientScratch {
     /// Maximum number of bytes that a forward pass keeps for derivatives at a time; `None` for the default.
-    pub most_kept_bytes: Option<u64>,
+    pub max_kept_bytes: Option<u64>,
     /// Buffers of the forward pass.
     pub(super) forward: Scratch,
     pub(super) tape: Tape,
     /// `[tokens, hidden]`: the hidden states between the attention and feed-forward blocks of a layer.
-    pub(super) attended: Vec<f32>,
+    pub(super) mid_layer_states: Vec<f32>,
     /// `[tokens, hidden]`: derivatives of the score by the inputs of a block.
-    pub(super) inputs: Vec<f32>,
+    pub(super) input_derivatives: Vec<f32>,
     /// `[positions, hidden]`: the hidden states that enter the last layer, at the predicted positions.
-    pub(super) entering: Vec<f32>,
+    pub(super) entering_states: Vec<f32>,
     /// `[tokens, 3 * heads * head_dim]`: queries, keys and values after norms and rotation.
-    pub(super) prepared: Vec<f32>,
+    pub(super) queries_keys_values: Vec<f32>,
     /// Buffers for one attention head over one sequence.
     pub(super) head: HeadScratch,
 }
@@ -104,15 +104,15 @@ pub struct HeadScratch {
     /// Buffers for the attention of the head, which is recomputed.
     pub(super) weights: AttentionScratch,
     /// `[n, stride]`: the capped scores before the softmax, in models with a score cap.
-    pub(super) bounded: Vec<f32>,
+    pub(super) capped_scores: Vec<f32>,
     /// `[n, stride]`: derivatives of the score by attention weights, then by attention scores.
     pub(super) derivatives: Vec<f32>,
     /// `[n]`: for each query, the inner product of its attention weights and their derivatives.
     pub(super) products: Vec<f32>,
     /// `[n, head_dim]`: derivatives by scaled queries.
-    pub(super) query: Vec<f32>,
+    pub(super) query_derivatives: Vec<f32>,
     /// `[n, head_dim]`: derivatives by keys.
-    pub(super) key: Vec<f32>,
+    pub(super) key_derivatives: Vec<f32>,
 }
 
 /// The hidden states and matrix products that a forward pass keeps for its backward pass.

@@ -19,7 +19,7 @@ pub struct LayerOutputs {
     pub attention: Vec<f32>,
     /// `[tokens, intermediate]`: the input of the activation, twice as wide in gated blocks; empty unless it is kept for
     /// derivatives.
-    pub wide: Vec<f32>,
+    pub activation_input: Vec<f32>,
     /// `[tokens, hidden]`: the output of the feed-forward block; empty in the last layer if the pass ended before that block.
     pub feed_forward: Vec<f32>,
 }
@@ -35,7 +35,7 @@ impl HeldOutputs {
         if self.0.len() <= layer {
             self.0.resize_with(layer + 1, LayerOutputs::default);
         }
-        let LayerOutputs { projected, contexts, attention, wide, feed_forward } = &mut self.0[layer];
+        let LayerOutputs { projected, contexts, attention, activation_input: wide, feed_forward } = &mut self.0[layer];
         let output = match part {
             BlockOutput::Projected => projected,
             BlockOutput::Contexts => contexts,

@@ -22,7 +22,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use crate::linalg::matmul::Matrix;
 use crate::model::config::Config;
 use crate::model::config::cost::Cost;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use attention::AttentionView;
 use batch::{Batch, BatchInput};
 use gates::Gates;
@@ -33,7 +33,7 @@ use visitor::{BlockOutput, Needs, Visitor};
 
 /// The state from which a forward pass starts.
 #[derive(Clone, Copy, Debug, Default)]
-pub enum Start<'a> {
+pub enum PassStart<'a> {
     /// Token ids: the pass starts with their embeddings.
     #[default]
     Embeddings,
@@ -56,7 +56,7 @@ pub enum Start<'a> {
     },
 }
 
-impl Start<'_> {
+impl PassStart<'_> {
     /// Returns the first layer that runs.
     pub fn layer(&self) -> usize {
         match self {
@@ -72,7 +72,7 @@ pub trait Encoder: Send + Sync {
     /// Fails if a token, position or segment has no embedding, logits are needed without a prediction head, or a value is not
     /// finite.
     fn forward(&self, batch: &Batch<'_>, scratch: &mut Scratch, visitor: &mut dyn Visitor) -> Result<()> {
-        self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
+        self.forward_from(PassStart::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
     /// Runs a batch from the state `start`, with interventions. If `start` holds hidden states of an earlier pass over the
@@ -80,7 +80,7 @@ pub trait Encoder: Send + Sync {
     /// the model and the batch.
     fn forward_from(
         &self,
-        start: Start<'_>,
+        start: PassStart<'_>,
         batch: &Batch<'_>,
         gates: &Gates,
         scratch: &mut Scratch,
@@ -149,7 +149,7 @@ pub enum Positions {
 
 /// The queries and keys of all heads of a layer.
 #[derive(Clone, Debug, Default)]
-pub struct QueriesKeys {
+pub struct QueriesAndKeys {
     /// `[tokens, 2 * heads * head_dim]`: queries, then keys, of each token.
     pub rows: Vec<f32>,
     /// Cosines and sines of the rotation of each position, in models with rotary positions.
@@ -160,7 +160,7 @@ pub struct QueriesKeys {
 pub trait LayerAttention {
     /// Computes queries and keys from `inputs`, `[tokens, hidden]`, which replace the layer's own input. `lengths` has the
     /// number of tokens of each sequence.
-    fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
+    fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesAndKeys) {
         self.project_unbiased(inputs, &mut into.rows);
         self.normalise_and_rotate(lengths, into);
     }
@@ -170,7 +170,7 @@ pub trait LayerAttention {
     fn project_unbiased(&self, inputs: &[f32], into: &mut Vec<f32>);
 
     /// Adds biases to the projected queries and keys of each token, then normalises and rotates them, in layers that do either.
-    fn normalise_and_rotate(&self, lengths: &[usize], of: &mut QueriesKeys);
+    fn normalise_and_rotate(&self, lengths: &[usize], of: &mut QueriesAndKeys);
 
     /// Computes the attention of a head over the sequence whose tokens are `span`. `queries_keys` is
     /// `[source of queries, source of keys]`; the two may come from different inputs.
@@ -178,7 +178,7 @@ pub trait LayerAttention {
         &self,
         head: usize,
         span: &Range<usize>,
-        queries_keys: [&QueriesKeys; 2],
+        queries_keys: [&QueriesAndKeys; 2],
         scratch: &'b mut AttentionScratch,
     ) -> AttentionView<'b>;
 }
@@ -245,15 +245,15 @@ impl ForwardPass<'_> {
     }
 
     /// Tells the visitor that all sequences of the batch have ended.
-    pub fn end(&mut self) {
+    pub fn end_sequences(&mut self) {
         (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end_sequence(sequence));
     }
 }
 
 /// Checks the input of a forward pass. Fails if a token, position or segment has no embedding, or the start or the gates do not
 /// fit the model and the batch.
-pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
-    let (words, positions, segments) = (config.vocab_size, config.longest_runnable(), config.type_vocab_size);
+pub fn check_input(config: &Config, start: PassStart<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
+    let (words, positions, segments) = (config.vocab_size, config.max_runnable_tokens(), config.type_vocab_size);
     for BatchInput { sentence_number: number, ids, segments: segment_ids, predicted_positions: predicted, .. } in
         &batch.inputs
     {
@@ -272,7 +272,7 @@ pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: 
             bail!("logits are wanted at position {position} of sentence {number}, which has {n} tokens");
         }
     }
-    if let Start::Layer { layer, states } | Start::Held { layer, states, .. } = start {
+    if let PassStart::Layer { layer, states } | PassStart::Held { layer, states, .. } = start {
         let (layers, expected) = (config.num_hidden_layers, batch.tokens() * config.hidden_size);
         ensure!(layer <= layers, "a pass cannot start from layer {layer}: the model has {layers} layers");
         ensure!(
@@ -281,7 +281,7 @@ pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: 
             states.len()
         );
     }
-    if let Start::Held { layer, writes, .. } = start {
+    if let PassStart::Held { layer, writes, .. } = start {
         writes.check(config, layer, batch.tokens())?;
     }
     gates.check(config, batch)
@@ -293,12 +293,13 @@ pub fn check_finite(values: &[f32], layer: usize) -> Result<()> {
         return Ok(());
     }
     Err(anyhow!("layer {layer} computes values that are not finite: the weights are damaged or overflow in float32"))
-        .class(Class::Model)
+        .class(ErrorClass::Model)
 }
 
 // Error messages for needs that a pass cannot meet.
-pub const HELD_SHOWS_ATTENTION: &str =
+pub const HELD_ATTENTION_ONLY_ERROR: &str =
     "a run in which everything is held but the residual stream shows attention and nothing else";
-pub const NO_DIRECT: &str = "direct effects are needed, but the logits are not linear in the residual stream, or the head that predicts was not \
+pub const NO_DIRECT_EFFECTS_ERROR: &str = "direct effects are needed, but the logits are not linear in the residual stream, or the head that predicts was not \
     loaded with the encoder";
-pub const NO_PREDICTION: &str = "logits are needed, but the head that predicts was not loaded with the encoder";
+pub const NO_PREDICTION_HEAD_ERROR: &str =
+    "logits are needed, but the head that predicts was not loaded with the encoder";

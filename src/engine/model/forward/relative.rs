@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::kernels::add_to;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::config::PositionEmbedding;
-use crate::model::parameters::{Disentangled, Layer, Parameters, PositionBias};
+use crate::model::parameters::{DisentangledTerms, Layer, Parameters, PositionBias};
 
 /// The score term of one layer that depends on the distance between two tokens. Distances are key position minus query
 /// position. Tables run from the most negative distance to the largest, so that the entries for one query are adjacent.
@@ -24,7 +24,7 @@ pub(super) enum DistanceTerm {
         /// Distance vectors that keys are multiplied by; `None` without this term.
         queries: Option<Vec<f32>>,
         /// Table row of each distance.
-        places: Arc<[usize]>,
+        row_by_distance: Arc<[usize]>,
         /// Number of table rows.
         rows: usize,
         head_dim: usize,
@@ -37,7 +37,7 @@ pub(super) enum DistanceTerm {
 impl DistanceTerm {
     /// Moves the weights for distances out of the stored layers of `parameters`. Returns one term per layer; `None` for a layer
     /// without such weights.
-    pub fn take_all(parameters: &mut Parameters) -> Vec<Option<Self>> {
+    pub fn take_from_layers(parameters: &mut Parameters) -> Vec<Option<Self>> {
         let Parameters { config, layers, .. } = parameters;
         let (heads, head_dim, reach) = (config.num_attention_heads, config.head_dim(), config.max_position_embeddings);
         let keys = config.position_embedding_type == PositionEmbedding::RelativeKeyQuery;
@@ -57,18 +57,20 @@ impl DistanceTerm {
         // All layers share one table of places.
         let mut all_places: Option<Arc<[usize]>> = None;
         let distance_term = |layer: &mut Layer| {
-            if let Some(Disentangled { keys, queries, places }) = layer.disentangled.take() {
+            if let Some(DisentangledTerms { position_keys: keys, position_queries: queries, distance_rows: places }) =
+                layer.disentangled.take()
+            {
                 let rows = places.rows();
                 let by_head = |table: Vec<f32>| {
                     let width = heads * head_dim;
                     let column = |column: usize| (0..rows).map(move |row| row * width + column);
                     (0..width).flat_map(column).map(|at| table[at]).collect()
                 };
-                let longest = config.longest_with_positions().cast_signed();
+                let longest = config.max_positioned_tokens().cast_signed();
                 let places = all_places
                     .get_or_insert_with(|| (1 - longest..longest).map(|distance| places.row(distance)).collect());
                 let (keys, queries, places) = (keys.map(by_head), queries.map(by_head), Arc::clone(places));
-                return Some(Self::Disentangled { keys, queries, places, rows, head_dim });
+                return Some(Self::Disentangled { keys, queries, row_by_distance: places, rows, head_dim });
             }
             if let Some(bias) = layer.position_bias.take() {
                 return Some(match &*bias {
@@ -110,8 +112,8 @@ impl DistanceTerm {
                     }
                 }
             }
-            Self::Disentangled { keys, queries, places, rows: table_rows, head_dim } => {
-                let (places, first, span) = sentence_places(places, n);
+            Self::Disentangled { keys, queries, row_by_distance: places, rows: table_rows, head_dim } => {
+                let (places, first, span) = sentence_distance_rows(places, n);
                 work.resize(n * span, 0.0);
                 let table_products = |table: &[f32], vectors: Matrix, work: &mut [f32]| {
                     let table = head_table(table, head, [*head_dim, *table_rows], [first, span]);
@@ -136,7 +138,7 @@ impl DistanceTerm {
             Self::Embedding { table, reach, head_dim, keys } => {
                 // Distances of more than n - 1 do not occur.
                 let span = 2 * n - 1;
-                let table = Matrix::strided(&table[reach - n..], *head_dim, span, 2 * reach - 1);
+                let table = Matrix::with_row_stride(&table[reach - n..], *head_dim, span, 2 * reach - 1);
                 work.resize(n * span, 0.0);
                 multiply(MatrixMut::new(work, n, span), query, table);
                 for ((i, row), products) in rows.zip(work.chunks_exact(span)) {
@@ -174,8 +176,8 @@ impl DistanceTerm {
         match self {
             // These terms depend on no query or key.
             Self::Buckets { .. } | Self::Slopes { .. } => {}
-            Self::Disentangled { keys, queries, places, rows, head_dim } => {
-                let (places, first, span) = sentence_places(places, n);
+            Self::Disentangled { keys, queries, row_by_distance: places, rows, head_dim } => {
+                let (places, first, span) = sentence_distance_rows(places, n);
                 let head_part = |table| head_table(table, head, [*head_dim, *rows], [first, span]);
                 if let Some(table) = keys {
                     accumulate(head_part(table), query, &|i, j| [i, places[i + n - 1 - j] - first], 1.0);
@@ -185,7 +187,7 @@ impl DistanceTerm {
                 }
             }
             Self::Embedding { table, reach, head_dim, keys } => {
-                let table = Matrix::strided(&table[reach - n..], *head_dim, 2 * n - 1, 2 * reach - 1);
+                let table = Matrix::with_row_stride(&table[reach - n..], *head_dim, 2 * n - 1, 2 * reach - 1);
                 accumulate(table, query, &|i, j| [i, j + n - 1 - i], 1.0);
                 if *keys {
                     accumulate(table, key, &|i, j| [j, j + n - 1 - i], scale);
@@ -197,7 +199,7 @@ impl DistanceTerm {
 
 /// Returns the table rows for a sentence of `n` tokens: (row of each distance `i - j` at index `i + n - 1 - j`, first row,
 /// number of rows from first to last).
-fn sentence_places(places: &[usize], n: usize) -> (&[usize], usize, usize) {
+fn sentence_distance_rows(places: &[usize], n: usize) -> (&[usize], usize, usize) {
     let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
     (places, places[0], places[2 * n - 2] - places[0] + 1)
 }
@@ -206,7 +208,7 @@ fn sentence_places(places: &[usize], n: usize) -> (&[usize], usize, usize) {
 /// `[heads, head_dim, rows]`.
 fn head_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, span]: [usize; 2]) -> Matrix<'_> {
     let values = &table[head * head_dim * rows + first..(head + 1) * head_dim * rows];
-    Matrix::strided(values, head_dim, span, rows)
+    Matrix::with_row_stride(values, head_dim, span, rows)
 }
 
 /// The scores of one head over a sentence of `n` tokens, before the softmax.

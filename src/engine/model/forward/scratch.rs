@@ -12,9 +12,9 @@ pub struct Scratch {
     /// `[tokens, heads * head_dim]`: the contexts of all heads, before the output projection.
     pub(super) context: Vec<f32>,
     /// `[tokens, hidden]`: the output of a block that is added to the residual stream.
-    pub(super) update: Vec<f32>,
+    pub(super) block_output: Vec<f32>,
     /// `[tokens, intermediate]`: states of the feed-forward block, twice as wide where it is gated.
-    pub(super) wide: Vec<f32>,
+    pub(super) feed_forward_states: Vec<f32>,
     /// `[positions, classes]`: logits of the predicted positions that are computed together.
     pub(super) logits: Vec<f32>,
     /// Buffers for direct effects.
@@ -38,9 +38,9 @@ pub struct Scratch {
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectScratch {
     /// `[compared, hidden]`: the vectors of the compared tokens of all sequences.
-    pub vectors: Vec<f32>,
+    pub token_vectors: Vec<f32>,
     /// `[compared]`: the contribution of the biases after the last layer to the logit of each compared token.
-    pub constants: Vec<f32>,
+    pub bias_logits: Vec<f32>,
     /// `[compared, hidden]`: the vectors of the compared tokens, pulled back through the norm of a block's output. Without such
     /// a norm, the vectors themselves.
     pub block_vectors: Vec<f32>,
@@ -61,12 +61,12 @@ pub(super) struct MixingScratch {
     /// heads' values. All contain the value bias, and are multiplied by the heads' gates.
     pub contexts: [Vec<f32>; 3],
     /// `[tokens, hidden]` each: `contexts` after the output projection.
-    pub written: [Vec<f32>; 3],
+    pub written_states: [Vec<f32>; 3],
     /// `[tokens, hidden]`: the full output of all heads, in layers that normalise it.
     pub head_output: Vec<f32>,
     /// `[hidden]` each, for one token: the output under uniform attention from the token itself, the output from other tokens,
     /// and the constant part of the output.
-    pub rows: [Vec<f32>; 3],
+    pub token_outputs: [Vec<f32>; 3],
     /// `[hidden]`: the sum of the heads' values, after the output projection, over the tokens that are visible to a token.
     pub visible_sum: Vec<f64>,
     /// `[tokens]`: the mixing ratio of each token.

@@ -79,7 +79,7 @@ impl Needs {
     }
 
     /// Whether the visitor needs the hidden states that enter layer `layer`, or leave the last layer if `layer` is `layers`.
-    pub fn includes_states_of(self, layer: usize, layers: usize) -> bool {
+    pub fn includes_states_at(self, layer: usize, layers: usize) -> bool {
         self.hidden_states || (self.layer_inputs && layer < layers)
     }
 }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
 /// Number of layers of a model, and of attention heads per layer.
@@ -23,13 +23,13 @@ pub struct HeadGrid {
 
 impl fmt::Display for HeadGrid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", counted(self.layers, "layer"), counted(self.heads, "head"))
+        write!(f, "{} of {}", format_count(self.layers, "layer"), format_count(self.heads, "head"))
     }
 }
 
 impl HeadGrid {
     /// Returns the number of attention heads in all layers.
-    pub fn count(self) -> usize {
+    pub fn head_count(self) -> usize {
         self.layers * self.heads
     }
 
@@ -44,19 +44,19 @@ impl HeadGrid {
     }
 
     /// Returns the head at an index of the list of all heads, layer by layer.
-    pub fn place(self, index: usize) -> HeadPlace {
+    pub fn head_place(self, index: usize) -> HeadPlace {
         let (layer, head) = self.layer_and_head(index);
         HeadPlace { layer, head }
     }
 
     /// Yields all attention heads of the model, layer by layer.
-    pub fn places(self) -> impl Iterator<Item = HeadPlace> {
-        (0..self.count()).map(move |index| self.place(index))
+    pub fn head_places(self) -> impl Iterator<Item = HeadPlace> {
+        (0..self.head_count()).map(move |index| self.head_place(index))
     }
 
     /// Whether `heads` lists each head of the model once, layer by layer.
     pub fn equals_all_heads(self, heads: impl IntoIterator<Item = HeadPlace>) -> bool {
-        heads.into_iter().eq(self.places())
+        heads.into_iter().eq(self.head_places())
     }
 
     /// Returns the first of `heads` that the model lacks; `None` if it has all.

@@ -88,7 +88,7 @@ impl Visibility {
     /// Splits the queries of a sequence into tiles, each with the keys that any of its queries sees. There is one tile if every
     /// query sees every key.
     pub fn tiles(self, tokens: usize) -> impl Iterator<Item = Tile> {
-        let rows = if self.is_full(tokens) { tokens.max(1) } else { TILE };
+        let rows = if self.is_full(tokens) { tokens.max(1) } else { TILE_QUERIES };
         (0..tokens).step_by(rows).map(move |start| {
             let queries = start..tokens.min(start + rows);
             // The range of visible keys moves forward with the query.
@@ -115,7 +115,7 @@ pub struct Tile {
 
 /// Queries per tile: enough for fast matrix products, yet so few that most queries see most keys of their tile, in windows of a
 /// hundred keys.
-const TILE: usize = 64;
+const TILE_QUERIES: usize = 64;
 
 /// Classes of a model's layers by the visible keys of their queries. Layers of one class have one chance level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,18 +180,18 @@ impl LayerClasses {
 
     /// Returns the index of a layer's class in [`LayerClasses::visibilities`].
     #[inline]
-    pub fn class_of(&self, layer: usize) -> usize {
+    pub fn class_index(&self, layer: usize) -> usize {
         self.of_layers.get(layer).copied().unwrap_or(0)
     }
 
     /// Returns the visible keys of a query in layer `layer`.
     #[inline]
-    pub fn in_layer(&self, layer: usize) -> Visibility {
-        self.kinds[self.class_of(layer)]
+    pub fn layer_visibility(&self, layer: usize) -> Visibility {
+        self.kinds[self.class_index(layer)]
     }
 
     /// Returns the keys that a query sees in every layer.
-    pub fn in_all_layers(&self) -> Visibility {
+    pub fn common_visibility(&self) -> Visibility {
         self.kinds.iter().fold(Visibility::ALL, |all, kind| all.intersection(*kind))
     }
 
@@ -270,10 +270,13 @@ mod tests {
         let (all, window) = (Visibility::ALL, Visibility::window(64));
         let classes = LayerClasses::new(&[all, window, window, all]);
         assert_eq!(
-            (classes.visibilities(), [0, 1, 2, 3].map(|layer| classes.class_of(layer))),
+            (classes.visibilities(), [0, 1, 2, 3].map(|layer| classes.class_index(layer))),
             (&[all, window][..], [0, 1, 1, 0])
         );
-        assert_eq!((classes.in_all_layers(), classes.in_layer(2), classes.are_full()), (window, window, false));
+        assert_eq!(
+            (classes.common_visibility(), classes.layer_visibility(2), classes.are_full()),
+            (window, window, false)
+        );
         assert!(classes.fits(4) && !classes.fits(3) && LayerClasses::new(&[window; 3]).fits(5));
         let json = serde_json::to_string(&classes).unwrap();
         let expected =

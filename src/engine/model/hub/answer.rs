@@ -4,14 +4,14 @@ use std::io::Read;
 use std::time::Duration;
 
 /// An HTTP response, whose body has not been read yet.
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) status: u16,
     /// Header names in lower case, with their values.
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Box<dyn Read>,
 }
 
-impl Answer {
+impl Response {
     /// Returns the value of a header, by its name in lower case; `None` if it is missing.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
@@ -63,8 +63,8 @@ pub(super) fn resolve_location(url: &str, location: &str) -> String {
 mod tests {
     use super::*;
 
-    fn answer(name: &str, value: &str) -> Answer {
-        Answer { status: 429, headers: vec![(name.to_owned(), value.to_owned())], body: Box::new(std::io::empty()) }
+    fn answer(name: &str, value: &str) -> Response {
+        Response { status: 429, headers: vec![(name.to_owned(), value.to_owned())], body: Box::new(std::io::empty()) }
     }
 
     #[test]

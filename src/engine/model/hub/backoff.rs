@@ -56,19 +56,19 @@ impl Backoff {
     /// One try, without retries.
     pub(super) const NONE: Self = Self { tries: 1, first_pause: Duration::ZERO };
 
-    pub(super) fn begin(self) -> Attempts {
-        Attempts { backoff: self, failures: 0 }
+    pub(super) fn start_attempts(self) -> RetryState {
+        RetryState { backoff: self, failures: 0 }
     }
 }
 
 /// State of the retries of one request.
-pub(super) struct Attempts {
+pub(super) struct RetryState {
     backoff: Backoff,
     /// Number of failures in a row; the caller resets it when data arrives.
     pub(super) failures: u32,
 }
 
-impl Attempts {
+impl RetryState {
     /// Waits after a temporary failure, so that the caller can try again. Returns the failure as an error if it is permanent,
     /// no tries are left, or the Hub asks for too long a wait. If no tries are left, the message has the number of tries.
     pub(super) fn wait_after(&mut self, failure: Failure, progress: &dyn DownloadProgress) -> Result<(), Failure> {
@@ -112,7 +112,7 @@ mod tests {
 
     fn pauses(asked: Option<Duration>) -> Vec<Option<u64>> {
         let attempts =
-            |failures| Attempts { backoff: Backoff { tries: 7, first_pause: Duration::from_secs(1) }, failures };
+            |failures| RetryState { backoff: Backoff { tries: 7, first_pause: Duration::from_secs(1) }, failures };
         (1..=7).map(|failures| attempts(failures).pause(asked).map(|pause| pause.as_secs())).collect()
     }
 
@@ -136,21 +136,21 @@ mod tests {
             Err(Failure::Unavailable { error, .. }) => error.to_string(),
             other => panic!("{other:?}"),
         };
-        let mut attempts = Backoff { tries: 3, first_pause: Duration::ZERO }.begin();
+        let mut attempts = Backoff { tries: 3, first_pause: Duration::ZERO }.start_attempts();
         attempts.wait_after(failure(None), &()).unwrap();
         attempts.wait_after(failure(None), &()).unwrap();
         assert_eq!(text(attempts.wait_after(failure(None), &())), "answered 503 (tried 3 times)");
-        assert_eq!(text(Backoff::NONE.begin().wait_after(failure(None), &())), "answered 503");
+        assert_eq!(text(Backoff::NONE.start_attempts().wait_after(failure(None), &())), "answered 503");
         let hour = Some(Duration::from_secs(3600));
         assert_eq!(
-            text(Backoff::DEFAULT.begin().wait_after(failure(hour), &())),
+            text(Backoff::DEFAULT.start_attempts().wait_after(failure(hour), &())),
             "answered 503, and asks to be left alone for 3600 s: try again then"
         );
     }
 
     #[test]
     fn what_will_not_pass_is_not_tried_again() {
-        let refused = Backoff::DEFAULT.begin().wait_after(Failure::Refused(anyhow!("no")), &());
+        let refused = Backoff::DEFAULT.start_attempts().wait_after(Failure::Refused(anyhow!("no")), &());
         assert!(matches!(refused, Err(Failure::Refused(_))));
     }
 }

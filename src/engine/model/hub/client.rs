@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use hf_hub::api::sync::{ApiBuilder, ApiRepo};
 use hf_hub::{Cache as HubCache, Repo};
 
-use super::answer::{Answer, origin, resolve_location};
+use super::answer::{Response, origin, resolve_location};
 use super::backoff::{Failure, temporary_failure};
 use super::cache::{Cache, is_file_name};
 use super::commit::Commit;
@@ -33,7 +33,7 @@ pub(super) struct Client<'a> {
 }
 
 /// The location of a file on the Hub, and its expected size and digest.
-pub(super) struct Remote {
+pub(super) struct RemoteFile {
     /// The file's `ETag`, which names its content; a valid file name.
     pub(super) etag: String,
     pub(super) expected: ExpectedFile,
@@ -61,7 +61,7 @@ impl<'a> Client<'a> {
     }
 
     /// Requests the Hub's description of the revision.
-    pub(super) fn commit(&self) -> Result<Commit, Failure> {
+    pub(super) fn fetch_commit(&self) -> Result<Commit, Failure> {
         let endpoint = &self.environment.endpoint;
         let revision = self.revision.replace('/', "%2F");
         let mut url = format!("{endpoint}/api/models/{}/revision/{revision}?blobs=true", self.id);
@@ -71,17 +71,17 @@ impl<'a> Client<'a> {
                 200 => return Commit::read(answer.body, endpoint, self.id),
                 // A renamed model redirects to its new name.
                 301 | 302 | 303 | 307 | 308 => url = self.redirect_target(&url, &answer)?,
-                _ => return Err(self.failure(&answer)),
+                _ => return Err(self.response_failure(&answer)),
             }
         }
-        Err(self.too_many_redirects("the description"))
+        Err(self.too_many_redirects_error("the description"))
     }
 
     /// Locates a file of at most `most` bytes. The Hub itself states the file's name and size, then redirects to the bytes.
     /// Small files are on another path of the Hub, large ones on another host, which must not see the token. So this method
     /// follows redirects itself, one by one. `ApiRepo::download` of hf-hub 0.5 requires a `Content-Range`, which the Hub omits
     /// for small files (hf-hub issue 141), and trusts their size.
-    pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
+    pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<RemoteFile, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
         for _ in 0..MAX_REDIRECTS {
@@ -96,7 +96,7 @@ impl<'a> Client<'a> {
                 301 | 302 | 303 | 307 | 308 => {
                     url = self.redirect_target(&url, &answer)?;
                     // If the digest is known, the other host is not asked for it; a mirror may state only the location.
-                    let is_known = linked_etag.is_some() || etag.is_some() || commit.expected(file).is_some();
+                    let is_known = linked_etag.is_some() || etag.is_some() || commit.expected_file(file).is_some();
                     if self.is_hub_host(&url) || !is_known {
                         continue;
                     }
@@ -106,8 +106,8 @@ impl<'a> Client<'a> {
                     let listed = format!("though {file} is listed among the files of `{}`", self.id);
                     return Err(anyhow!("{url} is not there, {listed}").into());
                 }
-                _ if self.is_hub_host(&url) => return Err(self.failure(&answer)),
-                status => return Err(self.unavailable_host(&url, status, file, &answer)),
+                _ if self.is_hub_host(&url) => return Err(self.response_failure(&answer)),
+                status => return Err(self.unavailable_host_failure(&url, status, file, &answer)),
             };
             let described_digest = || commit.digest(file).map(|digest| digest.value.clone());
             let etag = linked_etag
@@ -117,23 +117,23 @@ impl<'a> Client<'a> {
                 .filter(|etag| is_file_name(etag))
                 .with_context(|| format!("{} sent no usable ETag with it", self.environment.endpoint))
                 .hint(ENDPOINT_HINT)?;
-            let expected = self.expected(commit, file, &etag, size.and_then(|bytes| bytes.parse().ok()))?;
+            let expected = self.expected_file(commit, file, &etag, size.and_then(|bytes| bytes.parse().ok()))?;
             if expected.bytes > most {
                 let bytes = expected.bytes;
                 return Err(anyhow!("it has {bytes} bytes, and more than {most} are not read").into());
             }
             let opened = (answer.status == 200).then_some(answer.body);
-            return Ok(Remote { etag, expected, url, opened });
+            return Ok(RemoteFile { etag, expected, url, opened });
         }
-        Err(self.too_many_redirects(file))
+        Err(self.too_many_redirects_error(file))
     }
 
     /// Returns the expected size and digest of a file. They come from the model's description, or else from the response with
     /// the file's location. Fails if neither has them, or their digests differ: a file that cannot be checked never enters the
     /// cache.
-    fn expected(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<ExpectedFile> {
+    fn expected_file(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<ExpectedFile> {
         let (endpoint, id) = (&self.environment.endpoint, self.id);
-        let described = commit.expected(file);
+        let described = commit.expected_file(file);
         let named = Digest::parse(etag);
         if let (Some(ExpectedFile { digest, .. }), Some(named)) = (described, &named) {
             ensure!(
@@ -155,7 +155,7 @@ impl<'a> Client<'a> {
     /// the file, body).
     pub(super) fn open_body(
         &self,
-        remote: &mut Remote,
+        remote: &mut RemoteFile,
         file: &str,
         mut start: u64,
     ) -> Result<(u64, Box<dyn Read>), Failure> {
@@ -173,21 +173,21 @@ impl<'a> Client<'a> {
                 // The range differs from the requested one, or cannot be satisfied: the whole file is requested.
                 206 | 416 if start > 0 => start = 0,
                 301 | 302 | 303 | 307 | 308 => url = self.redirect_target(&url, &answer)?,
-                _ if self.is_hub_host(&url) => return Err(self.failure(&answer)),
-                status => return Err(self.unavailable_host(&url, status, file, &answer)),
+                _ if self.is_hub_host(&url) => return Err(self.response_failure(&answer)),
+                status => return Err(self.unavailable_host_failure(&url, status, file, &answer)),
             }
         }
-        Err(self.too_many_redirects(file))
+        Err(self.too_many_redirects_error(file))
     }
 
     /// Makes the temporary failure that the host of a file's bytes answered with status `status`.
-    fn unavailable_host(&self, url: &str, status: u16, file: &str, answer: &Answer) -> Failure {
+    fn unavailable_host_failure(&self, url: &str, status: u16, file: &str, answer: &Response) -> Failure {
         let error = anyhow!("{} answered {status} for {file} of `{}`", origin(url), self.id);
         Failure::Unavailable { error, wait: answer.retry_after() }
     }
 
     /// Makes the permanent failure that a request for `file` met too many redirects.
-    fn too_many_redirects(&self, file: &str) -> Failure {
+    fn too_many_redirects_error(&self, file: &str) -> Failure {
         Failure::Refused(anyhow!("{file} of `{}` led on {MAX_REDIRECTS} times without an end", self.id))
     }
 
@@ -197,7 +197,7 @@ impl<'a> Client<'a> {
     }
 
     /// Returns the URL to which a response redirects. Fails if it is missing, is no web address, or gives up encryption.
-    fn redirect_target(&self, url: &str, answer: &Answer) -> Result<String> {
+    fn redirect_target(&self, url: &str, answer: &Response) -> Result<String> {
         let location = answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
         let redirect_target = resolve_location(url, location);
         let is_web = ["http://", "https://"].iter().any(|scheme| redirect_target.starts_with(scheme));
@@ -214,7 +214,7 @@ impl<'a> Client<'a> {
 
     /// Sends one request, with a range if `start` is above 0. Only the Hub's own host gets the token. `body` is the time limit
     /// for the body. Redirects are returned, not followed.
-    fn get(&self, url: &str, start: u64, body: Option<Duration>) -> Result<Answer, Failure> {
+    fn get(&self, url: &str, start: u64, body: Option<Duration>) -> Result<Response, Failure> {
         // A compressed response has neither the size nor the ETag of the file.
         let mut request = self.repo.info_request().uri(url).header("Accept-Encoding", "identity");
         if start > 0 {
@@ -239,7 +239,7 @@ impl<'a> Client<'a> {
             .call()
             .map_err(|error| temporary_failure(error.into()))?;
         let headers = response.headers().iter();
-        Ok(Answer {
+        Ok(Response {
             status: response.status().as_u16(),
             headers: headers
                 .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into()))
@@ -249,7 +249,7 @@ impl<'a> Client<'a> {
     }
 
     /// Returns the failure that a refusing response of the Hub means: temporary for a busy server, otherwise permanent.
-    fn failure(&self, answer: &Answer) -> Failure {
+    fn response_failure(&self, answer: &Response) -> Failure {
         let Self { id, revision, .. } = self;
         let Environment { endpoint, token, .. } = self.environment;
         let status = answer.status;

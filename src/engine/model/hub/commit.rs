@@ -17,7 +17,7 @@ pub(super) struct Commit {
     /// Id of the commit.
     pub(super) sha: String,
     /// Names of the commit's files.
-    pub(super) names: BTreeSet<String>,
+    pub(super) file_names: BTreeSet<String>,
     /// Size and digest of each file for which the Hub's description states them, by file name.
     expected: BTreeMap<String, ExpectedFile>,
 }
@@ -27,7 +27,7 @@ impl Commit {
     /// its commit is no valid name.
     pub(super) fn read(body: impl Read, endpoint: &str, id: &str) -> Result<Self, Failure> {
         // The description of a model with ten thousand files has about three megabytes.
-        let Info { sha, siblings } = serde_json::from_reader(body.take(1 << 24))
+        let ModelInfo { sha, siblings } = serde_json::from_reader(body.take(1 << 24))
             .context("it answered with something other than the description of a model")
             .map_err(temporary_failure)?;
         if !is_file_name(&sha) {
@@ -39,25 +39,25 @@ impl Commit {
         let expected = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.expected()?));
         Ok(Self {
             sha,
-            names: files().map(|sibling| sibling.rfilename.clone()).collect(),
+            file_names: files().map(|sibling| sibling.rfilename.clone()).collect(),
             expected: files().filter_map(expected).collect(),
         })
     }
 
     /// Returns the stated size and digest of a file; `None` if the description lacks either.
-    pub(super) fn expected(&self, file: &str) -> Option<&ExpectedFile> {
+    pub(super) fn expected_file(&self, file: &str) -> Option<&ExpectedFile> {
         self.expected.get(file)
     }
 
     /// Returns the stated digest of a file; `None` if the description has none.
     pub(super) fn digest(&self, file: &str) -> Option<&Digest> {
-        self.expected(file).map(|expected| &expected.digest)
+        self.expected_file(file).map(|expected| &expected.digest)
     }
 }
 
 /// Keys of the Hub's description of a model that this program reads (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
 #[derive(Deserialize)]
-struct Info {
+struct ModelInfo {
     sha: String,
     siblings: Vec<Sibling>,
 }

@@ -92,7 +92,7 @@ mod tests {
         // `printf abc | git hash-object --stdin`, and FIPS 180-2, appendix B.1.
         let git = "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f";
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let file = ModelFile::in_the_binary("abc", b"abc");
+        let file = ModelFile::from_bundled("abc", b"abc");
         for name in [git, sha256, &sha256.to_uppercase()] {
             Digest::parse(name).unwrap().ensure_matches(&file).unwrap();
         }

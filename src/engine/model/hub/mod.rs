@@ -14,14 +14,14 @@ mod environment;
 use anyhow::{Result, anyhow};
 
 use super::files::{FileStore, ModelFiles, ModelLocation, gather_files};
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::progress::DownloadProgress;
 use backoff::{Backoff, Failure};
-use cache::{Cache, Unusable};
+use cache::{Cache, CacheFailure};
 use client::Client;
 use commit::Commit;
 use download::Download;
-use environment::{Environment, Offline};
+use environment::{Environment, OfflineSetting};
 
 /// Finds the files of a Hub model, and downloads missing ones. Settings come from environment variables; `offline` forbids
 /// requests to the Hub. If the Hub does not answer, requests are retried, unless `patient` is false because the name may be
@@ -35,13 +35,13 @@ pub(super) fn resolve(
 ) -> Result<ModelFiles> {
     let mut environment = Environment::read(&|name| std::env::var_os(name), std::env::home_dir())?;
     if offline {
-        environment.offline = Some(Offline { setting: "--offline", hint: "leave out --offline" });
+        environment.offline = Some(OfflineSetting { setting: "--offline", hint: "leave out --offline" });
     }
-    resolve_in(&environment, id, revision, patient, progress)
+    resolve_with(&environment, id, revision, patient, progress)
 }
 
 /// As [`resolve`], with settings from `environment`.
-fn resolve_in(
+fn resolve_with(
     environment: &Environment,
     id: &str,
     revision: &str,
@@ -50,33 +50,33 @@ fn resolve_in(
 ) -> Result<ModelFiles> {
     let cache = Cache::new(environment, id);
     let cached = cache.files(id, revision).map_err(|unusable| match (unusable, cache.closest_id(id)) {
-        (Unusable::Missing(lack), Some(known)) => Unusable::Missing(format!("{lack} (`{known}` is)")),
+        (CacheFailure::Missing(lack), Some(known)) => CacheFailure::Missing(format!("{lack} (`{known}` is)")),
         (unusable, _) => unusable,
     });
-    if let Some(Offline { setting: by, hint: way_out }) = environment.offline {
+    if let Some(OfflineSetting { setting: by, hint: way_out }) = environment.offline {
         return cached.map_err(|unusable| match unusable {
-            Unusable::Missing(lack) => anyhow!("{lack}, and {by} forbids asking the Hub")
+            CacheFailure::Missing(lack) => anyhow!("{lack}, and {by} forbids asking the Hub")
                 .with_value(id)
                 .hint(format!("{way_out} or download the model first")),
-            Unusable::Defective(error) => error,
+            CacheFailure::Defective(error) => error,
         });
     }
     let client = Client::new(environment, &cache, id, revision)?;
     // Waiting is worthwhile only if the model is not cached and its name is not likely to be misspelt.
     let backoff = if cached.is_ok() || !patient { Backoff::NONE } else { environment.backoff };
-    let commit = match ask(&client, backoff, progress) {
+    let commit = match request_commit(&client, backoff, progress) {
         Ok(commit) => commit,
         Err(Failure::Refused(error)) => return Err(error),
         Err(Failure::Unavailable { error, .. }) => {
             let endpoint = &environment.endpoint;
             let proxy = environment.proxy.map_or_else(String::new, |name| format!(", the proxy in {name}"));
             let files = cached.map_err(|unusable| match unusable {
-                Unusable::Missing(lack) => {
+                CacheFailure::Missing(lack) => {
                     let reached = |problem| format!("cannot reach the Hub at {endpoint} ({problem}), and {lack}");
                     let way_out = format!("check the network{proxy} and HF_ENDPOINT, or give a model folder");
-                    error.map_message(reached).hint(way_out).class(Class::Temporary)
+                    error.map_message(reached).hint(way_out).class(ErrorClass::Temporary)
                 }
-                Unusable::Defective(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
+                CacheFailure::Defective(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
             })?;
             let commit = files.revision.as_deref().unwrap_or_default();
             let used = format!("using commit {commit} of `{id}` from the cache");
@@ -93,11 +93,12 @@ fn resolve_in(
         {
             return Ok(file);
         }
-        let download = Download { client: &client, cache: &cache, commit: &commit, file: name, most, progress };
+        let download =
+            Download { client: &client, cache: &cache, commit: &commit, file: name, max_bytes: most, progress };
         download.run(environment.backoff)?;
         open()
     };
-    let store = FileStore { names: commit.names.clone(), fetch: Box::new(fetch) };
+    let store = FileStore { names: commit.file_names.clone(), fetch: Box::new(fetch) };
     let files = gather_files(id.to_owned(), Some(commit.sha.clone()), &ModelLocation::Hub { id, revision }, &store)?;
     // Written last, so that a ref always leads to a complete model. A read-only cache works without it.
     if let Err(error) = cache.write_ref(revision, &commit.sha) {
@@ -107,10 +108,10 @@ fn resolve_in(
 }
 
 /// Requests the commit of the client's revision, with retries.
-fn ask(client: &Client, backoff: Backoff, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
-    let mut attempts = backoff.begin();
+fn request_commit(client: &Client, backoff: Backoff, progress: &dyn DownloadProgress) -> Result<Commit, Failure> {
+    let mut attempts = backoff.start_attempts();
     loop {
-        match client.commit() {
+        match client.fetch_commit() {
             Ok(commit) => return Ok(commit),
             Err(failure) => attempts.wait_after(failure, progress)?,
         }
@@ -123,7 +124,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::model::families::bert::SMALL;
+    use crate::model::families::bert::SMALL_CONFIG_JSON;
 
     const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn offline_a_model_that_is_not_there_says_where_it_was_looked_for() {
         let folder = tempfile::tempdir().unwrap();
-        let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "v2", true, &()).unwrap_err();
+        let error = resolve_with(&offline(folder.path()), "acme/tiny-bert", "v2", true, &()).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -152,10 +153,10 @@ mod tests {
         let model = folder.path().join("models--acme--tiny-bert");
         let snapshot = model.join("snapshots").join(COMMIT);
         fs::create_dir_all(&snapshot).unwrap();
-        fs::write(snapshot.join("config.json"), SMALL).unwrap();
+        fs::write(snapshot.join("config.json"), SMALL_CONFIG_JSON).unwrap();
         fs::create_dir(model.join("refs")).unwrap();
         fs::write(model.join("refs/main"), COMMIT).unwrap();
-        let error = resolve_in(&offline(folder.path()), "acme/tiny-bert", "main", true, &()).unwrap_err();
+        let error = resolve_with(&offline(folder.path()), "acme/tiny-bert", "main", true, &()).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(

@@ -40,7 +40,7 @@ pub enum ClassifiedUnit {
 
 impl ClassifiedUnit {
     /// Returns the prediction task of a head that classifies these units.
-    pub(in crate::model) fn objective(self) -> Objective {
+    pub(in crate::model) fn training_objective(self) -> Objective {
         match self {
             Self::Sequences => Objective::SequenceClasses,
             Self::Tokens => Objective::TokenClasses,
@@ -66,12 +66,12 @@ impl ClassifiedUnit {
 /// A classification head, and the classes that it predicts.
 pub struct Classifier {
     pub head: PredictionHead,
-    pub labels: Labels,
+    pub labels: ClassLabels,
 }
 
 /// The classes of a classification head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Labels {
+pub struct ClassLabels {
     pub class_count: usize,
     /// Class names by number; empty unless `config.json` names every class.
     pub class_names: Vec<String>,
@@ -106,7 +106,7 @@ impl Classifier {
         classified.ensure_trained(&config.architectures)?;
         let width = architecture.config.hidden_size;
         if classified == ClassifiedUnit::Tokens {
-            return Self::of_tokens(checkpoint, width, config);
+            return Self::load_for_tokens(checkpoint, width, config);
         }
         let ClassifierConfig { id2label, problem_type, pooler_hidden_act, .. } = config;
         let (family, is_decoder) = (architecture.family, architecture.config.visibility.are_causal());
@@ -138,11 +138,11 @@ impl Classifier {
         });
         let Linear { weight, bias } = Linear::load(checkpoint, output, [count, width], !is_decoder)?;
         let head = PredictionHead { transform: transform.transpose()?, decoder: Some(weight), bias, cap: None };
-        Ok(Self { head, labels: Labels::new(count, id2label, is_decoder) })
+        Ok(Self { head, labels: ClassLabels::new(count, id2label, is_decoder) })
     }
 
     /// Loads a head that classifies tokens; `width` is the width of the hidden states.
-    fn of_tokens(checkpoint: &Checkpoint, width: usize, config: ClassifierConfig) -> Result<Self> {
+    fn load_for_tokens(checkpoint: &Checkpoint, width: usize, config: ClassifierConfig) -> Result<Self> {
         let ClassifierConfig { id2label, classifier_activation, classifier_bias, .. } = config;
         let has = |name: &str, part: &str| checkpoint.has_tensor(&format!("{name}.{part}"));
         let found = TOKEN_OUTPUTS.into_iter().find(|name| has(name, "weight"));
@@ -161,11 +161,11 @@ impl Classifier {
         });
         let Linear { weight, bias } = Linear::load(checkpoint, output, [count, width], has(output, "bias"))?;
         let head = PredictionHead { transform: transform.transpose()?, decoder: Some(weight), bias, cap: None };
-        Ok(Self { head, labels: Labels::new(count, id2label, false) })
+        Ok(Self { head, labels: ClassLabels::new(count, id2label, false) })
     }
 }
 
-impl Labels {
+impl ClassLabels {
     fn new(count: usize, id2label: BTreeMap<usize, String>, at_end: bool) -> Self {
         let names_every_class = id2label.len() == count && id2label.keys().copied().eq(0..count);
         Self {

@@ -10,15 +10,15 @@ use crate::model::weights::Tensors;
 
 /// A layer's score terms between the content of one token and the distance to another token.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Disentangled {
+pub struct DisentangledTerms {
     /// `[places, heads * head_dim]`: one position key for each table row of distances, which is multiplied by a token's query.
     /// `None`: scores have no such term.
-    pub keys: Option<Vec<f32>>,
+    pub position_keys: Option<Vec<f32>>,
     /// `[places, heads * head_dim]`: one position query for each table row of distances, which is multiplied by a token's key.
     /// `None`: scores have no such term.
-    pub queries: Option<Vec<f32>>,
+    pub position_queries: Option<Vec<f32>>,
     /// Mapping from distances to rows of `keys` and `queries`.
-    pub places: DistanceRows,
+    pub distance_rows: DistanceRows,
 }
 
 /// Loads the embeddings of distances, `[places, hidden]`, which each layer projects to position keys and queries.
@@ -45,7 +45,7 @@ pub(super) fn load_distance_embeddings(
     Ok(table)
 }
 
-impl Disentangled {
+impl DisentangledTerms {
     /// Projects the embeddings of distances, `places`, to a layer's position keys and queries. `projection` loads a linear
     /// layer, given its name and whether it has a bias.
     pub(super) fn load(
@@ -65,9 +65,9 @@ impl Disentangled {
             Ok(product)
         };
         Ok(Self {
-            keys: names.keys.map(|name| project(name, names.keys_biased)).transpose()?,
-            queries: names.queries.map(|name| project(name, true)).transpose()?,
-            places: names.distance_rows,
+            position_keys: names.keys.map(|name| project(name, names.has_key_bias)).transpose()?,
+            position_queries: names.queries.map(|name| project(name, true)).transpose()?,
+            distance_rows: names.distance_rows,
         })
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::parts::Linear;
 use crate::model::config::Config;
-use crate::model::families::{Names, QueryKeyValue};
+use crate::model::families::{QueryKeyValue, TensorNames};
 use crate::model::weights::Tensors;
 
 /// Loads a layer's projections to queries, keys and values, stacked; each has one head after the other. Shared keys and values
@@ -12,7 +12,7 @@ use crate::model::weights::Tensors;
 /// name.
 pub(super) fn load(
     tensors: &impl Tensors,
-    (config, names): (&Config, &Names),
+    (config, names): (&Config, &TensorNames),
     present: &[usize],
     name: &impl Fn(&str) -> String,
 ) -> Result<Linear> {
@@ -31,7 +31,7 @@ pub(super) fn load(
             let load = |place: usize| {
                 let (name, shape) = (name(parts[place]), [outputs[place], hidden]);
                 match &names.convolutions {
-                    Some(groups) => Linear::grouped(tensors, &name, shape, groups.query_key_value[place]),
+                    Some(groups) => Linear::load_grouped(tensors, &name, shape, groups.query_key_value[place]),
                     None => names.linear(tensors, &name, shape, biased),
                 }
             };
@@ -70,5 +70,5 @@ pub(super) fn load(
     };
     let all = [query, copied_for_heads(key), copied_for_heads(value)]
         .map(|part| part.with_outputs_for_all_heads(present, config.num_attention_heads));
-    Ok(Linear::stacked(all))
+    Ok(Linear::stack(all))
 }

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::config::{Config, PositionEmbedding, Rotary};
-use super::families::{Architecture, ConvolutionGroups, EmbeddingNames, Intermediate, Names, PositionBiasNames};
+use super::families::{Architecture, ConvolutionGroups, EmbeddingNames, Intermediate, PositionBiasNames, TensorNames};
 use super::grid::HeadPlace;
 use super::weights::Tensors;
 use crate::system::parallel::{core_count, parallel_map};
 
-pub use classifier::{ClassifiedUnit, Classifier, Labels};
-pub use disentangled::Disentangled;
+pub use classifier::{ClassLabels, ClassifiedUnit, Classifier};
+pub use disentangled::DisentangledTerms;
 pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
 pub use prediction::{Objective, PredictionHead, Transform};
@@ -54,7 +54,7 @@ pub struct Layer {
     /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, if positions are relative.
     pub distances: Option<Vec<f32>>,
     /// Score terms between a distance and the content of either token (DeBERTa).
-    pub disentangled: Option<Disentangled>,
+    pub disentangled: Option<DisentangledTerms>,
     /// Score term of each attention head for distances; `None` in families without one.
     pub position_bias: Option<Arc<PositionBias>>,
     /// Output projection of the attention heads.
@@ -69,7 +69,7 @@ pub struct Layer {
     /// Norm of the sum of feed-forward output and residual stream; in pre-norm layers, of the input of `intermediate`.
     pub output_norm: Norm,
     /// Norms of the outputs of `[attention block, feed-forward block]`, before they are added to the residual stream.
-    pub write_norms: Option<[Norm; 2]>,
+    pub block_output_norms: Option<[Norm; 2]>,
 }
 
 /// The rotation of queries and keys by their positions.
@@ -92,7 +92,7 @@ impl RotaryAngles {
 }
 
 /// Tensor name of the embeddings that an encoder and its decoder share.
-const SHARED: &str = "shared";
+const SHARED_NAME: &str = "shared";
 
 /// Other tensor names of embeddings that an encoder and its decoder share: (name, whether only models with tied input and
 /// output embeddings use it).
@@ -100,7 +100,11 @@ const SHARED_EMBEDDINGS: [(&str, bool); 3] =
     [("encoder.embed_tokens.weight", false), ("decoder.embed_tokens.weight", false), ("lm_head.weight", true)];
 
 impl Embeddings {
-    fn load(tensors: &impl Tensors, Architecture { config, family, .. }: &Architecture, names: &Names) -> Result<Self> {
+    fn load(
+        tensors: &impl Tensors,
+        Architecture { config, family, .. }: &Architecture,
+        names: &TensorNames,
+    ) -> Result<Self> {
         let width = config.embedding_width();
         let name = |table: &str| format!("{table}.weight");
         let table = |kind: &str, rows: usize| tensors.tensor(&name(kind), &[rows, width]);
@@ -109,7 +113,7 @@ impl Embeddings {
         // A checkpoint may store tied embeddings once, under either name.
         let decoders = family.token_heads.iter().map(|head| head.decoder).filter(|_| tied);
         // Embeddings that an encoder and a decoder share may be stored once, under either's name.
-        let shared = SHARED_EMBEDDINGS.iter().filter(|(_, is_output)| words == SHARED && (tied || !is_output));
+        let shared = SHARED_EMBEDDINGS.iter().filter(|(_, is_output)| words == SHARED_NAME && (tied || !is_output));
         let mut others = decoders.chain(shared.map(|(name, _)| *name)).filter(|_| is_absent);
         let words = match others.find(|name| tensors.has_tensor(name)) {
             Some(other) => tensors.tensor(other, &[config.vocab_size, width])?,
@@ -118,7 +122,7 @@ impl Embeddings {
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
         let mut positions = absolute.then(|| table(positions, config.max_position_embeddings)).transpose()?;
         if let (Some(positions), Some(constant)) = (&mut positions, &names.plain_text) {
-            let constant = parts::plain_text_constant(tensors, constant, width)?;
+            let constant = parts::load_plain_text_constant(tensors, constant, width)?;
             for row in positions.chunks_exact_mut(width) {
                 row.iter_mut().zip(&constant).for_each(|(value, constant)| *value += constant);
             }
@@ -130,10 +134,10 @@ impl Embeddings {
     }
 }
 
-impl Names {
+impl TensorNames {
     /// Loads the linear layer `name`, from weights in the family's orientation.
     fn linear(&self, tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Linear> {
-        let load = if self.transposed { Linear::load_transposed } else { Linear::load };
+        let load = if self.is_transposed { Linear::load_transposed } else { Linear::load };
         load(tensors, name, shape, biased)
     }
 
@@ -148,17 +152,17 @@ impl Names {
 }
 
 /// Parameters that several layers use; they are loaded once.
-struct Shared {
+struct SharedParameters {
     /// Rotation of queries and keys, by layer number.
     rotary: Vec<Option<Arc<RotaryAngles>>>,
     position_bias: Option<Arc<PositionBias>>,
     /// `[places, hidden]`: embeddings of distances, which each layer projects to position keys and queries; `None` without
     /// disentangled attention.
-    places: Option<Vec<f32>>,
+    distance_embeddings: Option<Vec<f32>>,
 }
 
-impl Shared {
-    fn load(tensors: &impl Tensors, config: &Config, names: &Names) -> Result<Self> {
+impl SharedParameters {
+    fn load(tensors: &impl Tensors, config: &Config, names: &TensorNames) -> Result<Self> {
         let heads = config.num_attention_heads;
         let position_bias = match names.position_bias {
             Some(PositionBiasNames::Buckets {
@@ -168,7 +172,7 @@ impl Shared {
                 buckets,
                 longest_distance: furthest,
             }) => Some(PositionBias::load(tensors, table, [rows, heads], [buckets, furthest])?),
-            Some(PositionBiasNames::Slopes) => Some(PositionBias::slopes(heads)),
+            Some(PositionBiasNames::Slopes) => Some(PositionBias::from_head_count(heads)),
             Some(PositionBiasNames::Buckets { in_each_layer: true, .. }) | None => None,
         };
         let stored = names.frequencies.iter().find(|name| tensors.has_tensor(name));
@@ -186,7 +190,7 @@ impl Shared {
         Ok(Self {
             rotary: rotary.collect::<Result<_>>()?,
             position_bias: position_bias.map(Arc::new),
-            places: places.transpose()?,
+            distance_embeddings: places.transpose()?,
         })
     }
 }
@@ -195,14 +199,14 @@ impl Layer {
     /// Loads layer `number` of the model, whose tensor names begin with `stem`.
     fn load(
         tensors: &impl Tensors,
-        (config, names): (&Config, &Names),
-        shared: &Shared,
+        (config, names): (&Config, &TensorNames),
+        shared: &SharedParameters,
         (number, stem): (usize, &str),
     ) -> Result<Self> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let name = |part: &str| format!("{stem}.{part}");
         let linear = |part, shape, biased, groups: fn(&ConvolutionGroups) -> usize| match &names.convolutions {
-            Some(convolutions) => Linear::grouped(tensors, &name(part), shape, groups(convolutions)),
+            Some(convolutions) => Linear::load_grouped(tensors, &name(part), shape, groups(convolutions)),
             None => names.linear(tensors, &name(part), shape, biased),
         };
         let (parts, biases) = (names.layer_parts, names.biases);
@@ -215,7 +219,7 @@ impl Layer {
         let present = config.present_heads(number);
         let both = |[first, second]: [&str; 2], width| -> Result<_> { Ok([norm(first, width)?, norm(second, width)?]) };
         let query_key_norms = parts.query_key_norms.map(|parts| both(parts, config.head_dim()));
-        let write_norms = parts.write_norms.map(|parts| both(parts, hidden));
+        let write_norms = parts.block_output_norms.map(|parts| both(parts, hidden));
         let position_bias = match names.position_bias {
             Some(PositionBiasNames::Buckets {
                 table,
@@ -227,8 +231,8 @@ impl Layer {
             _ => shared.position_bias.clone(),
         };
         let of_places = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);
-        let disentangled = names.disentangled.as_ref().zip(shared.places.as_ref());
-        let disentangled = disentangled.map(|(names, places)| Disentangled::load(places, names, of_places));
+        let disentangled = names.disentangled.as_ref().zip(shared.distance_embeddings.as_ref());
+        let disentangled = disentangled.map(|(names, places)| DisentangledTerms::load(places, names, of_places));
         let wider = config.feed_forward_width();
         let inner = |part, outputs| linear(part, [outputs, hidden], biases.intermediate, |of| of.intermediate);
         let intermediate = match parts.intermediate {
@@ -238,7 +242,7 @@ impl Layer {
             }
             Intermediate::Gated(both) => {
                 let [gate, multiplied] = both.map(|part| inner(part, wide));
-                Linear::stacked([gate?, multiplied?])
+                Linear::stack([gate?, multiplied?])
             }
         };
         let attended = [hidden, present.len() * config.head_dim()];
@@ -253,11 +257,13 @@ impl Layer {
                 of.attention_output
             })?
             .with_inputs_for_all_heads(&present, heads),
-            attention_norm: (number > 0 || names.first_norm).then(|| norm(parts.attention_norm, hidden)).transpose()?,
+            attention_norm: (number > 0 || names.has_first_norm)
+                .then(|| norm(parts.attention_norm, hidden))
+                .transpose()?,
             intermediate,
             output: linear(parts.output, [hidden, wide], biases.output, |of| of.output)?,
             output_norm: norm(parts.output_norm, hidden)?,
-            write_norms: write_norms.transpose()?,
+            block_output_norms: write_norms.transpose()?,
         })
     }
 
@@ -277,7 +283,10 @@ impl Layer {
             scale(&mut bias[..2 * width]);
         }
         if let Some(places) = &mut layer.disentangled {
-            [&mut places.keys, &mut places.queries].into_iter().flatten().for_each(|part| scale(part));
+            [&mut places.position_keys, &mut places.position_queries]
+                .into_iter()
+                .flatten()
+                .for_each(|part| scale(part));
         }
         layer
     }
@@ -293,7 +302,7 @@ impl Layer {
     /// Attention rows sum to one, so a head without value weights writes its value bias everywhere, and a head without output
     /// weights writes nothing. Its queries and keys may be intact, so that its attention looks like that of other heads.
     /// `PrunedWeights` writes models with such heads.
-    fn is_constant(&self, head: usize, size: usize) -> bool {
+    fn is_constant_head(&self, head: usize, size: usize) -> bool {
         let are_zero = |weights: &[f32]| weights.iter().all(|weight| *weight == 0.0);
         // Queries, keys and values are stacked, each with a copy for every head.
         let width = self.query_key_value.bias.len() / 3;
@@ -317,7 +326,7 @@ pub struct Parameters {
     /// The stored layers; parameters that several layers of the model share are stored once.
     pub layers: Vec<Layer>,
     /// Index in `layers` for each layer of the model, bottom-up.
-    pub order: Vec<usize>,
+    pub layer_indices: Vec<usize>,
     /// The norm after the last layer in pre-norm models; `None` if each layer normalises its own output.
     pub final_norm: Option<Norm>,
     /// The prediction head; `None` unless a run needs it.
@@ -327,7 +336,7 @@ pub struct Parameters {
 impl Parameters {
     /// Returns (final norm, prediction head) if the head multiplies the norm's output by the token vectors, without layers
     /// between. `None` otherwise.
-    pub fn direct_head(&self) -> Option<(&Norm, &PredictionHead)> {
+    pub fn direct_prediction_head(&self) -> Option<(&Norm, &PredictionHead)> {
         let is_as_wide = |head: &&PredictionHead| head.decoder.is_some() || self.embeddings.projection.is_none();
         let head = self.prediction.as_ref().filter(|head| head.transform.is_none()).filter(is_as_wide)?;
         self.final_norm.as_ref().map(|norm| (norm, head))
@@ -339,7 +348,7 @@ impl Parameters {
         let config = &architecture.config;
         let names = architecture.names.matching_spelling(|name| tensors.has_tensor(name));
         // Shared parts are small and read first, so that a mismatch is found at once.
-        let shared = Shared::load(tensors, config, names)?;
+        let shared = SharedParameters::load(tensors, config, names)?;
         let norm = |name| names.norm(tensors, name, config.hidden_size);
         let final_norm = names.final_norm.map(norm).transpose()?;
         let embeddings = Embeddings::load(tensors, architecture, names)?;
@@ -353,7 +362,7 @@ impl Parameters {
         }
         let layers = parallel_map(core_count(), stems, |layer| Layer::load(tensors, (config, names), &shared, layer));
         let layers = layers.into_iter().collect::<Result<_>>()?;
-        Ok(Self { config: config.clone(), embeddings, layers, order, final_norm, prediction: None })
+        Ok(Self { config: config.clone(), embeddings, layers, layer_indices: order, final_norm, prediction: None })
     }
 
     /// Adds the prediction head for `objective`. Fails as [`Parameters::load`].
@@ -374,7 +383,7 @@ impl Parameters {
         let size = self.config.head_dim();
         let of_layer = |(number, layer): (usize, &Layer)| {
             let present = self.config.present_heads(number).into_iter();
-            let constant = present.filter(|&head| layer.is_constant(head, size)).collect::<Vec<_>>();
+            let constant = present.filter(|&head| layer.is_constant_head(head, size)).collect::<Vec<_>>();
             constant.into_iter().map(move |head| HeadPlace { layer: number, head })
         };
         self.layers().enumerate().flat_map(of_layer).collect()
@@ -382,6 +391,6 @@ impl Parameters {
 
     /// Yields the layers of the model, bottom-up; shared layers occur several times.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
-        self.order.iter().map(|&place| &self.layers[place])
+        self.layer_indices.iter().map(|&place| &self.layers[place])
     }
 }

@@ -27,7 +27,7 @@ impl Linear {
     /// Loads the linear layer `name` of `shape` `[outputs, inputs]`. Its bias is 0 unless `biased`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Self> {
         let weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
-        Ok(Self { weight, bias: bias(tensors, name, shape[0], biased)? })
+        Ok(Self { weight, bias: load_bias(tensors, name, shape[0], biased)? })
     }
 
     /// As [`Linear::load`], for weights that are stored as `[inputs, outputs]`.
@@ -35,11 +35,11 @@ impl Linear {
         let [outputs, inputs] = shape;
         let stored = tensors.tensor(&format!("{name}.weight"), &[inputs, outputs])?;
         let weight = (0..outputs).flat_map(|output| stored[output..].iter().step_by(outputs)).copied().collect();
-        Ok(Self { weight, bias: bias(tensors, name, outputs, biased)? })
+        Ok(Self { weight, bias: load_bias(tensors, name, outputs, biased)? })
     }
 
     /// Concatenates the outputs of linear layers that have the same inputs.
-    pub(super) fn stacked<const N: usize>(parts: [Self; N]) -> Self {
+    pub(super) fn stack<const N: usize>(parts: [Self; N]) -> Self {
         let mut all = Self::default();
         for Self { weight, bias } in parts {
             all.weight.extend(weight);
@@ -65,8 +65,8 @@ impl Linear {
             return self;
         }
         let (size, inputs) = (self.bias.len() / present.len(), self.weight.len() / self.bias.len());
-        let weight = spread(&self.weight, present, (heads, size * inputs));
-        Self { weight, bias: spread(&self.bias, present, (heads, size)) }
+        let weight = spread_over_heads(&self.weight, present, (heads, size * inputs));
+        Self { weight, bias: spread_over_heads(&self.bias, present, (heads, size)) }
     }
 
     /// Extends the inputs from the `present` attention heads (ascending) to all `heads`; weights of other heads' inputs are
@@ -77,13 +77,13 @@ impl Linear {
         }
         let inputs = self.weight.len() / self.bias.len();
         let rows = self.weight.chunks_exact(inputs);
-        let weight = rows.flat_map(|row| spread(row, present, (heads, inputs / present.len()))).collect();
+        let weight = rows.flat_map(|row| spread_over_heads(row, present, (heads, inputs / present.len()))).collect();
         Self { weight, ..self }
     }
 
     /// Loads a grouped convolution of width 1, `[outputs, inputs / groups, 1]`, as a linear layer. Weights between different
     /// groups are 0.
-    pub(super) fn grouped(tensors: &impl Tensors, name: &str, shape: [usize; 2], groups: usize) -> Result<Self> {
+    pub(super) fn load_grouped(tensors: &impl Tensors, name: &str, shape: [usize; 2], groups: usize) -> Result<Self> {
         let [outputs, inputs] = shape;
         let (rows, columns) = (outputs / groups, inputs / groups);
         let blocks = tensors.tensor(&format!("{name}.weight"), &[outputs, columns, 1])?;
@@ -99,12 +99,12 @@ impl Norm {
     /// Loads the norm `name`, `[width]`. Its bias is 0 unless `biased`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, width: usize, biased: bool) -> Result<Self> {
         let weight = tensors.tensor(&format!("{name}.weight"), &[width])?;
-        Ok(Self { weight, bias: bias(tensors, name, width, biased)? })
+        Ok(Self { weight, bias: load_bias(tensors, name, width, biased)? })
     }
 }
 
 /// Spreads the values of the present heads, `size` each, over all heads, with zeros for the others.
-fn spread(values: &[f32], present: &[usize], (heads, size): (usize, usize)) -> Vec<f32> {
+fn spread_over_heads(values: &[f32], present: &[usize], (heads, size): (usize, usize)) -> Vec<f32> {
     let mut all = vec![0.0; heads * size];
     for (head_values, head) in values.chunks_exact(size).zip(present) {
         all[head * size..][..size].copy_from_slice(head_values);
@@ -113,26 +113,31 @@ fn spread(values: &[f32], present: &[usize], (heads, size): (usize, usize)) -> V
 }
 
 /// Loads the bias of the part `name`, `[outputs]`; zeros unless `biased`.
-fn bias(tensors: &impl Tensors, name: &str, outputs: usize, biased: bool) -> Result<Vec<f32>> {
+fn load_bias(tensors: &impl Tensors, name: &str, outputs: usize, biased: bool) -> Result<Vec<f32>> {
     if biased { tensors.tensor(&format!("{name}.bias"), &[outputs]) } else { Ok(vec![0.0; outputs]) }
 }
 
 /// Computes the constant that a family adds to the embedding of every token of plain text, `[width]`.
-pub(super) fn plain_text_constant(tensors: &impl Tensors, names: &PlainTextConstant, width: usize) -> Result<Vec<f32>> {
+pub(super) fn load_plain_text_constant(
+    tensors: &impl Tensors,
+    names: &PlainTextConstant,
+    width: usize,
+) -> Result<Vec<f32>> {
     match names {
-        PlainTextConstant::Rows(rows) => sum(tensors, rows, width),
+        PlainTextConstant::Rows(rows) => sum_table_rows(tensors, rows, width),
         PlainTextConstant::Markup(markup) => {
             let Markup { empty_path: none, width: unit, inner, inner_width, output } = markup;
-            let path = none.iter().map(|rows| sum(tensors, rows, *unit)).collect::<Result<Vec<_>>>()?.concat();
-            let mut hidden = apply(&Linear::load(tensors, inner, [*inner_width, path.len()], true)?, &path);
+            let path =
+                none.iter().map(|rows| sum_table_rows(tensors, rows, *unit)).collect::<Result<Vec<_>>>()?.concat();
+            let mut hidden = apply_linear(&Linear::load(tensors, inner, [*inner_width, path.len()], true)?, &path);
             hidden.iter_mut().for_each(|value| *value = value.max(0.0));
-            Ok(apply(&Linear::load(tensors, output, [width, *inner_width], true)?, &hidden))
+            Ok(apply_linear(&Linear::load(tensors, output, [width, *inner_width], true)?, &hidden))
         }
     }
 }
 
 /// Sums rows of embedding tables, `[width]`; fails if a table has another shape.
-fn sum(tensors: &impl Tensors, rows: &[TableRow], width: usize) -> Result<Vec<f32>> {
+fn sum_table_rows(tensors: &impl Tensors, rows: &[TableRow], width: usize) -> Result<Vec<f32>> {
     let mut sum = vec![0.0; width];
     for TableRow { table, rows, row } in rows {
         ensure!(row < rows, "{table} has {rows} rows, and the one of plain text is row {row}, counted from 0");
@@ -143,7 +148,7 @@ fn sum(tensors: &impl Tensors, rows: &[TableRow], width: usize) -> Result<Vec<f3
 }
 
 /// Applies a linear layer: `W x + b`.
-fn apply(Linear { weight, bias }: &Linear, x: &[f32]) -> Vec<f32> {
+fn apply_linear(Linear { weight, bias }: &Linear, x: &[f32]) -> Vec<f32> {
     let product = |(row, bias): (&[f32], &f32)| row.iter().zip(x).fold(*bias, |sum, (w, x)| w.mul_add(*x, sum));
     weight.chunks_exact(x.len()).zip(bias).map(product).collect()
 }

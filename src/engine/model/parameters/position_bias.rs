@@ -37,7 +37,7 @@ impl PositionBias {
     /// the slope `2^(-8 h / heads)`. Otherwise, the slopes for the next smaller power of two come first. Every second slope
     /// for the next larger one follows (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
-    pub fn slopes(heads: usize) -> Self {
+    pub fn from_head_count(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;
         let power_of_two = 1 << heads.ilog2();
         let others = (0..heads - power_of_two).map(|place| power(2 * power_of_two, 2 * place));
@@ -48,7 +48,7 @@ impl PositionBias {
     pub fn score_term(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
         match self {
             Self::Buckets { weight, buckets, longest_distance: furthest } => {
-                weight[bucket(distance, *buckets, *furthest) * heads + head]
+                weight[bucket_index(distance, *buckets, *furthest) * heads + head]
             }
             Self::Slopes { slopes } => -slopes[head] * distance.unsigned_abs() as f32,
         }
@@ -58,7 +58,7 @@ impl PositionBias {
 /// Returns the bucket of a distance: key position minus query position. Each direction has half of the buckets. In each
 /// direction, the first half of the buckets hold one distance each, the others ever longer ranges. The last bucket holds all
 /// distances from `furthest` on.
-fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
+fn bucket_index(distance: isize, buckets: usize, furthest: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;
     let n = distance.unsigned_abs();
@@ -85,23 +85,23 @@ mod tests {
         let distances = [0, -1, -7, -8, -11, -12, -15, -16, -22, -23, -64, -90, -91, -5000];
         let buckets = [0, 1, 7, 8, 8, 9, 9, 10, 10, 11, 14, 14, 15, 15];
         for (distance, expected) in distances.into_iter().zip(buckets) {
-            assert_eq!(bucket(distance, 32, 128), expected, "{distance}");
+            assert_eq!(bucket_index(distance, 32, 128), expected, "{distance}");
             if distance < 0 {
-                assert_eq!(bucket(-distance, 32, 128), expected + 16, "{}", -distance);
+                assert_eq!(bucket_index(-distance, 32, 128), expected + 16, "{}", -distance);
             }
         }
-        assert_eq!([isize::MIN, isize::MAX].map(|distance| bucket(distance, 32, 128)), [15, 31]);
+        assert_eq!([isize::MIN, isize::MAX].map(|distance| bucket_index(distance, 32, 128)), [15, 31]);
     }
 
     #[test]
     fn slopes_of_heads() {
-        let of = |heads| match PositionBias::slopes(heads) {
+        let of = |heads| match PositionBias::from_head_count(heads) {
             PositionBias::Slopes { slopes } => slopes,
             PositionBias::Buckets { .. } => unreachable!(),
         };
         assert_eq!(of(2), [1.0 / 16.0, 1.0 / 256.0]);
         // Those of four heads are 2^-2 to 2^-8; of eight, 2^-1 to 2^-8, the first and the third are taken.
         assert_eq!(of(6), [0.25, 0.0625, 0.015_625, 0.003_906_25, 0.5, 0.125]);
-        assert_eq!(PositionBias::slopes(2).score_term((1, 2), -3), -3.0 / 256.0);
+        assert_eq!(PositionBias::from_head_count(2).score_term((1, 2), -3), -3.0 / 256.0);
     }
 }

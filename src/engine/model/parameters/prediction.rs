@@ -10,7 +10,7 @@ use crate::model::families::{Architecture, DiscriminatorNames, TokenHeadNames, T
 use crate::model::weights::Tensors;
 
 /// Prefix of the tensor names of a decoder's sequence classifier (transformers' `GenericForSequenceClassification`).
-const CLASSIFIER: &str = "score.";
+const CLASSIFIER_PREFIX: &str = "score.";
 
 /// The prediction task that a model, or its classification head, was trained for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +42,7 @@ impl Objective {
         // A tied head needs only the embeddings, which every checkpoint has; one that was fine-tuned to classify has a classifier
         // too.
         let is_tied = |names: &TokenHeadNames| {
-            is_decoder && config.tie_word_embeddings && names.transform.is_none() && !has(CLASSIFIER)
+            is_decoder && config.tie_word_embeddings && names.transform.is_none() && !has(CLASSIFIER_PREFIX)
         };
         if family.token_heads.iter().any(|names| has(names.marker_tensor()) || is_tied(names)) {
             Some(if is_decoder { Self::NextTokens } else { Self::MaskedTokens })
@@ -105,21 +105,22 @@ impl PredictionHead {
             Objective::SequenceClasses | Objective::TokenClasses => {
                 bail!("a head that classifies is loaded with its labels")
             }
-            Objective::MaskedTokens => Self::of_tokens(tensors, architecture).context("cannot load the masked-LM head"),
-            Objective::NextTokens => {
-                Self::of_tokens(tensors, architecture).context("cannot load the head that predicts the next token")
+            Objective::MaskedTokens => {
+                Self::load_for_tokens(tensors, architecture).context("cannot load the masked-LM head")
             }
+            Objective::NextTokens => Self::load_for_tokens(tensors, architecture)
+                .context("cannot load the head that predicts the next token"),
             Objective::ReplacedTokens => {
                 let names = architecture.family.discriminator.as_ref();
                 let names = names.with_context(|| format!("{} has no discriminators", architecture.family))?;
-                Self::discriminator(tensors, &architecture.config, names)
+                Self::load_discriminator(tensors, &architecture.config, names)
                     .context("cannot load the head of the discriminator")
             }
         }
     }
 
     /// Loads a head that predicts tokens.
-    fn of_tokens(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
+    fn load_for_tokens(tensors: &impl Tensors, Architecture { family, config, .. }: &Architecture) -> Result<Self> {
         let (vocabulary, tied) = (config.vocab_size, config.tie_word_embeddings);
         let (width, hidden) = (config.output_embedding_width(), config.hidden_size);
         let has = |name: &str| tensors.has_tensor(name);
@@ -154,7 +155,7 @@ impl PredictionHead {
 
     /// Loads the head of a discriminator. Its single logit belongs to a replaced token; an original token gets the logit 0. So
     /// the head becomes a softmax over two classes.
-    fn discriminator(tensors: &impl Tensors, config: &Config, names: &DiscriminatorNames) -> Result<Self> {
+    fn load_discriminator(tensors: &impl Tensors, config: &Config, names: &DiscriminatorNames) -> Result<Self> {
         let width = config.hidden_size;
         let Linear { weight, bias } = Linear::load(tensors, names.output, [1, width], true)?;
         let dense = Linear::load(tensors, names.dense, [width, width], true)?;

@@ -6,13 +6,13 @@ use std::{fmt, io};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
+use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHT_FILES};
 use crate::model::files::{
-    AdapterFiles, FileStore, ModelFile, ModelFiles, ModelLocation, files_in, files_in_subfolder, first_modules,
-    gather_files,
+    AdapterFiles, FileStore, ModelFile, ModelFiles, ModelLocation, files_in, gather_files, list_first_modules,
+    list_subfolder_files,
 };
 use crate::system::boxed;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::progress::DownloadProgress;
 
 /// A model as the command line names it.
@@ -52,7 +52,7 @@ impl ModelRef {
     /// name that exists on disk, or cannot be a Hub id, is a folder. Parsing never fails: [`resolve`](Self::resolve) reports a
     /// missing folder.
     pub fn parse(text: &str) -> Self {
-        if text.starts_with(boxed::PREFIX) {
+        if text.starts_with(boxed::EMBEDDED_PREFIX) {
             return Self::Bundled(text.to_owned());
         }
         if Path::new(text).exists() {
@@ -68,10 +68,10 @@ impl ModelRef {
     }
 
     /// Returns this reference with requests to the Hub forbidden.
-    pub fn offline(self) -> Self {
+    pub fn without_network(self) -> Self {
         match self {
             Self::Hub { id, revision, .. } => Self::Hub { id, revision, offline: true },
-            Self::Adapted { base, adapter } => Self::Adapted { base: Box::new(base.offline()), adapter },
+            Self::Adapted { base, adapter } => Self::Adapted { base: Box::new(base.without_network()), adapter },
             other => other,
         }
     }
@@ -83,14 +83,14 @@ impl ModelRef {
     pub fn resolve(&self, progress: &dyn DownloadProgress) -> Result<ModelFiles> {
         if let Self::Adapted { base, adapter } = self {
             let files = base.resolve(progress)?;
-            let adapter = AdapterFiles::open(adapter).class(Class::Model)?;
+            let adapter = AdapterFiles::open(adapter).class(ErrorClass::Model)?;
             return Ok(ModelFiles { adapter: Some(adapter), ..files });
         }
-        let nearby = self.nearby();
+        let nearby = self.similar_folder_name();
         let outcome = match self {
             Self::Adapted { .. } => unreachable!("it was resolved above"),
-            Self::Folder(path) => folder(path),
-            Self::Bundled(name) => bundled(name),
+            Self::Folder(path) => open_folder(path),
+            Self::Bundled(name) => open_bundled(name),
             #[cfg(feature = "hub")]
             Self::Hub { id, revision, offline } => {
                 if let Some(suggestion) = &nearby {
@@ -108,10 +108,10 @@ impl ModelRef {
         let suggestion = match (boxed::similar_name(&self.to_string()), nearby) {
             (Some(suggestion), _) => format!("or is `{suggestion}` meant, which is in the binary?"),
             (None, Some(suggestion)) => format!("or is the folder `{suggestion}` meant?"),
-            (None, None) => return outcome.class(Class::Model),
+            (None, None) => return outcome.class(ErrorClass::Model),
         };
-        let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::PREFIX);
-        outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", suggestion)
+        let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::EMBEDDED_PREFIX);
+        outcome.class(if misspelt { ErrorClass::Usage } else { ErrorClass::Model }).hint_after("; ", suggestion)
     }
 
     /// Whether the model is in the binary or a folder, even a missing folder. If a folder `runs` exists, `runs/last` is a
@@ -125,7 +125,7 @@ impl ModelRef {
     }
 
     /// Finds an existing model folder with a similar name, if this name is no folder; `None` without one.
-    fn nearby(&self) -> Option<String> {
+    fn similar_folder_name(&self) -> Option<String> {
         let path = match self {
             Self::Folder(path) if !path.exists() => path.as_path(),
             Self::Hub { id, .. } => Path::new(id),
@@ -141,7 +141,7 @@ const HUB_HOSTS: [&str; 3] = ["huggingface.co/", "hf.co/", "www.huggingface.co/"
 const REVISION_PAGES: [&str; 5] = ["tree", "blob", "resolve", "raw", "commit"];
 
 /// First parts of Hub addresses that lead to other pages than a model's.
-const OTHER_PAGES: [&str; 6] = ["datasets", "spaces", "docs", "models", "papers", "collections"];
+const NON_MODEL_PAGES: [&str; 6] = ["datasets", "spaces", "docs", "models", "papers", "collections"];
 
 /// Returns the model in a web address of the Hub, as `org/name` or `org/name@revision`; `None` if the address leads to no
 /// model.
@@ -150,7 +150,7 @@ fn model_from_url(address: &str) -> Option<String> {
     let path = HUB_HOSTS.iter().find_map(|host| address.strip_prefix(host))?;
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    if OTHER_PAGES.contains(parts.first()?) {
+    if NON_MODEL_PAGES.contains(parts.first()?) {
         return None;
     }
     // The oldest models have no organisation.
@@ -206,20 +206,20 @@ fn is_revision(text: &str) -> bool {
 }
 
 /// Opens the files of a model in the binary of this program.
-fn bundled(name: &str) -> Result<ModelFiles> {
+fn open_bundled(name: &str) -> Result<ModelFiles> {
     // A usage error, as for a built-in corpus: the contents of the binary are as fixed as the options.
-    let files = boxed::model(name).class(Class::Usage)?;
+    let files = boxed::model(name).class(ErrorClass::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
     let fetch = |file: &str, _: u64| {
         let (_, bytes) = files.iter().find(|(known, _)| *known == file).context("not in the box")?;
-        Ok(ModelFile::in_the_binary(&format!("{name}/{file}"), bytes))
+        Ok(ModelFile::from_bundled(&format!("{name}/{file}"), bytes))
     };
     let store = FileStore { names, fetch: Box::new(fetch) };
     gather_files(name.to_owned(), None, &ModelLocation::Folder(Path::new(name).into()), &store)
 }
 
 /// Opens the files of a model in a folder.
-fn folder(path: &Path) -> Result<ModelFiles> {
+fn open_folder(path: &Path) -> Result<ModelFiles> {
     let shown = path.display();
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
@@ -235,15 +235,15 @@ fn folder(path: &Path) -> Result<ModelFiles> {
         Err(error) => return Err(error).cannot("open model folder", &shown),
     };
     if !metadata.is_dir() {
-        let way_out = format!("give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
+        let way_out = format!("give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHT_FILES[0]);
         return Err(anyhow!("`{shown}` is a file").with_file(shown).hint(way_out));
     }
     let unreadable = "read model folder";
     let names: io::Result<BTreeSet<String>> = files_in(path).cannot(unreadable, &shown)?.collect();
     let mut names = names.cannot(unreadable, &shown)?;
     // ONNX files are listed only for messages.
-    let subfolders = first_modules(path).into_iter().chain([ONNX.to_owned()]);
-    names.extend(subfolders.flat_map(|folder| files_in_subfolder(path, folder)));
+    let subfolders = list_first_modules(path).into_iter().chain([ONNX_FOLDER.to_owned()]);
+    names.extend(subfolders.flat_map(|folder| list_subfolder_files(path, folder)));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().cannot("read model folder", &shown)?;
     let name = path.file_name().or(real.file_name());
@@ -253,7 +253,7 @@ fn folder(path: &Path) -> Result<ModelFiles> {
 }
 
 /// Name of the folder of exported ONNX graphs.
-const ONNX: &str = "onnx";
+const ONNX_FOLDER: &str = "onnx";
 
 #[cfg(test)]
 mod tests;

@@ -3,13 +3,13 @@
 use std::fs;
 
 use super::*;
-use crate::model::families::bert::SMALL;
+use crate::model::families::bert::SMALL_CONFIG_JSON;
 
 fn hub_ref(id: &str, revision: Option<&str>) -> ModelRef {
     ModelRef::Hub { id: id.into(), revision: revision.map(Into::into), offline: false }
 }
 
-const SAFETENSORS: &str = WEIGHTS[0];
+const SAFETENSORS: &str = WEIGHT_FILES[0];
 
 /// A folder with these files, all but `config.json` empty, under a name of its own.
 fn model_folder(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
@@ -17,7 +17,7 @@ fn model_folder(names: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let folder = parent.path().join("my-bert");
     fs::create_dir(&folder).unwrap();
     for name in names {
-        fs::write(folder.join(name), if *name == CONFIG { SMALL } else { "" }).unwrap();
+        fs::write(folder.join(name), if *name == CONFIG { SMALL_CONFIG_JSON } else { "" }).unwrap();
     }
     (parent, folder)
 }

@@ -33,7 +33,7 @@ use crate::model::files::names::{MAX_TOKENIZER_BYTES, TOKENIZER_CONFIG};
 use crate::system::errors::Facts;
 
 /// Returns a function that turns the library's error about a vocabulary into an error that names the file `path`.
-fn unusable(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
+fn unusable_file_error(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
     move |error| anyhow!("{error}").cannot("use vocabulary", path.display())
 }
 
@@ -60,7 +60,7 @@ pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) 
     let kind = settings.kind();
     if kind == Some(TokenizerKind::WordPiece)
         && let Some(NormalizerWrapper::BertNormalizer(normalizer)) =
-            tokenizer.get_normalizer().map(|normalizer| &normalizer.whole)
+            tokenizer.get_normalizer().map(|normalizer| &normalizer.normalizer)
     {
         let mut chosen = bert_normalizer(settings)?;
         chosen.clean_text = normalizer.clean_text;
@@ -83,7 +83,7 @@ pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) 
     if special == 0
         && let Some(kind) = kind
     {
-        enclose_texts(&mut tokenizer, settings, defaults(kind, settings), path)?;
+        enclose_texts(&mut tokenizer, settings, default_special_tokens(kind, settings), path)?;
     }
     Ok(tokenizer)
 }
@@ -96,10 +96,10 @@ fn bert_normalizer(settings: &TokenizerConfig) -> Result<BertNormalizer> {
 }
 
 /// Builds BERT's tokenizer from a `vocab.txt`, with the defaults of transformers' `BertTokenizer` and `MPNetTokenizer`.
-pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+pub(super) fn build_wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     settings.ensure_kind(TokenizerKind::WordPiece, path)?;
-    let unusable = unusable(path);
+    let unusable = unusable_file_error(path);
     let vocabulary = WordPiece::read_bytes(&file.bytes(MAX_TOKENIZER_BYTES)?).map_err(unusable)?;
     ensure_short_tokens(vocabulary.keys()).cannot("use vocabulary", path.display())?;
     let unknown = settings.special_token("unk_token", "[UNK]");
@@ -114,28 +114,28 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
     tokenizer.with_normalizer(Some(bert_normalizer(settings)?)).map_err(unusable)?;
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(BertPreTokenizer.into())));
-    with_specials(tokenizer, settings, TokenizerKind::WordPiece, path)
+    add_class_specials(tokenizer, settings, TokenizerKind::WordPiece, path)
 }
 
 /// Builds ESM's tokenizer from a `vocab.txt` with one residue per line. Each letter is a token, and white space is ignored. The
 /// defaults are those of transformers' `EsmTokenizer`.
-pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+pub(super) fn build_residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
-    let unusable = unusable(path);
+    let unusable = unusable_file_error(path);
     let text = file.text(MAX_TOKENIZER_BYTES)?;
     let tokens: Vec<String> = text.lines().map(|token| token.trim().to_owned()).collect();
     ensure_short_tokens(&tokens).cannot("use vocabulary", path.display())?;
     let vocabulary = tokens.into_iter().zip(0..).collect();
-    let unknown = settings.special_token("unk_token", ESM.unknown);
+    let unknown = settings.special_token("unk_token", ESM_SPECIALS.unknown);
     let model = WordLevel::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
-    let parts = vec![WhitespaceSplit.into(), split_matches(".").map_err(unusable)?];
+    let parts = vec![WhitespaceSplit.into(), split_by_pattern(".").map_err(unusable)?];
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts).into())));
-    with_specials(tokenizer, settings, TokenizerKind::Residues, path)
+    add_class_specials(tokenizer, settings, TokenizerKind::Residues, path)
 }
 
 /// Builds RoBERTa's tokenizer from `vocab.json` and `merges.txt`, with the defaults of `RobertaTokenizer` and `DebertaTokenizer`.
-pub(super) fn byte_level_bpe(
+pub(super) fn build_byte_level_bpe(
     vocabulary: &ModelFile,
     merges: &ModelFile,
     settings: &TokenizerConfig,
@@ -149,18 +149,18 @@ pub(super) fn byte_level_bpe(
         .with_context(|| format!("cannot use vocabulary {shown}"))
         .with_file(path.display())?;
     ensure_short_tokens(ids.keys()).cannot("use vocabulary", path.display())?;
-    let merges = merge_pairs(&merges.text(MAX_TOKENIZER_BYTES)?).cannot("use merges", merges.path().display())?;
+    let merges = parse_merges(&merges.text(MAX_TOKENIZER_BYTES)?).cannot("use merges", merges.path().display())?;
     let model =
         BPE::builder().vocab_and_merges(ids.into_iter().collect::<Vocab>(), merges).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
     let prefix_space = settings.boolean_setting("add_prefix_space")?.unwrap_or(false);
     let byte_level = ByteLevel::default().add_prefix_space(prefix_space);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(byte_level.into())));
-    with_specials(tokenizer, settings, TokenizerKind::ByteLevel, path)
+    add_class_specials(tokenizer, settings, TokenizerKind::ByteLevel, path)
 }
 
 /// Parses the token pairs of a `merges.txt`, one pair per line, in order of priority. Fails if a line is no pair.
-fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
+fn parse_merges(text: &str) -> Result<Vec<(String, String)>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("#version"));
     let pair = |(number, line): (usize, &str)| {
         let pair = line.split_once(' ').filter(|(_, second)| !second.contains(' '));
@@ -173,12 +173,12 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
 
 /// Builds transformers' `BertJapaneseTokenizer` for given words: compatibility forms (NFKC), then pieces by `WordPiece`, or
 /// characters.
-pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+pub(super) fn build_japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
-    let unusable = unusable(path);
+    let unusable = unusable_file_error(path);
     let vocabulary = WordPiece::read_bytes(&file.bytes(MAX_TOKENIZER_BYTES)?).map_err(unusable)?;
     ensure_short_tokens(vocabulary.keys()).cannot("use vocabulary", path.display())?;
-    let unknown = settings.special_token("unk_token", BERT.unknown);
+    let unknown = settings.special_token("unk_token", BERT_SPECIALS.unknown);
     let subwords = settings.values.get("subword_tokenizer_type").and_then(serde_json::Value::as_str);
     let is_of_characters = match subwords {
         None | Some("wordpiece") => false,
@@ -207,17 +207,21 @@ pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
         parts.push(BertPreTokenizer.into());
     }
     if is_of_characters {
-        parts.push(split_matches("(?s).").map_err(unusable)?);
+        parts.push(split_by_pattern("(?s).").map_err(unusable)?);
     }
     tokenizer.with_normalizer(Some(BoundedNormalizer::from(Normalizers::new(normalizers)))).map_err(unusable)?;
     if !parts.is_empty() {
         tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts).into())));
     }
-    with_specials(tokenizer, settings, TokenizerKind::Japanese, path)
+    add_class_specials(tokenizer, settings, TokenizerKind::Japanese, path)
 }
 
 /// Builds transformers' `PhobertTokenizer` or `BertweetTokenizer` for given words; white space separates the words of a text.
-pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+pub(super) fn build_fast_bpe(
+    vocabulary: &ModelFile,
+    merges: &ModelFile,
+    settings: &TokenizerConfig,
+) -> Result<Tokenizer> {
     let path = vocabulary.path();
     let ids = codes::parse_vocabulary(&vocabulary.text(MAX_TOKENIZER_BYTES)?);
     ensure_short_tokens(ids.keys()).cannot("use vocabulary", path.display())?;
@@ -226,42 +230,42 @@ pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &Token
         anyhow!("vocabulary `{}` is empty", path.display()).with_file(path.display())
     );
     let codes = BpeCodes::parse(&merges.text(MAX_TOKENIZER_BYTES)?).cannot("use merges", merges.path().display())?;
-    let unknown = settings.special_token("unk_token", ROBERTA.unknown);
+    let unknown = settings.special_token("unk_token", ROBERTA_SPECIALS.unknown);
     let model = WordLevel::builder().vocab(ids.into_iter().collect()).unk_token(unknown).build();
-    let model = model.map_err(unusable(path))?;
+    let model = model.map_err(unusable_file_error(path))?;
     let mut model = BoundedModel::from(ModelWrapper::from(model));
     model.codes = Some(Arc::new(codes));
     let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(WhitespaceSplit.into())));
     // The mask gets an id after the pieces, which do not list it.
-    let mask = AddedToken::from(settings.special_token("mask_token", ROBERTA.mask), true);
-    let defaults = defaults(TokenizerKind::Codes, settings);
+    let mask = AddedToken::from(settings.special_token("mask_token", ROBERTA_SPECIALS.mask), true);
+    let defaults = default_special_tokens(TokenizerKind::Codes, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
-    tokenizer.add_special_tokens([mask]).map_err(unusable(path))?;
+    tokenizer.add_special_tokens([mask]).map_err(unusable_file_error(path))?;
     enclose_texts(&mut tokenizer, settings, defaults, path)?;
     Ok(tokenizer)
 }
 
 /// Builds a pre-tokenizer that makes each match of a pattern a separate word.
-fn split_matches(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
+fn split_by_pattern(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
     Ok(Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false)?.into())
 }
 
 /// Adds the special tokens of the tokenizer's class: to the vocabulary, and around each text.
-fn with_specials(
+fn add_class_specials(
     mut tokenizer: Tokenizer,
     settings: &TokenizerConfig,
     kind: TokenizerKind,
     path: &Path,
 ) -> Result<Tokenizer> {
-    let defaults = defaults(kind, settings);
+    let defaults = default_special_tokens(kind, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
     enclose_texts(&mut tokenizer, settings, defaults, path)?;
     Ok(tokenizer)
 }
 
 /// Default special tokens of a tokenizer class. Each is used unless a file names another token.
-struct Defaults {
+struct DefaultSpecials {
     /// Special token before a text, such as `[CLS]`.
     first: &'static str,
     /// Special token after a text, such as `[SEP]`.
@@ -270,60 +274,67 @@ struct Defaults {
     padding: &'static str,
     mask: &'static str,
     /// Whether a mask in a text absorbs the space before it.
-    mask_takes_space: bool,
+    mask_absorbs_space: bool,
     /// Whether two separators stand between the texts of a pair, and both texts have segment 0.
-    pairs_apart: bool,
+    has_pair_separators: bool,
 }
 
-const BERT: Defaults = Defaults {
+const BERT_SPECIALS: DefaultSpecials = DefaultSpecials {
     first: "[CLS]",
     separator: "[SEP]",
     unknown: "[UNK]",
     padding: "[PAD]",
     mask: "[MASK]",
-    mask_takes_space: false,
-    pairs_apart: false,
+    mask_absorbs_space: false,
+    has_pair_separators: false,
 };
 
-const ROBERTA: Defaults = Defaults {
+const ROBERTA_SPECIALS: DefaultSpecials = DefaultSpecials {
     first: "<s>",
     separator: "</s>",
     unknown: "<unk>",
     padding: "<pad>",
     mask: "<mask>",
-    mask_takes_space: false,
-    pairs_apart: true,
+    mask_absorbs_space: false,
+    has_pair_separators: true,
 };
 
 /// Special tokens of MPNet: those of RoBERTa, in a vocabulary that also has those of BERT.
-const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, pairs_apart: false, ..ROBERTA };
+const MPNET_SPECIALS: DefaultSpecials =
+    DefaultSpecials { unknown: "[UNK]", mask_absorbs_space: true, has_pair_separators: false, ..ROBERTA_SPECIALS };
 
-const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart: false, ..ROBERTA };
+const ESM_SPECIALS: DefaultSpecials =
+    DefaultSpecials { first: "<cls>", separator: "<eos>", has_pair_separators: false, ..ROBERTA_SPECIALS };
 
 /// Special tokens of DeBERTa version 1: those of BERT, although it cuts words as RoBERTa does.
-const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
+const DEBERTA_SPECIALS: DefaultSpecials = DefaultSpecials { has_pair_separators: true, ..BERT_SPECIALS };
 
 /// Returns the default special tokens of a tokenizer's class.
-fn defaults(kind: TokenizerKind, settings: &TokenizerConfig) -> &'static Defaults {
+fn default_special_tokens(kind: TokenizerKind, settings: &TokenizerConfig) -> &'static DefaultSpecials {
     match kind {
-        TokenizerKind::WordPiece if settings.is_of_class("MPNetTokenizer", &["mpnet"]) => &MPNET,
-        TokenizerKind::ByteLevel if settings.is_of_class("DebertaTokenizer", &["deberta"]) => &DEBERTA,
-        TokenizerKind::WordPiece | TokenizerKind::Japanese => &BERT,
-        TokenizerKind::ByteLevel | TokenizerKind::Codes => &ROBERTA,
-        TokenizerKind::Residues => &ESM,
+        TokenizerKind::WordPiece if settings.is_of_class("MPNetTokenizer", &["mpnet"]) => &MPNET_SPECIALS,
+        TokenizerKind::ByteLevel if settings.is_of_class("DebertaTokenizer", &["deberta"]) => &DEBERTA_SPECIALS,
+        TokenizerKind::WordPiece | TokenizerKind::Japanese => &BERT_SPECIALS,
+        TokenizerKind::ByteLevel | TokenizerKind::Codes => &ROBERTA_SPECIALS,
+        TokenizerKind::Residues => &ESM_SPECIALS,
     }
 }
 
 /// Adds the tokens that files list in addition to the vocabulary, and marks special tokens. Both then stay whole where a text
 /// contains them literally.
-fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
+fn add_tokens(
+    tokenizer: &mut Tokenizer,
+    settings: &TokenizerConfig,
+    defaults: &DefaultSpecials,
+    path: &Path,
+) -> Result<()> {
     ensure_short_added_tokens(settings.added_tokens.values()).cannot("use vocabulary", path.display())?;
     for (&id, token) in &settings.added_tokens {
         let content = token.content.clone();
-        tokenizer.add_tokens([token.clone()]).map_err(unusable(path))?;
+        tokenizer.add_tokens([token.clone()]).map_err(unusable_file_error(path))?;
         ensure_id(tokenizer, &content, id, path)?;
     }
-    let takes_space = defaults.mask_takes_space;
+    let takes_space = defaults.mask_absorbs_space;
     let defaults = [
         ("unk_token", defaults.unknown),
         ("sep_token", defaults.separator),
@@ -344,7 +355,7 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
         let token = AddedToken::from(content, true)
             .lstrip(setting("lstrip").unwrap_or(takes_space))
             .rstrip(setting("rstrip").unwrap_or(false));
-        tokenizer.add_special_tokens([token]).map_err(unusable(path))?;
+        tokenizer.add_special_tokens([token]).map_err(unusable_file_error(path))?;
     }
     Ok(())
 }
@@ -371,7 +382,9 @@ pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Pa
 pub(super) fn mask_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     match named_token(&settings.values, "mask_token") {
         Some((name, _)) => tokenizer.token_to_id(name),
-        None => [&BERT, &ROBERTA].into_iter().find_map(|defaults| tokenizer.token_to_id(defaults.mask)),
+        None => {
+            [&BERT_SPECIALS, &ROBERTA_SPECIALS].into_iter().find_map(|defaults| tokenizer.token_to_id(defaults.mask))
+        }
     }
 }
 
@@ -379,7 +392,7 @@ pub(super) fn mask_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Opti
 fn enclose_texts(
     tokenizer: &mut Tokenizer,
     settings: &TokenizerConfig,
-    defaults: &Defaults,
+    defaults: &DefaultSpecials,
     path: &Path,
 ) -> Result<()> {
     let cls = settings.special_token("cls_token", defaults.first);
@@ -397,7 +410,7 @@ fn enclose_texts(
     };
     let (first, last) = (id(&cls)?, id(&sep)?);
     let (cls, sep) = ((cls, first), (sep, last));
-    if defaults.pairs_apart {
+    if defaults.has_pair_separators {
         // The characters of a token stay as the pre-tokenizer has them.
         let processor = RobertaProcessing::new(sep, cls).trim_offsets(false);
         tokenizer.with_post_processor(Some(processor));

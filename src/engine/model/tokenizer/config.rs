@@ -54,8 +54,9 @@ impl TokenizerConfig {
             values.extend(object(SPECIAL_TOKENS)?.unwrap_or_default());
             if let Some(file) = files.get(ADDED_TOKENS) {
                 for (token, id) in read_json::<BTreeMap<String, u32>>(file)? {
-                    let special =
-                        ROLES.iter().any(|name| named_token(&values, name).is_some_and(|(other, _)| other == token));
+                    let special = ROLE_KEYS
+                        .iter()
+                        .any(|name| named_token(&values, name).is_some_and(|(other, _)| other == token));
                     added.insert(id, AddedToken::from(token, special));
                 }
             }
@@ -104,7 +105,10 @@ impl TokenizerConfig {
         {
             return Some(TokenizerKind::Japanese);
         }
-        CLASSES.iter().find(|(class, _, families)| self.is_of_class(class, families)).map(|(_, kind, _)| *kind)
+        TOKENIZER_CLASSES
+            .iter()
+            .find(|(class, _, families)| self.is_of_class(class, families))
+            .map(|(_, kind, _)| *kind)
     }
 
     /// Names the program that must split a text into words first; `None` if the tokenizer itself splits texts. `has_codes` says
@@ -127,7 +131,7 @@ impl TokenizerConfig {
     /// Fails if a file names a tokenizer class of another kind.
     pub fn ensure_kind(&self, kind: TokenizerKind, file: &Path) -> Result<()> {
         let names: Vec<&str> =
-            CLASSES.iter().filter(|(_, other, _)| *other == kind).map(|(class, ..)| *class).collect();
+            TOKENIZER_CLASSES.iter().filter(|(_, other, _)| *other == kind).map(|(class, ..)| *class).collect();
         match &self.class {
             Some(class) if !names.contains(&class.as_str()) => {
                 let way_out = format!(
@@ -161,7 +165,7 @@ pub(super) enum TokenizerKind {
 }
 
 /// Tokenizer classes of transformers: (name, kind, families by `model_type` whose default it is).
-const CLASSES: [(&str, TokenizerKind, &[&str]); 17] = [
+const TOKENIZER_CLASSES: [(&str, TokenizerKind, &[&str]); 17] = [
     ("BertTokenizer", TokenizerKind::WordPiece, &["bert", "ernie", "megatron-bert", "visual_bert"]),
     ("DistilBertTokenizer", TokenizerKind::WordPiece, &["distilbert"]),
     ("ElectraTokenizer", TokenizerKind::WordPiece, &["electra"]),
@@ -199,7 +203,7 @@ fn added_token(token: &Value) -> Option<AddedToken> {
 }
 
 /// Keys under which files name special tokens, in the order in which transformers adds the tokens to a vocabulary.
-pub(super) const ROLES: [&str; 7] =
+pub(super) const ROLE_KEYS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// Returns (special token under `key`, object that holds it). The token is a string, without an object, or the `content` of an

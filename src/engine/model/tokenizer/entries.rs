@@ -9,7 +9,7 @@ use super::marks::BoundaryMarks;
 
 /// The entries of a vocabulary that are whole words or characters. Special tokens, reserved entries, and pieces of words or
 /// characters are left out.
-pub(super) struct Entries {
+pub(super) struct VocabularyEntries {
     /// Whole words and characters, ascending by id; of a large vocabulary, an evenly spread sample.
     pub whole_entries: Vec<VocabularyEntry>,
     /// Scripts of all entries, including pieces.
@@ -33,13 +33,13 @@ const MAX_SAMPLED_IDS: usize = 1 << 12;
 
 /// Maximum number of entries of a small vocabulary, where each token counts as a separate class: residues, or 3-mers of four
 /// letters.
-const SMALL_VOCABULARY: usize = 100;
+const MAX_SMALL_VOCABULARY: usize = 100;
 
 /// Minimum share of entries with one common length at which a vocabulary counts as one of letters or k-mers, as in
 /// [`super::residues`].
-const MIN_SHARE_OF_ONE_LENGTH: f64 = 0.9;
+const MIN_COMMON_LENGTH_SHARE: f64 = 0.9;
 
-impl Entries {
+impl VocabularyEntries {
     /// Reads the entries of a vocabulary, ascending by id, or a sample of a large one. `unknown` is the id of the unknown token.
     pub fn read(tokenizer: &Tokenizer, unknown: Option<u32>) -> Self {
         let marks = BoundaryMarks::read(tokenizer);
@@ -52,9 +52,10 @@ impl Entries {
             |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
         let entry =
             |(id, token): (u32, String)| marks.standalone_text(&token).map(|text| VocabularyEntry { id, token, text });
-        let scripts = Scripts::of(all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.token_text(token)));
-        let first: Vec<_> = all.iter().filter(|entry| is_text(entry)).take(SMALL_VOCABULARY + 1).cloned().collect();
-        let few = if first.len() > SMALL_VOCABULARY { Vec::new() } else { first };
+        let scripts =
+            Scripts::from_texts(all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.token_text(token)));
+        let first: Vec<_> = all.iter().filter(|entry| is_text(entry)).take(MAX_SMALL_VOCABULARY + 1).cloned().collect();
+        let few = if first.len() > MAX_SMALL_VOCABULARY { Vec::new() } else { first };
         Self {
             whole_entries: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(),
             scripts,
@@ -70,7 +71,7 @@ impl Entries {
             *lengths.entry(entry.text.trim_start_matches(' ').chars().count()).or_default() += 1;
         }
         let (length, entries) = lengths.into_iter().max_by_key(|(_, entries)| *entries)?;
-        (entries as f64 >= MIN_SHARE_OF_ONE_LENGTH * self.whole_entries.len() as f64).then_some(length)
+        (entries as f64 >= MIN_COMMON_LENGTH_SHARE * self.whole_entries.len() as f64).then_some(length)
     }
 
     /// Maps the text of each entry, without leading spaces, to its id.
@@ -98,34 +99,34 @@ const BERT_SPECIAL_NAMES: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS"
 #[derive(Clone, Debug, Default)]
 pub struct Scripts {
     /// Number of entries of each script: `[all entries, entries with at least two letters]`.
-    entries: BTreeMap<&'static str, [usize; 2]>,
+    counts_by_script: BTreeMap<&'static str, [usize; 2]>,
     /// The number of entries that have a letter.
-    all: usize,
+    entries_with_letter: usize,
 }
 
 /// Minimum number of entries with at least two letters for a vocabulary to know a script. In a small vocabulary, the share
 /// [`SHARE_OF_SEVERAL`] suffices. A vocabulary without words of a script may still have its alphabet. Of its 28,000 entries,
 /// bert-base-uncased has 8 with two letters in Cyrillic and 4 in Greek.
-const FEWEST_OF_SEVERAL: usize = 100;
+const MIN_WORD_ENTRIES: usize = 100;
 /// Minimum share of entries with at least two letters for a small vocabulary to know a script.
-const SHARE_OF_SEVERAL: f64 = 0.01;
+const MIN_WORD_ENTRY_SHARE: f64 = 0.01;
 
 /// Minimum number of entries of any length for a vocabulary to know a script whose single letters are words. In a small
 /// vocabulary, the share [`SHARE_OF_ANY`] suffices. The 1,000 most frequent characters make up about nine tenths of Chinese
 /// text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries in Han are 1.8 % of all entries with letters.
-const FEWEST_OF_ANY: usize = 1000;
+const MIN_CHARACTER_ENTRIES: usize = 1000;
 /// Minimum share of entries of any length for a small vocabulary to know a script whose single letters are words.
-const SHARE_OF_ANY: f64 = 0.02;
+const MIN_CHARACTER_SHARE: f64 = 0.02;
 
 impl Scripts {
     /// Counts the texts of entries by script; the first letter of a text decides its script.
-    pub(super) fn of(texts: impl Iterator<Item = String>) -> Self {
+    pub(super) fn from_texts(texts: impl Iterator<Item = String>) -> Self {
         let mut scripts = Self::default();
         for text in texts {
             let mut letters = text.chars().filter_map(script_of);
             let Some(script) = letters.next() else { continue };
-            scripts.all += 1;
-            let [all, of_several_letters] = scripts.entries.entry(script).or_default();
+            scripts.entries_with_letter += 1;
+            let [all, of_several_letters] = scripts.counts_by_script.entry(script).or_default();
             *all += 1;
             *of_several_letters += usize::from(letters.next().is_some());
         }
@@ -135,10 +136,11 @@ impl Scripts {
     /// Whether the vocabulary has enough entries in a script to read words of that script.
     pub fn knows(&self, script: &str) -> bool {
         let enough = |count: usize, fewest: usize, share: f64| {
-            count > 0 && count as f64 >= (share * self.all as f64).min(fewest as f64)
+            count > 0 && count as f64 >= (share * self.entries_with_letter as f64).min(fewest as f64)
         };
-        self.entries.get(script).is_some_and(|&[all, of_several_letters]| {
-            enough(of_several_letters, FEWEST_OF_SEVERAL, SHARE_OF_SEVERAL) || enough(all, FEWEST_OF_ANY, SHARE_OF_ANY)
+        self.counts_by_script.get(script).is_some_and(|&[all, of_several_letters]| {
+            enough(of_several_letters, MIN_WORD_ENTRIES, MIN_WORD_ENTRY_SHARE)
+                || enough(all, MIN_CHARACTER_ENTRIES, MIN_CHARACTER_SHARE)
         })
     }
 }
@@ -158,7 +160,7 @@ mod tests {
 
     fn known(entries: &[(&str, usize)], script: &str) -> bool {
         let texts = entries.iter().flat_map(|&(text, count)| std::iter::repeat_n(text.to_owned(), count));
-        Scripts::of(texts).knows(script)
+        Scripts::from_texts(texts).knows(script)
     }
 
     #[test]

@@ -13,9 +13,9 @@ pub(super) struct BoundaryMarks {
     /// How tokens that begin a word are marked.
     start: WordStart,
     /// Mark at the end of a token that ends a word, such as `</w>`; `None` if the vocabulary has no such mark.
-    end: Option<String>,
+    word_end_mark: Option<String>,
     /// Mark `@@` at the end of every token of a word except the last; `None` if the vocabulary has no such mark.
-    joint: Option<&'static str>,
+    continuation_mark: Option<&'static str>,
 }
 
 /// How a vocabulary distinguishes tokens that begin a word from tokens that continue one.
@@ -25,7 +25,7 @@ enum WordStart {
     /// Bytes are written as letters; the letter for a space precedes a token that begins a word.
     ByteLevel,
     /// `▁` and similar marks before a token that begins a word.
-    Mark(char),
+    Prefix(char),
     /// No marks: every token counts as the beginning of a word.
     None,
 }
@@ -38,7 +38,7 @@ impl BoundaryMarks {
         match &tokenizer.get_model().model {
             ModelWrapper::WordPiece(model) => {
                 let start = WordStart::Continuation(model.continuing_subword_prefix.clone());
-                return Self { start, end, joint };
+                return Self { start, word_end_mark: end, continuation_mark: joint };
             }
             ModelWrapper::BPE(model) => end = model.end_of_word_suffix.clone().filter(|mark| !mark.is_empty()),
             ModelWrapper::WordLevel(_) | ModelWrapper::Unigram(_) => {}
@@ -50,16 +50,16 @@ impl BoundaryMarks {
             _ => false,
         };
         if tokenizer.get_normalizer().is_some_and(|normalizer| normalizer.parts.iter().any(puts_mark)) {
-            start = WordStart::Mark(SENTENCEPIECE_SPACE);
+            start = WordStart::Prefix(SENTENCEPIECE_SPACE);
         }
         if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
             for_each_part(&mut pre_tokenizer.0.clone(), &mut |part| match part {
                 PreTokenizerWrapper::ByteLevel(_) => start = WordStart::ByteLevel,
-                PreTokenizerWrapper::Metaspace(metaspace) => start = WordStart::Mark(metaspace.get_replacement()),
+                PreTokenizerWrapper::Metaspace(metaspace) => start = WordStart::Prefix(metaspace.get_replacement()),
                 _ => {}
             });
         }
-        Self { start, end, joint }
+        Self { start, word_end_mark: end, continuation_mark: joint }
     }
 
     /// Whether the vocabulary's marks show that a token begins a word.
@@ -67,13 +67,13 @@ impl BoundaryMarks {
         match &self.start {
             WordStart::Continuation(mark) => !token.starts_with(mark.as_str()),
             WordStart::ByteLevel => token.starts_with(BYTE_LEVEL_SPACE),
-            WordStart::Mark(mark) => token.starts_with(*mark),
+            WordStart::Prefix(mark) => token.starts_with(*mark),
             WordStart::None => true,
         }
     }
 
     /// Returns the text of a token, without leading spaces.
-    fn surface(&self, token: &str) -> String {
+    fn surface_text(&self, token: &str) -> String {
         self.token_text(token).trim_start_matches(' ').to_owned()
     }
 
@@ -86,10 +86,10 @@ impl BoundaryMarks {
             WordStart::ByteLevel => {
                 ByteLevel::default().decode_chain(vec![token.to_owned()]).unwrap_or_default().concat()
             }
-            WordStart::Mark(mark) => token.strip_prefix(*mark).map_or(token.to_owned(), |rest| format!(" {rest}")),
+            WordStart::Prefix(mark) => token.strip_prefix(*mark).map_or(token.to_owned(), |rest| format!(" {rest}")),
             WordStart::None => token.to_owned(),
         };
-        let mark = self.end.as_deref().or(self.joint);
+        let mark = self.word_end_mark.as_deref().or(self.continuation_mark);
         let bare = mark.and_then(|mark| text.strip_suffix(mark).map(str::to_owned));
         bare.filter(|bare| !bare.is_empty()).unwrap_or(text)
     }
@@ -97,8 +97,8 @@ impl BoundaryMarks {
     /// Returns the text of a token that a tokenizer can produce on its own. `None` for a piece of a word or character, which
     /// occurs only next to other pieces.
     pub fn standalone_text(&self, token: &str) -> Option<String> {
-        let is_whole = match (&self.start, &self.end) {
-            _ if self.joint.is_some_and(|joint| token.ends_with(joint)) => false,
+        let is_whole = match (&self.start, &self.word_end_mark) {
+            _ if self.continuation_mark.is_some_and(|joint| token.ends_with(joint)) => false,
             (_, Some(end)) => token.ends_with(end.as_str()),
             // A word may follow something other than a space.
             (WordStart::ByteLevel, None) => true,
@@ -121,7 +121,7 @@ pub(super) fn word_start_ids(tokenizer: &Tokenizer) -> Vec<u32> {
     let is_word = |token: &str| {
         let bracketed =
             [('[', ']'), ('<', '>')].iter().any(|&(open, close)| token.starts_with(open) && token.ends_with(close));
-        !bracketed && marks.begins_word(token) && marks.surface(token).chars().any(char::is_alphabetic)
+        !bracketed && marks.begins_word(token) && marks.surface_text(token).chars().any(char::is_alphabetic)
     };
     let words = tokenizer.get_vocab(true).into_iter().filter(|(token, _)| is_word(token));
     let mut ids: Vec<u32> = words.map(|(_, id)| id).collect();
@@ -133,7 +133,7 @@ pub(super) fn word_start_ids(tokenizer: &Tokenizer) -> Vec<u32> {
 pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
     let marks = BoundaryMarks::read(tokenizer);
     let mut table = Vec::new();
-    let signs = tokenizer.get_vocab(true).into_iter().filter(|(token, _)| is_punctuation(&marks.surface(token)));
+    let signs = tokenizer.get_vocab(true).into_iter().filter(|(token, _)| is_punctuation(&marks.surface_text(token)));
     for id in signs.map(|(_, id)| id as usize) {
         table.resize(table.len().max(id + 1), false);
         table[id] = true;
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     fn marks(start: WordStart) -> BoundaryMarks {
-        BoundaryMarks { start, end: None, joint: None }
+        BoundaryMarks { start, word_end_mark: None, continuation_mark: None }
     }
 
     fn continuation() -> BoundaryMarks {
@@ -167,11 +167,11 @@ mod tests {
     }
 
     fn suffixed() -> BoundaryMarks {
-        BoundaryMarks { start: WordStart::None, end: Some("</w>".to_owned()), joint: None }
+        BoundaryMarks { start: WordStart::None, word_end_mark: Some("</w>".to_owned()), continuation_mark: None }
     }
 
     fn joined() -> BoundaryMarks {
-        BoundaryMarks { start: WordStart::None, end: None, joint: Some("@@") }
+        BoundaryMarks { start: WordStart::None, word_end_mark: None, continuation_mark: Some("@@") }
     }
 
     #[test]
@@ -185,19 +185,19 @@ mod tests {
             (marks(WordStart::ByteLevel), "Ġ", ""),
             (marks(WordStart::ByteLevel), "âĢ¦", "…"),
             (marks(WordStart::ByteLevel), "âĢ", "\u{fffd}"),
-            (marks(WordStart::Mark('▁')), "▁.", "."),
-            (marks(WordStart::Mark('▁')), "▁", ""),
+            (marks(WordStart::Prefix('▁')), "▁.", "."),
+            (marks(WordStart::Prefix('▁')), "▁", ""),
             (marks(WordStart::None), "##.", "##."),
             (suffixed(), ".</w>", "."),
             (suffixed(), "</w>", "</w>"),
             (joined(), ".@@", "."),
         ] {
-            assert_eq!(marks.surface(token), surface, "{token}");
+            assert_eq!(marks.surface_text(token), surface, "{token}");
         }
         let begins = |marks: BoundaryMarks| ["##a", "a", "Ġa", "▁a"].map(|token| marks.begins_word(token));
         assert_eq!(begins(continuation()), [false, true, true, true]);
         assert_eq!(begins(marks(WordStart::ByteLevel)), [false, false, true, false]);
-        assert_eq!(begins(marks(WordStart::Mark('▁'))), [false, false, false, true]);
+        assert_eq!(begins(marks(WordStart::Prefix('▁'))), [false, false, false, true]);
         assert!(is_punctuation("…") && is_punctuation("?!") && is_punctuation("。"));
         assert!(!is_punctuation("") && !is_punctuation("\u{fffd}") && !is_punctuation("$") && !is_punctuation("a."));
     }
@@ -208,7 +208,7 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(whole(continuation(), ["##a", "a", "##"]), [None, some("a"), None]);
         assert_eq!(whole(marks(WordStart::ByteLevel), ["Ġa", "âĢ", "Ġ"]), [some(" a"), None, None]);
-        assert_eq!(whole(marks(WordStart::Mark('▁')), ["▁a", "a", "▁"]), [some(" a"), None, None]);
+        assert_eq!(whole(marks(WordStart::Prefix('▁')), ["▁a", "a", "▁"]), [some(" a"), None, None]);
         assert_eq!(whole(suffixed(), ["a</w>", "a", "</w>"]), [some("a"), None, some("</w>")]);
         assert_eq!(whole(joined(), ["a", "a@@", "@@"]), [some("a"), None, None]);
     }

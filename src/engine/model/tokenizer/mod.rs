@@ -24,17 +24,18 @@ use tokenizers::models::wordlevel::WordLevel;
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, TruncationDirection};
 
-use super::files::names::{BPE_CODES, BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_VOCABULARY};
+use super::files::names::{BPE_CODES, BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE_FILES, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
 use crate::system::contained::catch_panic;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::time_limit;
 use bounds::{BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer};
 use config::{TokenizerConfig, TokenizerKind};
-use entries::Entries;
+use entries::VocabularyEntries;
 pub use entries::{Scripts, script_of};
 use properties::{
-    BeginningToken, bos_token_id, needs_joining_space, separator_id, splits_at_spaces, unknown_id, word_tokenizer,
+    BeginningToken, bos_token_id, has_tokens_within_words, needs_joining_space, separator_id, unknown_id,
+    word_tokenizer,
 };
 use round_trip::RoundTrip;
 
@@ -53,11 +54,11 @@ pub struct ModelTokenizer {
     /// File with the tokenizer's vocabulary, for messages.
     path: PathBuf,
     /// The tokenizer of running text.
-    text: Tokenizer,
+    text_tokenizer: Tokenizer,
     /// The tokenizer of words that were split beforehand; `None` if `text` serves for them too.
-    words: Option<Tokenizer>,
+    word_tokenizer: Option<Tokenizer>,
     /// Number of rows of the token embedding; all token ids must be smaller.
-    rows: usize,
+    embedding_rows: usize,
     /// The id of `[SEP]` or `</s>`.
     pub separator: Option<u32>,
     /// The id of `[MASK]` or `<mask>`.
@@ -74,11 +75,11 @@ pub struct ModelTokenizer {
     /// words.
     pub parting: Option<residues::Parting>,
     /// Id of the beginning-of-text token; `None` if no file names one.
-    named_beginning: Option<u32>,
+    named_beginning_id: Option<u32>,
     /// Program that must split a text into words first; `None` if the tokenizer itself splits texts.
-    needs_words_of: Option<String>,
+    word_splitter: Option<String>,
     /// The special token that a run puts before each text.
-    beginning: BeginningToken,
+    beginning_token: BeginningToken,
     /// Number of vocabulary entries that the tokenizer reads as one token, the entry itself.
     pub round_trip: RoundTrip,
     /// Number of vocabulary entries in each script.
@@ -104,23 +105,29 @@ impl ModelTokenizer {
         let kind = settings.kind();
         let build = || {
             let mut text = match (*name, others) {
-                (WORDPIECE_VOCABULARY, [(BPE_CODES, merges), ..]) => build::codes(file, merges, &settings)?,
-                (WORDPIECE_VOCABULARY, _) if kind == Some(TokenizerKind::Residues) => build::residues(file, &settings)?,
-                (WORDPIECE_VOCABULARY, _) if kind == Some(TokenizerKind::Japanese) => build::japanese(file, &settings)?,
-                (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
-                (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
-                (name, _) if SENTENCEPIECE.contains(&name) => sentencepiece::sentencepiece(file, &settings)?,
+                (WORDPIECE_VOCABULARY, [(BPE_CODES, merges), ..]) => build::build_fast_bpe(file, merges, &settings)?,
+                (WORDPIECE_VOCABULARY, _) if kind == Some(TokenizerKind::Residues) => {
+                    build::build_residues(file, &settings)?
+                }
+                (WORDPIECE_VOCABULARY, _) if kind == Some(TokenizerKind::Japanese) => {
+                    build::build_japanese(file, &settings)?
+                }
+                (WORDPIECE_VOCABULARY, _) => build::build_wordpiece(file, &settings)?,
+                (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::build_byte_level_bpe(file, merges, &settings)?,
+                (name, _) if SENTENCEPIECE_FILES.contains(&name) => {
+                    sentencepiece::build_sentencepiece(file, &settings)?
+                }
                 _ => build::read_tokenizer_json(file, &settings)?,
             };
             text.with_padding(None);
             text.with_truncation(None).map_err(|error| anyhow!("{error}").cannot("use tokenizer", path.display()))?;
             ensure_fits(&text, rows, path)?;
             let unknown = unknown_id(&text, &settings);
-            let entries = Entries::read(&text, unknown);
+            let entries = VocabularyEntries::read(&text, unknown);
             let letters = (kind == Some(TokenizerKind::Residues)).then_some(residues::Parting::Letters);
             let loaded = Self {
                 path: path.to_owned(),
-                rows,
+                embedding_rows: rows,
                 separator: separator_id(&text, &settings)?,
                 mask: build::mask_id(&text, &settings),
                 round_trip: round_trip::measure(&text, &entries, unknown),
@@ -128,23 +135,23 @@ impl ModelTokenizer {
                 looks_up_words: false,
                 unknown,
                 punctuation: marks::punctuation_table(&text),
-                splits_at_spaces: splits_at_spaces(&text),
+                splits_at_spaces: has_tokens_within_words(&text),
                 needs_joining_space: needs_joining_space(&text),
-                named_beginning: bos_token_id(&text, &settings, rows),
-                beginning: BeginningToken::AsBuilt,
-                needs_words_of: settings.required_word_splitter(files.iter().any(|(name, _)| *name == BPE_CODES)),
+                named_beginning_id: bos_token_id(&text, &settings, rows),
+                beginning_token: BeginningToken::Unchanged,
+                word_splitter: settings.required_word_splitter(files.iter().any(|(name, _)| *name == BPE_CODES)),
                 parting: letters.or_else(|| residues::Parting::detect(&text, &entries)),
                 scripts: entries.scripts,
                 small_vocabulary: entries.small_vocabulary,
-                words: word_tokenizer(&text),
-                text,
+                word_tokenizer: word_tokenizer(&text),
+                text_tokenizer: text,
             };
             // The special tokens around a text must fit the embedding as well, or every sentence would fail.
             loaded.encode_text("", true)?;
             Ok(loaded)
         };
         let shown = path.display().to_string();
-        let place = move |error: Error| error.cannot("use tokenizer", &shown).class(Class::Model);
+        let place = move |error: Error| error.cannot("use tokenizer", &shown).class(ErrorClass::Model);
         let bytes = files.iter().map(|(_, file)| file.size()).sum();
         time_limit::within_time_limit(bytes, place, || catch_panic(build)).cannot("use tokenizer", path.display())?
     }
@@ -154,10 +161,10 @@ impl ModelTokenizer {
     /// vocabulary.
     pub fn with_options(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {
-            return self.clone().looking_up_words().map(Cow::Owned);
+            return self.clone().into_word_lookup().map(Cow::Owned);
         }
-        if self.round_trip.fails() {
-            return Err(self.round_trip.error(&self.path.display().to_string())).class(Class::Model);
+        if self.round_trip.loses_too_many() {
+            return Err(self.round_trip.error(&self.path.display().to_string())).class(ErrorClass::Model);
         }
         Ok(match options.residues {
             Some(parting) => Cow::Owned(Self { parting: Some(parting), ..self.clone() }),
@@ -167,35 +174,35 @@ impl ModelTokenizer {
 
     /// Makes a tokenizer that looks up each word as one vocabulary entry; a word without entry becomes the unknown token. White
     /// space separates the words of running text. Fails if the library cannot build it.
-    fn looking_up_words(self) -> Result<Self> {
-        let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();
-        let vocabulary = self.text.get_vocab(false).into_iter().collect();
+    fn into_word_lookup(self) -> Result<Self> {
+        let unknown = self.unknown.and_then(|id| self.text_tokenizer.id_to_token(id)).unwrap_or_default();
+        let vocabulary = self.text_tokenizer.get_vocab(false).into_iter().collect();
         let model = WordLevel::builder().vocab(vocabulary).unk_token(unknown).build();
         let model = BoundedModel::from(ModelWrapper::from(model.map_err(|error| anyhow!("{error}"))?));
-        let mut words = self.text;
+        let mut words = self.text_tokenizer;
         words.with_model(model);
         words.with_normalizer(None::<BoundedNormalizer>).map_err(|error| anyhow!("{error}"))?;
         words.with_pre_tokenizer(None::<BoundedPreTokenizer>);
         let mut text: Tokenizer = words.clone();
         text.with_pre_tokenizer(Some(BoundedPreTokenizer(WhitespaceSplit.into())));
         Ok(Self {
-            splits_at_spaces: splits_at_spaces(&text),
+            splits_at_spaces: has_tokens_within_words(&text),
             needs_joining_space: false,
             looks_up_words: true,
-            text,
-            words: Some(words),
+            text_tokenizer: text,
+            word_tokenizer: Some(words),
             ..self
         })
     }
 
     /// Encodes running text; if `special`, with the special tokens around it. Fails if the library fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
-        self.encode_checked(special, || self.text.encode(text, special))
+        self.run_encoding(special, || self.text_tokenizer.encode(text, special))
     }
 
     /// Encodes two running texts as a pair, with the special tokens around and between them. Fails if the tokenizer fails.
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
-        self.encode_checked(true, || self.text.encode((first, second), true))
+        self.run_encoding(true, || self.text_tokenizer.encode((first, second), true))
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them, as transformers does with
@@ -203,36 +210,36 @@ impl ModelTokenizer {
     /// all words except the first would be cut as continuations of the previous word. Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
-        self.encode_checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+        self.run_encoding(true, || self.word_tokenizer.as_ref().unwrap_or(&self.text_tokenizer).encode(input, true))
     }
 
     /// Encodes two texts of words that were split beforehand as a pair, with special tokens around both. Fails if the tokenizer
     /// fails.
     pub fn encode_word_pair(&self, [first, second]: [&[&str]; 2]) -> Result<Encoding> {
         let input = EncodeInput::Dual(InputSequence::from(first), InputSequence::from(second));
-        self.encode_checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+        self.run_encoding(true, || self.word_tokenizer.as_ref().unwrap_or(&self.text_tokenizer).encode(input, true))
     }
 
     /// Truncates an encoding without special tokens to `tokens` tokens, then adds the special tokens. Fails if the library
     /// fails.
     pub fn truncate_encoding(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
-        self.encode_checked(true, || self.text.post_process(bare, None, true))
+        self.run_encoding(true, || self.text_tokenizer.post_process(bare, None, true))
     }
 
     /// Runs `encode`, a call of the library. If `special`, it then adds or removes the beginning-of-text token as the run
     /// chose. Fails if the library fails or panics, or a token has no row in the embedding. The error names the tokenizer's
     /// file.
-    fn encode_checked(&self, special: bool, encode: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
+    fn run_encoding(&self, special: bool, encode: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = catch_panic(encode).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         let shown = self.path.display();
         let encoding =
             outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).with_file(&shown)?;
-        let encoding = if special { self.beginning.apply(encoding, &self.text) } else { encoding };
+        let encoding = if special { self.beginning_token.apply(encoding, &self.text_tokenizer) } else { encoding };
         // Post-processors store ids, which need not be in the vocabulary.
-        if let Some(index) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
+        if let Some(index) = encoding.get_ids().iter().position(|id| *id as usize >= self.embedding_rows) {
             let token = encoding.get_tokens().get(index).map_or("", String::as_str);
-            let error = misfit_error(&self.path, token, encoding.get_ids()[index], self.rows);
+            let error = misfit_error(&self.path, token, encoding.get_ids()[index], self.embedding_rows);
             return Err(error.hint("leave that token out of the text, or make the model's embedding as large"));
         }
         Ok(encoding)
@@ -241,17 +248,17 @@ impl ModelTokenizer {
     /// Puts the beginning-of-text token before every text, unless the tokenizer's files already put a special token there.
     /// Fails if no file names that token.
     pub fn with_beginning_token(self) -> Result<Self> {
-        let token = self.named_beginning.ok_or_else(|| {
+        let token = self.named_beginning_id.ok_or_else(|| {
             let way_out = "name it as `bos_token` in tokenizer_config.json, or as `bos_token_id` in config.json";
             let shown = self.path.display();
             anyhow!("tokenizer `{shown}` has no token for the beginning of text").with_file(&shown).hint(way_out)
         })?;
-        Ok(Self { beginning: BeginningToken::Token(token), ..self })
+        Ok(Self { beginning_token: BeginningToken::Token(token), ..self })
     }
 
     /// Removes the special token before every text.
     pub fn without_beginning_token(self) -> Self {
-        Self { beginning: BeginningToken::Nothing, ..self }
+        Self { beginning_token: BeginningToken::Nothing, ..self }
     }
 
     /// Returns the special token before each text; `None` if there is none. Fails if the library fails.
@@ -263,20 +270,20 @@ impl ModelTokenizer {
 
     /// Returns the token of an id, as the vocabulary writes it.
     pub fn token(&self, id: u32) -> Option<String> {
-        self.text.id_to_token(id)
+        self.text_tokenizer.id_to_token(id)
     }
 
     /// Returns the id of a token, as the vocabulary writes it; `None` if the vocabulary lacks it.
     pub fn id(&self, token: &str) -> Option<u32> {
-        self.text.token_to_id(token)
+        self.text_tokenizer.token_to_id(token)
     }
 
     /// Lists the ids of the tokens that begin a word and contain a letter, ascending. Special tokens are left out, and so are
     /// tokens in brackets, such as `[unused1]`, which have no text.
     pub fn word_start_ids(&self) -> Vec<u32> {
-        let added = self.text.get_added_tokens_decoder();
+        let added = self.text_tokenizer.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
-        marks::word_start_ids(&self.text).into_iter().filter(|&id| !special(id)).collect()
+        marks::word_start_ids(&self.text_tokenizer).into_iter().filter(|&id| !special(id)).collect()
     }
 
     /// Whether a token's text, without the marks of word boundaries, consists of Unicode punctuation (general category P).
@@ -286,12 +293,12 @@ impl ModelTokenizer {
 
     /// Names the program that must split a text into words first. `None` if the tokenizer itself splits texts.
     pub fn required_word_splitter(&self) -> Option<&str> {
-        self.needs_words_of.as_deref().filter(|_| !self.looks_up_words)
+        self.word_splitter.as_deref().filter(|_| !self.looks_up_words)
     }
 
     /// Whether each word is looked up or cut on its own, independent of its context in a text.
     pub fn reads_words_separately(&self) -> bool {
-        self.looks_up_words || self.needs_words_of.is_some()
+        self.looks_up_words || self.word_splitter.is_some()
     }
 
     /// Whether the tokenizer lower-cases words although its vocabulary has capitals.

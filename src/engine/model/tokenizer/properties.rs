@@ -56,7 +56,7 @@ pub(super) fn word_tokenizer(text: &Tokenizer) -> Option<Tokenizer> {
 }
 
 /// Whether no token spans a space: the pre-tokenizer splits at spaces, and no added token contains one.
-pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
+pub(super) fn has_tokens_within_words(tokenizer: &Tokenizer) -> bool {
     let mut splits = false;
     if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
         for_each_part(&mut pre_tokenizer.0.clone(), &mut |part| {
@@ -77,7 +77,7 @@ pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BeginningToken {
     /// The special token that the tokenizer itself puts before a text, if any.
-    AsBuilt,
+    Unchanged,
     /// The token with this id, unless the tokenizer itself puts a special token before a text.
     Token(u32),
     /// No special token before a text.

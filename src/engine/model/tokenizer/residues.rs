@@ -15,20 +15,20 @@ use serde::{Deserialize, Serialize};
 
 use super::ModelTokenizer;
 use super::bounds::Tokenizer;
-use super::entries::Entries;
+use super::entries::VocabularyEntries;
 
 /// The letters of the twenty amino acids of the genetic code.
 const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
 
 /// Maximum number of entries in a vocabulary of residues: the twenty amino acids, letters for ambiguous residues, gaps and
 /// stops.
-const MOST_RESIDUES: usize = 64;
+const MAX_RESIDUE_ENTRIES: usize = 64;
 
 /// Minimum share of all possible k-mers that a vocabulary of k-mers contains, and minimum share of k-mers among its entries.
 const MIN_KMER_SHARE: f64 = 0.9;
 
 /// Largest recognised k: there are a million 10-mers of four nucleotides.
-const LONGEST_KMER: usize = 10;
+const MAX_KMER_LENGTH: usize = 10;
 
 /// How a sequence of residues is split for a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +92,7 @@ impl From<Parting> for String {
 
 impl Parting {
     /// Appends `letters` to `parts`, split for a tokenizer. A space follows each part, except with `Letters`.
-    fn split_into(self, letters: &str, parts: &mut String) {
+    fn append_split(self, letters: &str, parts: &mut String) {
         let (length, stride) = match self {
             Self::Letters => return parts.push_str(letters),
             Self::Spaced => (1, 1),
@@ -108,7 +108,7 @@ impl Parting {
     }
 
     /// Finds how to split sequences for a vocabulary of residues; `None` for any other vocabulary.
-    pub(super) fn detect(tokenizer: &Tokenizer, entries: &Entries) -> Option<Self> {
+    pub(super) fn detect(tokenizer: &Tokenizer, entries: &VocabularyEntries) -> Option<Self> {
         let texts = entries.ids_by_text();
         let is_read_as = |text: &str, wanted: &[&str]| {
             let tokens = tokenizer.encode(text, false).ok()?;
@@ -132,7 +132,7 @@ fn are_residues(entries: &[&str]) -> bool {
     let is_single =
         |entry: &&str| entry.chars().count() == 1 && !entry.contains(|c: char| c.is_lowercase() || c.is_numeric());
     let amino_acids = entries.iter().filter(|entry| entry.len() == 1 && AMINO_ACIDS.contains(**entry)).count();
-    amino_acids == AMINO_ACIDS.len() && entries.len() <= MOST_RESIDUES && entries.iter().all(is_single)
+    amino_acids == AMINO_ACIDS.len() && entries.len() <= MAX_RESIDUE_ENTRIES && entries.iter().all(is_single)
 }
 
 /// Whether an entry consists of `length` capital letters.
@@ -142,7 +142,7 @@ fn is_kmer(entry: &str, length: usize) -> bool {
 
 /// Returns the length of the k-mers in `entries`; `None` unless nearly all entries are k-mers of one length over some alphabet.
 fn kmer_length(entries: &[&str]) -> Option<usize> {
-    (2..=LONGEST_KMER).find(|&length| {
+    (2..=MAX_KMER_LENGTH).find(|&length| {
         let words: Vec<&&str> = entries.iter().filter(|entry| is_kmer(entry, length)).collect();
         let alphabet: BTreeSet<u8> = words.iter().flat_map(|word| word.bytes()).collect();
         let possible = (alphabet.len() as f64).powi(i32::try_from(length).unwrap_or(i32::MAX));
@@ -167,7 +167,7 @@ impl ModelTokenizer {
                 parts.push_str(part);
                 parts.push(' ');
             } else {
-                parting.split_into(part, &mut parts);
+                parting.append_split(part, &mut parts);
             }
         }
         parts.truncate(parts.trim_end().len());
@@ -181,7 +181,7 @@ mod tests {
 
     fn parted(parting: &str, letters: &str) -> String {
         let mut parted = String::new();
-        parting.parse::<Parting>().unwrap().split_into(letters, &mut parted);
+        parting.parse::<Parting>().unwrap().append_split(letters, &mut parted);
         parted
     }
 

@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 use tokenizers::Encoding;
 
 use super::bounds::Tokenizer;
-use super::entries::{Entries, VocabularyEntry};
+use super::entries::{VocabularyEntries, VocabularyEntry};
 use crate::system::contained::catch_panic;
 use crate::system::errors::Facts;
 
 /// Maximum share of lost entries. bert-base-uncased loses 1 of 23,694 entries with its own tokenizer; a vocabulary of chemical
 /// reactions loses 545 of 576 with BERT's default tokenizer.
-const MOST_LOST_SHARE: f64 = 0.1;
+const MAX_LOST_SHARE: f64 = 0.1;
 
 /// Share of lower-cased entries above which a vocabulary counts as cased. BERT's uncased vocabularies have no entries with
 /// capitals, its cased ones over a quarter.
-const MOST_LOWER_CASED_SHARE: f64 = 0.1;
+const MAX_LOWER_CASED_SHARE: f64 = 0.1;
 
 /// Minimum number of entries for a verdict on the tokenizer; vocabularies of proteins have only twenty residues.
-const FEWEST: u64 = 10;
+const MIN_JUDGED_ENTRIES: u64 = 10;
 
 /// How many entries of a vocabulary its tokenizer gives back when it reads them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,18 +56,18 @@ pub struct ReadEntry {
 
 impl RoundTrip {
     /// Whether the tokenizer loses too large a share of its vocabulary entries.
-    pub fn fails(&self) -> bool {
-        self.exceeds(self.lost, MOST_LOST_SHARE)
+    pub fn loses_too_many(&self) -> bool {
+        self.exceeds_share(self.lost, MAX_LOST_SHARE)
     }
 
     /// Whether the vocabulary has capitals, and the tokenizer lower-cases its input.
     pub fn lower_cases(&self) -> bool {
-        self.exceeds(self.lower_cased, MOST_LOWER_CASED_SHARE)
+        self.exceeds_share(self.lower_cased, MAX_LOWER_CASED_SHARE)
     }
 
     /// Whether `entries` is more than `share` of all read entries; false if too few were read.
-    fn exceeds(&self, entries: u64, share: f64) -> bool {
-        self.entries >= FEWEST && entries as f64 > share * self.entries as f64
+    fn exceeds_share(&self, entries: u64, share: f64) -> bool {
+        self.entries >= MIN_JUDGED_ENTRIES && entries as f64 > share * self.entries as f64
     }
 
     /// Returns the mean number of characters of an entry; `None` if no entry was read.
@@ -76,7 +76,7 @@ impl RoundTrip {
     }
 
     /// Describes the example entry and its tokens in a clause; empty without an example.
-    fn example(&self) -> String {
+    fn describe_example(&self) -> String {
         let Some(ReadEntry { entry, tokens }) = &self.example else { return String::new() };
         const SHOWN: usize = 6;
         let first = tokens.iter().take(SHOWN).map(|token| format!("`{}`", token.escape_debug()));
@@ -89,7 +89,7 @@ impl RoundTrip {
         let Self { entries, given_back, .. } = self;
         let error = anyhow!(
             "tokenizer `{path}` gives back {given_back} of the {entries} entries of its vocabulary: {}",
-            self.example()
+            self.describe_example()
         );
         let way_out = "say how the model's text was cut: `\"do_lower_case\": false` or another setting in \
                        tokenizer_config.json, or a tokenizer.json; or give --tokens-as-words, and a corpus whose words are \
@@ -111,7 +111,7 @@ impl RoundTrip {
                 "{lower_cased} of {entries} entries of the vocabulary have capitals, and the tokenizer lower-cases what it \
                  reads, as transformers does by default: {}; if the model is cased, put `\"do_lower_case\": false` into \
                  tokenizer_config.json",
-                self.example()
+                self.describe_example()
             )
         })
     }
@@ -119,11 +119,11 @@ impl RoundTrip {
 
 /// Encodes each entry of a tokenizer's vocabulary, and counts the outcomes. `unknown` is the id of the unknown token. If the
 /// tokenizer fails on an entry, all counts are 0; the first sentence of the run then reports the failure.
-pub(super) fn measure(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
+pub(super) fn measure(tokenizer: &Tokenizer, entries: &VocabularyEntries, unknown: Option<u32>) -> RoundTrip {
     let mut counts = RoundTrip::default();
     let mut worst = Outcome::Pieces;
     for VocabularyEntry { id, token, text } in &entries.whole_entries {
-        let Ok(Ok((outcome, tokens))) = catch_panic(|| read(tokenizer, unknown, *id, text)) else {
+        let Ok(Ok((outcome, tokens))) = catch_panic(|| read_entry(tokenizer, unknown, *id, text)) else {
             return RoundTrip::default();
         };
         counts.entries += 1;
@@ -157,7 +157,7 @@ enum Outcome {
 
 /// Encodes one entry, with and without its leading space, because some tokenizers add or remove a space before a text. Returns
 /// the outcome, and the tokens unless the entry was given back.
-fn read(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
+fn read_entry(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
     let encode = |text: &str| tokenizer.encode(text, false).map_err(|error| anyhow!("{error}"));
     let is_given_back = |encoding: &Encoding| encoding.get_ids() == [id];
     let encoding = encode(text)?;

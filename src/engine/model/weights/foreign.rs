@@ -1,55 +1,55 @@
 //! Tensors that belong to no family and change a model's computation: adapters, prompts, quantised weights.
 
 /// A kind of foreign tensor: (parts of tensor names that identify it, its description after the words "part of", a remedy).
-type Foreign = (&'static [&'static str], &'static str, &'static str);
+type ForeignKind = (&'static [&'static str], &'static str, &'static str);
 
-const MERGE: &str = "merge it into the model (peft: merge_and_unload()) and save that";
-const PLAIN: &str = "save the model without it: its heads attend in another way with it";
-const UNQUANTISED: &str = "take the unquantised weights, or save them dequantised";
+const MERGE_HINT: &str = "merge it into the model (peft: merge_and_unload()) and save that";
+const SAVE_WITHOUT_HINT: &str = "save the model without it: its heads attend in another way with it";
+const DEQUANTISE_HINT: &str = "take the unquantised weights, or save them dequantised";
 
 /// LoRA adapters.
 // peft (lora/layer.py), loralib, and diffusers' `lora.down`.
-const LORA: Foreign = (
+const LORA_KIND: ForeignKind = (
     &["lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_down", "lora_up", "lora_magnitude_vector"],
     "an adapter that is not merged (LoRA)",
-    MERGE,
+    MERGE_HINT,
 );
 
 /// All kinds of foreign tensors.
-const KINDS: [Foreign; 9] = [
-    LORA,
+const FOREIGN_KINDS: [ForeignKind; 9] = [
+    LORA_KIND,
     // peft (loha, lokr, oft, boft, vera, fourierft, randlora).
     (
         &["hada_w1_a", "hada_w2_a", "lokr_w1", "lokr_w2", "oft_r", "boft_R", "vera_lambda_b", "fourierft_spectrum"],
         "an adapter that is not merged (peft)",
-        MERGE,
+        MERGE_HINT,
     ),
-    (&["ia3_l"], "an adapter that is not merged (IA³)", MERGE),
+    (&["ia3_l"], "an adapter that is not merged (IA³)", MERGE_HINT),
     // Houlsby et al. 2019, as adapters and adapter-transformers write them.
     (
         &["adapter", "adapters", "adapter_down", "adapter_up", "adapter_layers", "invertible_adapters"],
         "a bottleneck adapter",
-        PLAIN,
+        SAVE_WITHOUT_HINT,
     ),
     (
         &["prompt_embeddings", "prompt_encoder", "prefix_encoder", "prefix_tuning", "prefix_tunings", "soft_prompt"],
         "a prompt or prefix that was tuned",
-        PLAIN,
+        SAVE_WITHOUT_HINT,
     ),
     // bitsandbytes.
-    (&["SCB", "absmax", "quant_map", "quant_state"], "quantised weights", UNQUANTISED),
+    (&["SCB", "absmax", "quant_map", "quant_state"], "quantised weights", DEQUANTISE_HINT),
     // GPTQ, AWQ.
-    (&["qweight", "qzeros", "g_idx"], "quantised weights", UNQUANTISED),
+    (&["qweight", "qzeros", "g_idx"], "quantised weights", DEQUANTISE_HINT),
     // fp8.
-    (&["weight_scale", "weight_scale_inv"], "quantised weights", UNQUANTISED),
-    (&["parametrizations"], "a parametrisation, as of an adapter (LoRA)", MERGE),
+    (&["weight_scale", "weight_scale_inv"], "quantised weights", DEQUANTISE_HINT),
+    (&["parametrizations"], "a parametrisation, as of an adapter (LoRA)", MERGE_HINT),
 ];
 
 /// Returns (description, remedy) of the kind of foreign tensor to which a tensor name belongs; `None` if it belongs to none.
 pub(super) fn foreign_kind(name: &str) -> Option<(&'static str, &'static str)> {
-    let by_part = |part: &str| KINDS.iter().find(|(parts, ..)| parts.contains(&part));
+    let by_part = |part: &str| FOREIGN_KINDS.iter().find(|(parts, ..)| parts.contains(&part));
     let is_lora = name.contains("lora.down.") || name.contains("lora.up.");
-    let kind = if is_lora { Some(&LORA) } else { name.split('.').find_map(by_part) };
+    let kind = if is_lora { Some(&LORA_KIND) } else { name.split('.').find_map(by_part) };
     kind.map(|&(_, description, way_out)| (description, way_out))
 }
 

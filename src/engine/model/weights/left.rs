@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Checkpoint;
 use crate::model::families::{Architecture, EmbeddingNames, Family};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 
 /// Tensors of a checkpoint that are no part of the encoder, counted under the first part of their names.
@@ -23,7 +23,7 @@ pub struct LeftTensors {
 
 /// Parts of names of tensors that no computation of any family needs: positions and segments that transformers kept as buffers,
 /// and frequencies that follow from `config.json`.
-const BUFFERS: [&str; 6] =
+const BUFFER_NAME_PARTS: [&str; 6] =
     ["position_ids", "token_type_ids", "inv_freq", "num_batches_tracked", "masked_bias", "encoder.version"];
 
 impl Checkpoint {
@@ -33,32 +33,36 @@ impl Checkpoint {
     /// unnecessary.
     pub fn unread_tensors(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, ignored_tensors: needless, .. } = architecture.family;
-        let read = self.read.lock().expect("nobody panics while reading").clone();
+        let read = self.read_names.lock().expect("nobody panics while reading").clone();
         let locations: BTreeSet<(usize, u64)> = read.iter().filter_map(|name| self.location(name)).collect();
         let is_head = |name: &str| token_heads.iter().any(|head| head.decoder == name);
         let is_prefixed = read.iter().any(|name| !prefix.is_empty() && name.starts_with(prefix));
         let bare = |name: &str| name.strip_prefix(if is_prefixed { prefix } else { "" }).map(str::to_owned);
-        let roots: BTreeSet<String> =
-            read.iter().filter_map(|name| bare(name)).filter(|name| !is_head(name)).map(|name| root(&name)).collect();
+        let roots: BTreeSet<String> = read
+            .iter()
+            .filter_map(|name| bare(name))
+            .filter(|name| !is_head(name))
+            .map(|name| root_name(&name))
+            .collect();
         // transformers makes both tables whether or not the model adds them.
         let EmbeddingNames { positions, segments, .. } = &architecture.names.embeddings;
         let is_needless = |name: &str| {
-            let parts = BUFFERS.iter().chain(needless).chain([positions, segments]);
+            let parts = BUFFER_NAME_PARTS.iter().chain(needless).chain([positions, segments]);
             parts.into_iter().any(|parts| format!(".{name}.").contains(&format!(".{parts}.")))
         };
         let mut left: BTreeMap<String, u64> = BTreeMap::new();
         let mut strangers = Vec::new();
         for name in self.tensors.keys().filter(|name| !read.contains(*name)) {
             let is_copy = self.location(name).is_some_and(|location| locations.contains(&location));
-            let of_encoder = bare(name).filter(|bare| roots.contains(&root(bare)) && !is_head(bare));
+            let of_encoder = bare(name).filter(|bare| roots.contains(&root_name(bare)) && !is_head(bare));
             match of_encoder {
                 _ if is_copy || is_needless(name) => {}
                 Some(_) => strangers.push(name.as_str()),
-                None => *left.entry(root(&bare(name).unwrap_or_else(|| name.clone()))).or_default() += 1,
+                None => *left.entry(root_name(&bare(name).unwrap_or_else(|| name.clone()))).or_default() += 1,
             }
         }
         if let Some(adapter) = &self.adapter {
-            adapter.ensure_applied(&|bare| roots.contains(&root(bare)) && !is_head(bare))?;
+            adapter.ensure_applied(&|bare| roots.contains(&root_name(bare)) && !is_head(bare))?;
         }
         strangers.sort_unstable();
         if let Some(first) = strangers.first() {
@@ -78,12 +82,12 @@ impl Checkpoint {
     fn unread_tensor_error(&self, name: &str, others: usize, architecture: &Architecture) -> anyhow::Error {
         let (file, _) = &self.tensors[name];
         let path = self.files[*file].path().display();
-        let more = if others > 0 { format!(", and {} more", counted(others, "tensor")) } else { String::new() };
+        let more = if others > 0 { format!(", and {} more", format_count(others, "tensor")) } else { String::new() };
         let layers = architecture.config.num_hidden_layers;
         let is_surplus = architecture.names.layer_number(name.trim_start_matches(architecture.family.prefix));
         let (why, way_out) = match is_surplus.filter(|number| *number >= layers) {
             Some(number) => (
-                format!("config.json counts {}, and this is of layer {number}", counted(layers, "layer")),
+                format!("config.json counts {}, and this is of layer {number}", format_count(layers, "layer")),
                 "set num_hidden_layers to the number of layers that the checkpoint has",
             ),
             None => (
@@ -103,6 +107,6 @@ impl Checkpoint {
 }
 
 /// Returns the first dot-separated part of a tensor name.
-fn root(name: &str) -> String {
+fn root_name(name: &str) -> String {
     name.split('.').next().unwrap_or_default().to_owned()
 }

@@ -21,7 +21,7 @@ use super::families::pruned::is_prunable;
 use super::families::{Architecture, Family};
 use super::files::ModelFile;
 use super::files::names::is_pickle;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use foreign::foreign_kind;
 
@@ -35,9 +35,9 @@ pub struct Checkpoint {
     /// Architecture family, whose prefixes may precede tensor names.
     family: Family,
     /// Number of values of all expanded tensors in excess of the values stored in the files.
-    expanded: usize,
+    expanded_values: usize,
     /// Names of the tensors that have been read.
-    read: Mutex<BTreeSet<String>>,
+    read_names: Mutex<BTreeSet<String>>,
     /// Adapter that changes tensors as they are read; `None` without one.
     adapter: Option<Box<dyn Overlay>>,
 }
@@ -57,12 +57,13 @@ struct StoredTensor {
 const VALUE_TYPES: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
 /// Names of LayerNorm parameters: (current name, name in checkpoints from TensorFlow such as `google-bert/bert-base-uncased`).
-const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
+const LAYER_NORM_ALIASES: [(&str, &str); 2] =
+    [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
 /// Maximum number of values that a checkpoint may have in excess of the values stored in its files, through expanded tensors:
 /// 256 MiB of float32. Without this bound, a file of a few bytes could claim any amount of memory. The segment embedding of the
 /// largest models, expanded from one row, has some thousands of values.
-const MOST_EXPANDED: usize = 1 << 26;
+const MAX_EXPANDED_VALUES: usize = 1 << 26;
 
 /// A source of parameters by tensor name: a checkpoint, or random initial weights.
 pub trait Tensors: Sync {
@@ -77,7 +78,7 @@ pub trait Tensors: Sync {
 pub trait Overlay: Send + Sync {
     /// Returns the adapted values of the tensor `bare`, a name without prefixes; `base` reads the values in the checkpoint.
     /// Fails if an update does not fit the tensor.
-    fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
+    fn adapted_values(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
 
     /// Fails if an update or replacement was not applied, and `is_needed` returns true for the name of its tensor without
     /// prefix.
@@ -110,11 +111,18 @@ impl Checkpoint {
     /// Opens weight files; `of_adapter` says whether tensors of adapters are accepted.
     fn open_all(files: Vec<ModelFile>, family: Family, of_adapter: bool) -> Result<Self> {
         let (tensors, name_in_file, read) = (HashMap::new(), HashMap::new(), Mutex::default());
-        let mut checkpoint =
-            Self { files: Vec::new(), tensors, name_in_file, family, expanded: 0, read, adapter: None };
+        let mut checkpoint = Self {
+            files: Vec::new(),
+            tensors,
+            name_in_file,
+            family,
+            expanded_values: 0,
+            read_names: read,
+            adapter: None,
+        };
         for file in files {
             let path = file.path().to_owned();
-            checkpoint.add(file, of_adapter).cannot("read weights from", path.display())?;
+            checkpoint.add_file(file, of_adapter).cannot("read weights from", path.display())?;
         }
         Ok(checkpoint)
     }
@@ -138,7 +146,7 @@ impl Checkpoint {
 
     /// Removes a prefix that no family knows, and that a program put before all tensor names of the encoder.
     pub fn without_unknown_prefix(mut self, architecture: &Architecture) -> Self {
-        if let Some(prefix) = unknown_prefix(self.tensors.keys().map(String::as_str), architecture) {
+        if let Some(prefix) = find_unknown_prefix(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
             let name_in_file =
                 self.tensors.keys().map(|name| (bare(name), self.name_in_file.get(name).unwrap_or(name).clone()));
@@ -149,7 +157,7 @@ impl Checkpoint {
     }
 
     /// Reads the header of a file, and adds its tensors.
-    fn add(&mut self, file: ModelFile, of_adapter: bool) -> Result<()> {
+    fn add_file(&mut self, file: ModelFile, of_adapter: bool) -> Result<()> {
         let tensors =
             if is_pickle(file.path()) { torch::read_tensors(&file)? } else { safetensors::read_tensors(&file)? };
         for (name_in_file, stored) in tensors {
@@ -157,11 +165,11 @@ impl Checkpoint {
                 let error = anyhow!("its tensor `{}` is part of {description}", name_in_file.escape_debug());
                 return Err(error.hint(way_out));
             }
-            self.expanded = self.expanded.saturating_add(stored.expanded());
+            self.expanded_values = self.expanded_values.saturating_add(stored.expanded_count());
             // `module.` is the prefix of a model within `torch.nn.DataParallel`.
             let mut wrappers = self.family.wrapper_prefixes.iter().chain([&"module."]);
             let bare = wrappers.find_map(|wrapper| name_in_file.strip_prefix(wrapper));
-            let name = without_wrappers(bare.unwrap_or(&name_in_file));
+            let name = strip_wrapper_parts(bare.unwrap_or(&name_in_file));
             if name != name_in_file {
                 self.name_in_file.insert(name.clone(), name_in_file);
             }
@@ -182,42 +190,42 @@ impl Checkpoint {
     /// Reads a tensor as f32 under any of its possible names, and checks its shape and values.
     /// Fails if there is no such tensor (the error lists the closest names), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let Some((key, (file, stored))) = self.find(name) else {
+        let Some((key, (file, stored))) = self.find_tensor(name) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
-            let closest = self.closest(name);
-            const GATED: &str =
+            let closest = self.describe_closest(name);
+            const GATED_HINT: &str =
                 " (there are gated layers, as of JinaBERT and MosaicBERT, of which config.json says nothing)";
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
-            let why = if gated { GATED } else { "" };
+            let why = if gated { GATED_HINT } else { "" };
             let error = anyhow!("{} {verb} no tensor for {name}: {closest}{why}", files.join(", "));
             return Err(self.files.iter().rev().fold(error, |error, file| error.with_file(file.path().display())));
         };
-        self.read.lock().expect("nobody panics while reading").insert(key.clone());
+        self.read_names.lock().expect("nobody panics while reading").insert(key.clone());
         let file = &self.files[*file];
         let path = file.path();
         let description = format!("tensor {key} of `{}`", path.display());
-        let base = || self.values(stored, file, shape, &description).with_file(path.display());
+        let base = || self.read_values(stored, file, shape, &description).with_file(path.display());
         match &self.adapter {
-            Some(adapter) => adapter.adapted(key.strip_prefix(self.family.prefix).unwrap_or(&key), shape, &base),
+            Some(adapter) => adapter.adapted_values(key.strip_prefix(self.family.prefix).unwrap_or(&key), shape, &base),
             None => base(),
         }
     }
 
     /// Finds a tensor under any of its possible names. Returns (name found, (index of its file, tensor)).
-    fn find(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
+    fn find_tensor(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
         let mut names = possible_names(self.family.prefix, name).into_iter();
         names.find_map(|name| self.tensors.get(&name).map(|stored| (name, stored)))
     }
 
     /// Returns (index of the file that holds a tensor, name of the tensor in that file).
     fn name_in_file(&self, name: &str) -> Option<(usize, String)> {
-        let (key, (file, _)) = self.find(name)?;
+        let (key, (file, _)) = self.find_tensor(name)?;
         Some((*file, self.name_in_file.get(&key).cloned().unwrap_or(key)))
     }
 
     /// Describes the tensor names that are most similar to `name`.
-    fn closest(&self, name: &str) -> String {
+    fn describe_closest(&self, name: &str) -> String {
         let mut names: Vec<&String> = self.tensors.keys().collect();
         names.sort_by(|a, b| {
             let [a_like, b_like] = [a, b].map(|other| strsim::jaro_winkler(other, name));
@@ -227,7 +235,7 @@ impl Checkpoint {
         match names.len() {
             0 => "there are no tensors at all".to_owned(),
             count => {
-                let tensors = counted(count, "tensor");
+                let tensors = format_count(count, "tensor");
                 format!("of the {tensors} that there are, the closest by name are {}", quoted.join(", "))
             }
         }
@@ -246,14 +254,14 @@ impl Checkpoint {
     }
 
     /// Reads a tensor as f32, and checks its shape and values.
-    fn values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
+    fn read_values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
         ensure!(stored.shape == shape, self.shape_error(stored, shape, name));
         ensure!(
-            stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
+            stored.expanded_count() == 0 || self.expanded_values <= MAX_EXPANDED_VALUES,
             anyhow!(
                 "{name} has values that lie in the same place, and all such tensors together {} more than there are in the \
-                 file: more than {MOST_EXPANDED} are not read",
-                self.expanded
+                 file: more than {MAX_EXPANDED_VALUES} are not read",
+                self.expanded_values
             )
             .hint_after("; ", "save it again, with .contiguous()")
         );
@@ -269,7 +277,7 @@ impl Checkpoint {
 
 impl StoredTensor {
     /// Returns the size of a value in bytes. For types that cannot be read, returns 1: their values are only located.
-    fn value_bytes(values: &Result<DType, String>) -> u64 {
+    fn bytes_per_value(values: &Result<DType, String>) -> u64 {
         values.as_ref().map_or(1, |dtype| dtype.size_in_bytes() as u64)
     }
 
@@ -282,7 +290,7 @@ impl StoredTensor {
         let (count, span) = self.extent()?;
         let values = self.read_span(file, dtype, span)?;
         Ok(match self.noncontiguous_strides() {
-            Some(strides) => gather(&values, &self.shape, strides, count),
+            Some(strides) => gather_strided(&values, &self.shape, strides, count),
             None => values,
         })
     }
@@ -290,7 +298,7 @@ impl StoredTensor {
     /// Returns (number of values, number of stored values from the first to the last of them). Fails if the stored values
     /// exceed the storage.
     fn extent(&self) -> Result<(usize, usize)> {
-        let room = (self.byte_range.end - self.byte_range.start) / Self::value_bytes(&self.value_type);
+        let room = (self.byte_range.end - self.byte_range.start) / Self::bytes_per_value(&self.value_type);
         let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
         let span = match &self.strides {
             Some(strides) if count != Some(0) => {
@@ -305,7 +313,7 @@ impl StoredTensor {
 
     /// Returns the number of values in excess of those stored in the file. In an expanded tensor, several values share one
     /// location.
-    fn expanded(&self) -> usize {
+    fn expanded_count(&self) -> usize {
         let Some(strides) = &self.strides else { return 0 };
         let steps = self.shape.iter().zip(strides);
         let span = steps
@@ -328,7 +336,7 @@ impl StoredTensor {
     /// Reads the first `span` stored values as f32, in the order of the file.
     fn read_span(&self, file: &ModelFile, dtype: DType, span: usize) -> Result<Vec<f32>> {
         /// Number of values converted at a time, so that memory never holds the whole tensor in two types.
-        const PIECE: usize = 1 << 18;
+        const VALUES_AT_ONCE: usize = 1 << 18;
         if dtype == DType::F32 {
             let mut values = vec![0.0_f32; span];
             file.read_at(bytemuck::cast_slice_mut(&mut values), self.byte_range.start)?;
@@ -339,9 +347,9 @@ impl StoredTensor {
         }
         let mut values = Vec::with_capacity(span);
         let width = dtype.size_in_bytes();
-        let mut bytes = vec![0; width * span.min(PIECE)];
+        let mut bytes = vec![0; width * span.min(VALUES_AT_ONCE)];
         while values.len() < span {
-            let count = PIECE.min(span - values.len());
+            let count = VALUES_AT_ONCE.min(span - values.len());
             let piece = &mut bytes[..width * count];
             file.read_at(piece, self.byte_range.start + (width * values.len()) as u64)?;
             let piece = Tensor::from_raw_buffer(piece, dtype, &[count], &Device::Cpu)?;
@@ -352,7 +360,7 @@ impl StoredTensor {
 }
 
 /// Arranges the stored values of a tensor with strides in row-major order.
-fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> Vec<f32> {
+fn gather_strided(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> Vec<f32> {
     let mut gathered = Vec::with_capacity(count);
     let mut index = vec![0; shape.len()];
     for _ in 0..count {
@@ -370,23 +378,28 @@ fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> V
 
 /// Lists the names under which a file may have the tensor `name`: with and without `prefix`, and under TensorFlow's names.
 fn possible_names(prefix: &str, name: &str) -> Vec<String> {
-    let older = ALIASES.into_iter().filter_map(|(new, old)| Some(format!("{}{old}", name.strip_suffix(new)?)));
+    let older =
+        LAYER_NORM_ALIASES.into_iter().filter_map(|(new, old)| Some(format!("{}{old}", name.strip_suffix(new)?)));
     let spellings = std::iter::once(name.to_owned()).chain(older);
     spellings.flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
 }
 
 /// Parts of tensor names that wrappers of PyTorch modules insert anywhere: `torch.compile`, fully sharded training,
 /// checkpointed activations, deepspeed.
-const WRAPPERS: [&str; 4] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"];
+const WRAPPER_NAME_PARTS: [&str; 4] =
+    ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"];
 
 /// Removes the parts that wrappers of PyTorch modules insert into a tensor name.
-fn without_wrappers(name: &str) -> String {
-    name.split('.').filter(|part| !WRAPPERS.contains(part)).collect::<Vec<_>>().join(".")
+fn strip_wrapper_parts(name: &str) -> String {
+    name.split('.').filter(|part| !WRAPPER_NAME_PARTS.contains(part)).collect::<Vec<_>>().join(".")
 }
 
 /// Finds a prefix of all tensor names that no family knows: the text before the name of the first layer's output projection, if
 /// there is only one such text. `None` if the family or its task heads have this prefix, or there is none.
-fn unknown_prefix<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
+fn find_unknown_prefix<'a>(
+    names: impl Iterator<Item = &'a str> + Clone,
+    architecture: &Architecture,
+) -> Option<String> {
     let family = architecture.family;
     let endings = architecture.names.marker_tensors();
     let prefix = |name: &'a str| endings.iter().find_map(|ending| name.strip_suffix(ending.as_str()));
@@ -406,13 +419,13 @@ fn unknown_prefix<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::families::bert::SMALL;
+    use crate::model::families::bert::SMALL_CONFIG_JSON;
 
     const SIGN: &str = "encoder.layer.0.attention.output.dense.weight";
 
     fn found(before: &[&str]) -> Option<String> {
         let names: Vec<String> = before.iter().map(|before| format!("{before}{SIGN}")).collect();
-        unknown_prefix(names.iter().map(String::as_str), &Architecture::parse(SMALL).unwrap())
+        find_unknown_prefix(names.iter().map(String::as_str), &Architecture::parse(SMALL_CONFIG_JSON).unwrap())
     }
 
     #[test]
@@ -427,7 +440,7 @@ mod tests {
 
     #[test]
     fn wrappers_are_taken_out_of_names() {
-        assert_eq!(without_wrappers("_orig_mod.bert._fsdp_wrapped_module.x"), "bert.x");
-        assert_eq!(without_wrappers("bert.x"), "bert.x");
+        assert_eq!(strip_wrapper_parts("_orig_mod.bert._fsdp_wrapped_module.x"), "bert.x");
+        assert_eq!(strip_wrapper_parts("bert.x"), "bert.x");
     }
 }

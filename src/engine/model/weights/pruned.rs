@@ -14,10 +14,10 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::{Checkpoint, StoredTensor, Tensors, safetensors as format, torch};
-use crate::model::files::names::{WEIGHTS, is_index, is_pickle};
+use crate::model::files::names::{WEIGHT_FILES, is_index, is_pickle};
 use crate::model::files::{ModelFile, ModelFiles};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 
 /// Attention heads to remove, each with the constant that replaces its context, `[head_dim]`; `None` for zeros.
 pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
@@ -35,14 +35,14 @@ type TensorChanges = BTreeMap<String, TensorChange>;
 /// A change to one tensor.
 enum TensorChange {
     /// The weights at these inputs of a projection become zero.
-    ZeroInputs(Layout, Vec<Range<usize>>),
+    ZeroInputs(ProjectionLayout, Vec<Range<usize>>),
     /// All values are replaced by these, row-major.
     Values(Vec<f32>),
 }
 
 /// Shape of an output projection's weights, and their order in the tensor.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct ProjectionLayout {
     /// Number of outputs of the projection.
     outputs: usize,
     /// Number of inputs of the projection, over all attention heads in the file.
@@ -54,7 +54,7 @@ struct Layout {
     groups: Option<usize>,
 }
 
-impl Layout {
+impl ProjectionLayout {
     /// Returns the shape of the weight tensor.
     fn shape(self) -> Vec<usize> {
         match self.groups {
@@ -82,11 +82,11 @@ impl PrunedWeights {
     /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also
     /// fails if the projection has no bias for a given constant, or the weights cannot be read.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
-        Self::prepare(files, removed).class(Class::Model)
+        Self::read_changes(files, removed).class(ErrorClass::Model)
     }
 
     /// As [`PrunedWeights::new`], with errors that have no class yet.
-    fn prepare(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
+    fn read_changes(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         let ModelFiles { architecture, weights, id, .. } = files;
         let config = &architecture.config;
         ensure!(
@@ -98,18 +98,18 @@ impl PrunedWeights {
         let names = architecture.names.matching_spelling(|name| checkpoint.has_tensor(name));
         if let Some(absent) = removed.keys().find(|head| config.absent.contains(head)) {
             let error = anyhow!("{absent} is absent: `{id}` was saved without it (pruned_heads)").with_value(absent);
-            return Err(error.hint("leave it out").class(Class::Usage));
+            return Err(error.hint("leave it out").class(ErrorClass::Usage));
         }
         let head_dim = config.head_dim();
         let mut changes: Vec<TensorChanges> = weights.iter().map(|_| BTreeMap::new()).collect();
-        for (stem, heads) in group_by_stem(architecture.grid(), &names.layers, removed).class(Class::Usage)? {
+        for (stem, heads) in group_by_stem(architecture.grid(), &names.layers, removed).class(ErrorClass::Usage)? {
             let name = |part: &str| format!("{stem}.{}.{part}", names.layer_parts.attention_output);
             // Heads are absent in all layers that share weights, so any such layer will do.
             let present = config.present_heads(names.layers.iter().position(|layer| layer == stem).expect("a layer"));
-            let layout = Layout {
+            let layout = ProjectionLayout {
                 outputs: config.hidden_size,
                 inputs: present.len() * head_dim,
-                transposed: names.transposed,
+                transposed: names.is_transposed,
                 groups: names.convolutions.map(|groups| groups.attention_output),
             };
             let range = |head: usize| {
@@ -172,13 +172,13 @@ impl PrunedWeights {
         }
         let (mut map, mut total) = (BTreeMap::new(), 0);
         for ((file, changes), name) in self.files.iter().zip(&self.changes).zip(self.names()) {
-            for tensor in tensors(file, changes)?.0 {
-                total += tensor.size();
+            for tensor in written_tensors(file, changes)?.0 {
+                total += tensor.byte_count();
                 map.insert(tensor.name, name.clone());
             }
         }
         let index = serde_json::json!({"metadata": {"total_size": total}, "weight_map": map});
-        let name = WEIGHTS.into_iter().find(|name| is_index(name)).expect("there is one");
+        let name = WEIGHT_FILES.into_iter().find(|name| is_index(name)).expect("there is one");
         Ok(Some((name, serde_json::to_string_pretty(&index)?)))
     }
 }
@@ -228,7 +228,7 @@ type FileMetadata = Option<HashMap<String, String>>;
 
 /// Returns (tensors of a file in the order of writing, metadata of the file). Changed values are float32, or float64 if the
 /// tensor was; a narrower type would round them.
-fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, FileMetadata)> {
+fn written_tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, FileMetadata)> {
     let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
         let tensors = torch::read_tensors(file)?;
         // Tensors of other types, such as position ids, are no parameters.
@@ -265,11 +265,11 @@ fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTens
 
 /// Writes one file as safetensors, with its changes applied.
 fn write(file: &ModelFile, changes: &TensorChanges, out: &mut dyn Write) -> Result<()> {
-    let (tensors, metadata) = tensors(file, changes)?;
+    let (tensors, metadata) = written_tensors(file, changes)?;
     let mut end = 0;
     let infos = tensors.iter().map(|tensor| {
         let start = end;
-        end += tensor.size();
+        end += tensor.byte_count();
         let info = TensorInfo { dtype: tensor.dtype, shape: tensor.stored.shape.clone(), data_offsets: (start, end) };
         (tensor.name.clone(), info)
     });
@@ -277,18 +277,18 @@ fn write(file: &ModelFile, changes: &TensorChanges, out: &mut dyn Write) -> Resu
     // The data begins at a multiple of eight bytes, as with the format's reference writer.
     header.resize(header.len().next_multiple_of(8), b' ');
     let begun = out.write_all(&(header.len() as u64).to_le_bytes());
-    begun.and_then(|()| out.write_all(&header)).class(Class::Output)?;
+    begun.and_then(|()| out.write_all(&header)).class(ErrorClass::Output)?;
     for tensor in &tensors {
         let bytes = tensor.bytes(file, changes.get(&tensor.name));
         let bytes = bytes.with_context(|| format!("tensor {}", tensor.name.escape_debug()))?;
-        out.write_all(&bytes).class(Class::Output)?;
+        out.write_all(&bytes).class(ErrorClass::Output)?;
     }
     Ok(())
 }
 
 impl WrittenTensor {
     /// Returns the number of bytes that the tensor takes in the written file.
-    fn size(&self) -> usize {
+    fn byte_count(&self) -> usize {
         self.stored.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
     }
 
@@ -303,7 +303,7 @@ impl WrittenTensor {
             Some(TensorChange::Values(values)) => as_f32(values),
             _ if self.stored.noncontiguous_strides().is_some() => as_f32(&self.stored.read(file)?),
             _ => {
-                let mut bytes = vec![0; self.size()];
+                let mut bytes = vec![0; self.byte_count()];
                 file.read_at(&mut bytes, self.stored.byte_range.start)?;
                 bytes
             }
@@ -321,9 +321,10 @@ impl WrittenTensor {
 
 /// Whether transformers or other libraries use a file name for the weights of a whole model.
 pub fn is_weight_file(name: &Path) -> bool {
-    const FORMS: [&str; 10] = ["safetensors", "bin", "h5", "msgpack", "onnx", "ot", "pt", "pth", "ckpt", "gguf"];
+    const WEIGHT_EXTENSIONS: [&str; 10] =
+        ["safetensors", "bin", "h5", "msgpack", "onnx", "ot", "pt", "pth", "ckpt", "gguf"];
     let extension = name.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    extension.is_some_and(|extension| FORMS.contains(&extension.as_str()))
+    extension.is_some_and(|extension| WEIGHT_EXTENSIONS.contains(&extension.as_str()))
         || name.file_name().is_some_and(|name| is_index(&name.to_string_lossy()))
 }
 
@@ -334,12 +335,12 @@ mod tests {
     #[test]
     fn weights_by_hand() {
         // Two outputs of four inputs.
-        let plain = Layout { outputs: 2, inputs: 4, transposed: false, groups: None };
-        assert_eq!([plain.index(1, 2), Layout { transposed: true, ..plain }.index(1, 2)], [Some(6), Some(5)]);
+        let plain = ProjectionLayout { outputs: 2, inputs: 4, transposed: false, groups: None };
+        assert_eq!([plain.index(1, 2), ProjectionLayout { transposed: true, ..plain }.index(1, 2)], [Some(6), Some(5)]);
         // In two groups, output 1 has the weights of inputs 2 and 3.
-        let grouped = Layout { groups: Some(2), ..plain };
+        let grouped = ProjectionLayout { groups: Some(2), ..plain };
         assert_eq!([grouped.index(0, 1), grouped.index(1, 1), grouped.index(1, 3)], [Some(1), None, Some(3)]);
-        let shapes = [plain, Layout { transposed: true, ..plain }, grouped].map(Layout::shape);
+        let shapes = [plain, ProjectionLayout { transposed: true, ..plain }, grouped].map(ProjectionLayout::shape);
         assert_eq!(shapes, [vec![2, 4], vec![4, 2], vec![2, 2, 1]]);
     }
 

@@ -9,7 +9,7 @@ use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
 /// Maximum length of a header in the safetensors format, in bytes.
-const LONGEST_HEADER: u64 = 100_000_000;
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// Reads the tensors of a file, by name. `safetensors.torch.save_model` leaves out duplicate tensors, and its metadata maps
 /// each to the stored tensor. Duplicates also get an entry here.
@@ -37,7 +37,7 @@ pub(super) fn read_header(file: &ModelFile) -> Result<(Metadata, u64)> {
     ensure!(size >= 8, "not a safetensors file: it has no header");
     file.read_at(&mut length, 0)?;
     let length = u64::from_le_bytes(length);
-    ensure!(length <= LONGEST_HEADER.min(size), "not a safetensors file: its header would be {length} bytes long");
+    ensure!(length <= MAX_HEADER_BYTES.min(size), "not a safetensors file: its header would be {length} bytes long");
     let mut header = vec![0; usize::try_from(length)?];
     file.read_at(&mut header, 8).context("the header is cut short")?;
     let header: Metadata = serde_json::from_slice(&header).context("the header is not that of safetensors")?;

@@ -15,11 +15,11 @@ use crate::system::errors::Facts;
 
 /// Maximum accepted size of a pickle, in bytes. A state dict takes about 200 bytes a tensor: 4 MB for a thousand layers of
 /// sixteen tensors.
-const LARGEST_PICKLE: u64 = 1 << 23;
+const MAX_PICKLE_BYTES: u64 = 1 << 23;
 
 /// Hint for checkpoints of fairseq, which PyTorch's weights-only reader refuses, and whose tensor names differ from
 /// transformers'.
-const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that transformers has for its family \
+const FAIRSEQ_HINT: &str = "Checkpoints of fairseq do: convert it by the script that transformers has for its family \
     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes";
 
 /// Adds a hint to an error: how to convert the file to one that this program can read.
@@ -28,7 +28,7 @@ fn with_conversion_hint(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     if let Some(NotAStateDict::UnknownName(name)) = problem.downcast_ref()
         && (name == "argparse.Namespace" || name.starts_with("omegaconf."))
     {
-        return problem.hint_after(". ", FAIRSEQ);
+        return problem.hint_after(". ", FAIRSEQ_HINT);
     }
     let path = path.display().to_string();
     let load =
@@ -63,17 +63,17 @@ const TAR_MARK: (u64, &[u8]) = (257, b"ustar");
 
 /// Reads the tensors of a file, by name. Fails with a conversion hint if the file holds no plain state dict.
 pub(super) fn read_tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
-    read(file).map_err(|problem| with_conversion_hint(problem, file.path()))
+    read_any_format(file).map_err(|problem| with_conversion_hint(problem, file.path()))
 }
 
 /// Reads the tensors of a file in the current format or the format before PyTorch 1.6.
-fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
+fn read_any_format(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let is_zip = has_bytes_at(file, &zip::MAGIC, 0)?;
     if !is_zip && has_bytes_at(file, TAR_MARK.1, TAR_MARK.0).unwrap_or(false) {
         bail!(NotAStateDict::Tar);
     }
     if has_bytes_at(file, pickle::LEGACY_MAGIC, 0)? {
-        return legacy(file);
+        return read_legacy_tensors(file);
     }
     ensure!(is_zip, "it is neither a zip archive, as PyTorch has written since version 1.6, nor what it wrote before");
     let entries = zip::read_entries(file)?;
@@ -88,10 +88,10 @@ fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
         ensure!(is_little, "it was written by a machine of another byte order");
     }
     let length = pickle.byte_range.end - pickle.byte_range.start;
-    ensure!(length <= LARGEST_PICKLE, "its pickle has {length} bytes: no model has so many tensors");
+    ensure!(length <= MAX_PICKLE_BYTES, "its pickle has {length} bytes: no model has so many tensors");
     let mut bytes = vec![0; usize::try_from(length)?];
     file.read_at(&mut bytes, pickle.byte_range.start)?;
-    locate(pickle::read_tensors(&bytes)?, |key| {
+    locate_tensors(pickle::read_tensors(&bytes)?, |key| {
         let storage = format!("data/{key}");
         let place = storages.get(storage.as_str()).map(|place| (*place).clone());
         place.ok_or_else(|| format!("`{}`", storage.escape_debug()))
@@ -110,23 +110,23 @@ fn has_bytes_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
 
 /// Locates tensors in the file. `place` returns the byte range of a storage from its key; if the storage is missing, it returns
 /// its name.
-fn locate(
+fn locate_tensors(
     tensors: HashMap<&str, PickledTensor>,
     place: impl Fn(&str) -> Result<Range<u64>, String>,
 ) -> Result<Vec<(String, StoredTensor)>> {
     let stored_tensor = |(name, tensor): (&str, PickledTensor)| {
         let what = || format!("tensor `{}`", name.escape_debug());
         let place = place(tensor.key).map_err(|missing| anyhow!("{}: {missing} is missing", what()))?;
-        Ok((name.to_owned(), locate_one(&tensor, place).with_context(what)?))
+        Ok((name.to_owned(), locate_tensor(&tensor, place).with_context(what)?))
     };
     tensors.into_iter().map(stored_tensor).collect()
 }
 
 /// Reads the tensors of a file from before PyTorch 1.6. It consists of pickles and then the storages, each preceded by its
 /// number of values (`_legacy_save` of `torch/serialization.py`).
-fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
+fn read_legacy_tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let size = file.size();
-    let mut bytes = vec![0; usize::try_from(size.min(LARGEST_PICKLE))?];
+    let mut bytes = vec![0; usize::try_from(size.min(MAX_PICKLE_BYTES))?];
     file.read_at(&mut bytes, 0)?;
     let pickles = pickle::read_legacy(&bytes)?;
     let mut places: HashMap<&str, Range<u64>> = HashMap::new();
@@ -136,18 +136,20 @@ fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
         let mut count = [0; 8];
         file.read_at(&mut count, end).with_context(what).hint("download it again")?;
         let start = end + 8;
-        let bytes = value_bytes(storage_type).with_context(what)?.checked_mul(u64::from_le_bytes(count));
+        let bytes = bytes_per_value(storage_type).with_context(what)?.checked_mul(u64::from_le_bytes(count));
         let place = bytes.and_then(|bytes| Some(start..start.checked_add(bytes)?)).filter(|place| place.end <= size);
         let place = place.with_context(|| format!("{} reaches beyond the file", what())).hint("download it again")?;
         end = place.end;
         ensure!(places.insert(key, place).is_none(), "{} is there twice", what());
     }
     ensure!(end == size, anyhow!("{} bytes follow its last storage", size - end).hint("download it again"));
-    locate(pickles.tensors, |key| places.get(key).cloned().ok_or_else(|| format!("storage `{}`", key.escape_debug())))
+    locate_tensors(pickles.tensors, |key| {
+        places.get(key).cloned().ok_or_else(|| format!("storage `{}`", key.escape_debug()))
+    })
 }
 
 /// Returns the size in bytes of one value of a storage type. Fails for an unknown type.
-fn value_bytes(storage_type: &str) -> Result<u64> {
+fn bytes_per_value(storage_type: &str) -> Result<u64> {
     Ok(match storage_type {
         "BoolStorage" | "ByteStorage" | "CharStorage" => 1,
         "HalfStorage" | "BFloat16Storage" | "ShortStorage" => 2,
@@ -159,7 +161,7 @@ fn value_bytes(storage_type: &str) -> Result<u64> {
 
 /// Locates a tensor in its storage, which occupies the given byte range of the file. Fails if the tensor begins outside its
 /// storage.
-fn locate_one(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
+fn locate_tensor(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
     let values = match tensor.storage_type {
         "DoubleStorage" => Ok(DType::F64),
         "FloatStorage" => Ok(DType::F32),
@@ -167,7 +169,7 @@ fn locate_one(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Resul
         "BFloat16Storage" => Ok(DType::BF16),
         other => Err(other.trim_end_matches("Storage").to_owned()),
     };
-    let begin = tensor.offset.checked_mul(StoredTensor::value_bytes(&values));
+    let begin = tensor.offset.checked_mul(StoredTensor::bytes_per_value(&values));
     let begin = begin.and_then(|offset| start.checked_add(offset)).filter(|begin| *begin <= end);
     let begin = begin.context("it begins outside its storage")?;
     let sizes = |sizes: &[u64]| sizes.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();

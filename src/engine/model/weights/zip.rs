@@ -21,7 +21,7 @@ pub(super) struct ArchiveEntry {
 pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
 
 /// Longest accepted entry name, in bytes; PyTorch names entries after the archive and numbers them.
-const LONGEST_NAME: u16 = 1000;
+const MAX_NAME_BYTES: u16 = 1000;
 
 /// A kind of record in a zip archive: its signature, and the length in bytes of its fixed part.
 struct RecordKind<N> {
@@ -32,20 +32,20 @@ struct RecordKind<N> {
 }
 
 /// Record at the end of the archive.
-const END: RecordKind<u64> = RecordKind { mark: 0x0605_4b50, bytes: 22 };
+const END_RECORD: RecordKind<u64> = RecordKind { mark: 0x0605_4b50, bytes: 22 };
 /// Record that locates the 64-bit end record.
-const LOCATOR_64: RecordKind<u64> = RecordKind { mark: 0x0706_4b50, bytes: 20 };
+const LOCATOR_64_RECORD: RecordKind<u64> = RecordKind { mark: 0x0706_4b50, bytes: 20 };
 /// End record with 64-bit sizes.
-const END_64: RecordKind<u64> = RecordKind { mark: 0x0606_4b50, bytes: 56 };
+const END_64_RECORD: RecordKind<u64> = RecordKind { mark: 0x0606_4b50, bytes: 56 };
 /// Entry of the archive's directory.
-const ENTRY: RecordKind<usize> = RecordKind { mark: 0x0201_4b50, bytes: 46 };
+const ENTRY_RECORD: RecordKind<usize> = RecordKind { mark: 0x0201_4b50, bytes: 46 };
 /// Record before the data of an entry.
-const LOCAL: RecordKind<u64> = RecordKind { mark: 0x0403_4b50, bytes: 30 };
+const LOCAL_RECORD: RecordKind<u64> = RecordKind { mark: 0x0403_4b50, bytes: 30 };
 
 /// Reads the archive's directory: the name and byte range of each entry.
 pub(super) fn read_entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let size = file.size();
-    let (start, bytes) = directory(file)?;
+    let (start, bytes) = locate_directory(file)?;
     ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
     // The directory of a model of a thousand layers has about 2 MB.
     ensure!(bytes <= 1 << 26, "its directory has {bytes} bytes: no model has so many tensors");
@@ -53,7 +53,7 @@ pub(super) fn read_entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let mut rest = directory.as_slice();
     let mut entries = Vec::new();
     while !rest.is_empty() {
-        let (entry, bytes) = entry(file, rest).with_context(|| format!("entry {}", entries.len()))?;
+        let (entry, bytes) = parse_entry(file, rest).with_context(|| format!("entry {}", entries.len()))?;
         entries.push(entry);
         rest = &rest[bytes..];
     }
@@ -61,49 +61,50 @@ pub(super) fn read_entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
 }
 
 /// Returns (offset of the archive's directory, its length), in bytes. Fails if the end record is missing or damaged.
-fn directory(file: &ModelFile) -> Result<(u64, u64)> {
+fn locate_directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
     let missing = || anyhow!("its end is missing").hint("download it again");
-    let end_start = size.checked_sub(END.bytes).ok_or_else(missing)?;
-    let end = read_range(file, end_start, END.bytes)?;
-    ensure!(u32_at(&end, 0)? == END.mark, missing());
+    let end_start = size.checked_sub(END_RECORD.bytes).ok_or_else(missing)?;
+    let end = read_range(file, end_start, END_RECORD.bytes)?;
+    ensure!(u32_at(&end, 0)? == END_RECORD.mark, missing());
     let (bytes, start) = (u32_at(&end, 12)?, u32_at(&end, 16)?);
-    let locator_start = end_start.checked_sub(LOCATOR_64.bytes);
-    let locator = locator_start.map(|start| read_range(file, start, LOCATOR_64.bytes)).transpose()?.unwrap_or_default();
-    if u32_at(&locator, 0).ok() != Some(LOCATOR_64.mark) {
+    let locator_start = end_start.checked_sub(LOCATOR_64_RECORD.bytes);
+    let locator =
+        locator_start.map(|start| read_range(file, start, LOCATOR_64_RECORD.bytes)).transpose()?.unwrap_or_default();
+    if u32_at(&locator, 0).ok() != Some(LOCATOR_64_RECORD.mark) {
         return Ok((start.into(), bytes.into()));
     }
     let place = u64_at(&locator, 8)?;
-    let inside = place.checked_add(END_64.bytes).is_some_and(|end| end <= size);
+    let inside = place.checked_add(END_64_RECORD.bytes).is_some_and(|end| end <= size);
     ensure!(inside, "its end lies outside the file");
-    let end = read_range(file, place, END_64.bytes)?;
-    ensure!(u32_at(&end, 0)? == END_64.mark, "its end is damaged");
+    let end = read_range(file, place, END_64_RECORD.bytes)?;
+    ensure!(u32_at(&end, 0)? == END_64_RECORD.mark, "its end is damaged");
     Ok((u64_at(&end, 48)?, u64_at(&end, 40)?))
 }
 
 /// Returns (first entry of a directory, length of this entry in the directory). Fails if the entry is damaged, compressed or
 /// encrypted.
-fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
+fn parse_entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let size = file.size();
     let damaged = || "its directory is damaged";
-    ensure!(u32_at(directory, 0)? == ENTRY.mark, damaged());
+    ensure!(u32_at(directory, 0)? == ENTRY_RECORD.mark, damaged());
     let [name, extra, comment] = [u16_at(directory, 28)?, u16_at(directory, 30)?, u16_at(directory, 32)?];
-    let extra_start = ENTRY.bytes + usize::from(name);
+    let extra_start = ENTRY_RECORD.bytes + usize::from(name);
     let extra_end = extra_start + usize::from(extra);
     let end = extra_end + usize::from(comment);
     ensure!(end <= directory.len(), damaged());
-    ensure!(name <= LONGEST_NAME, "a name of {name} bytes");
-    let name = String::from_utf8_lossy(&directory[ENTRY.bytes..extra_start]).into_owned();
+    ensure!(name <= MAX_NAME_BYTES, "a name of {name} bytes");
+    let name = String::from_utf8_lossy(&directory[ENTRY_RECORD.bytes..extra_start]).into_owned();
     let (flags, method) = (u16_at(directory, 8)?, u16_at(directory, 10)?);
     ensure!(flags & 1 == 0 && method == 0, "`{}` is compressed or encrypted", name.escape_debug());
     let sizes = [u32_at(directory, 20)?, u32_at(directory, 24)?, u32_at(directory, 42)?];
     let [compressed, uncompressed, local] = widen_sizes(sizes, &directory[extra_start..extra_end])?;
     ensure!(compressed == uncompressed, "`{}` has two sizes", name.escape_debug());
     let outside = || anyhow!("`{}` lies outside the file", name.escape_debug()).hint("download it again");
-    ensure!(local.checked_add(LOCAL.bytes).is_some_and(|end| end <= size), outside());
-    let header = read_range(file, local, LOCAL.bytes)?;
-    ensure!(u32_at(&header, 0)? == LOCAL.mark, "`{}` is not where the directory says", name.escape_debug());
-    let start = local + LOCAL.bytes + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
+    ensure!(local.checked_add(LOCAL_RECORD.bytes).is_some_and(|end| end <= size), outside());
+    let header = read_range(file, local, LOCAL_RECORD.bytes)?;
+    ensure!(u32_at(&header, 0)? == LOCAL_RECORD.mark, "`{}` is not where the directory says", name.escape_debug());
+    let start = local + LOCAL_RECORD.bytes + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
     let stop = start.checked_add(compressed).filter(|stop| *stop <= size).ok_or_else(outside)?;
     Ok((ArchiveEntry { name, byte_range: start..stop }, end))
 }
@@ -184,7 +185,7 @@ mod tests {
     /// The error of the archive with these bytes at a place that is counted from the beginning of its directory.
     fn error(place: usize, bytes: &[u8]) -> String {
         let mut archive = archive();
-        let start = archive.windows(4).position(|window| window == ENTRY.mark.to_le_bytes()).unwrap();
+        let start = archive.windows(4).position(|window| window == ENTRY_RECORD.mark.to_le_bytes()).unwrap();
         archive[start + place..][..bytes.len()].copy_from_slice(bytes);
         read(&archive).unwrap_err()
     }
@@ -225,10 +226,10 @@ mod tests {
             assert_eq!(read(&bytes).unwrap_err(), "its directory lies outside the file");
         }
         // The long form of the end: 2^60 entries in a directory of 2^62 bytes.
-        let mut long = END_64.mark.to_le_bytes().to_vec();
+        let mut long = END_64_RECORD.mark.to_le_bytes().to_vec();
         long.resize(24, 0);
         [1_u64 << 60, 1 << 60, 1 << 62, 0].iter().for_each(|field| long.extend(field.to_le_bytes()));
-        let mut locator = [LOCATOR_64.mark, 0].map(u32::to_le_bytes).concat();
+        let mut locator = [LOCATOR_64_RECORD.mark, 0].map(u32::to_le_bytes).concat();
         locator.extend((end as u64).to_le_bytes());
         locator.extend(1_u32.to_le_bytes());
         let bytes = [&whole[..end], &long, &locator, &whole[end..]].concat();

@@ -37,7 +37,7 @@ pub struct KeptActivations {
     requests: Vec<(Pass, Vec<KeepRequest>)>,
     config: Config,
     /// Number of bytes of activations that may still be kept.
-    left: AtomicU64,
+    bytes_left: AtomicU64,
     packs: Mutex<Vec<(PackKey, KeptPack)>>,
 }
 
@@ -47,7 +47,7 @@ type PackKey = (usize, Shard, usize);
 impl KeptActivations {
     /// Makes an empty store of at most `bound` bytes for the passes in `requests`, each with the activations to keep.
     pub fn new(requests: Vec<(Pass, Vec<KeepRequest>)>, config: &Config, bound: u64) -> Self {
-        Self { requests, config: config.clone(), left: AtomicU64::new(bound), packs: Mutex::default() }
+        Self { requests, config: config.clone(), bytes_left: AtomicU64::new(bound), packs: Mutex::default() }
     }
 
     /// The store's part for a pass over a shard; `None` if no activations of the pass are kept. If `follows` is set, the
@@ -72,13 +72,13 @@ pub struct KeptPassStore<'a> {
 impl KeptPassStore<'_> {
     /// Number of bytes to leave free for activations that this pass may keep; 0 for a replayed pass.
     pub fn reserved_bytes(&self) -> u64 {
-        if self.follows { 0 } else { self.store.left.load(Ordering::Relaxed) }
+        if self.follows { 0 } else { self.store.bytes_left.load(Ordering::Relaxed) }
     }
 
     /// Whether the pass can run with these observers. A recorded pass can have any observers. A replayed pass serves
     /// observers that read only kept activations and request no patched runs.
     pub fn can_serve(&self, observers: &ObserverSet) -> bool {
-        let kept_needs = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
+        let kept_needs = self.keep_requests().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
         let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::PatchedRuns);
         !self.follows || (kept_needs.covers(observers.needs()) && !needs_patched_runs)
     }
@@ -92,11 +92,11 @@ impl KeptPassStore<'_> {
 
     /// Reserves memory for the activations of a pack; `None` if none are requested, or if they would exceed the bound.
     pub fn reserve_pack(&self, pack: &Pack) -> Option<KeptPack> {
-        let empty = KeptPack::new(pack, self.keeps(), &self.store.config);
+        let empty = KeptPack::new(pack, self.keep_requests(), &self.store.config);
         let bytes = empty.bytes();
         let reserve = |left: u64| left.checked_sub(bytes);
         let is_wanted = !self.follows && bytes > 0;
-        (is_wanted && self.store.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).is_ok())
+        (is_wanted && self.store.bytes_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).is_ok())
             .then_some(empty)
     }
 
@@ -107,7 +107,7 @@ impl KeptPassStore<'_> {
     }
 
     /// The activations of this pass that are kept.
-    fn keeps(&self) -> &[KeepRequest] {
+    fn keep_requests(&self) -> &[KeepRequest] {
         &self.store.requests[self.request].1
     }
 }

@@ -26,7 +26,7 @@ fn kept_sizes(config: &Config, needs: Needs, tokens: usize) -> [usize; 2] {
     let heads = layers * config.num_attention_heads;
     let per_head = [(needs.attention, tokens + 1), (needs.contexts, config.head_dim())];
     let states = layers + usize::from(needs.hidden_states);
-    let row_events = [(needs.includes_states_of(0, layers), states), (needs.attention_inputs, layers)];
+    let row_events = [(needs.includes_states_at(0, layers), states), (needs.attention_inputs, layers)];
     let sum = |parts: [(bool, usize); 2]| parts.iter().map(|(is_needed, size)| usize::from(*is_needed) * size).sum();
     let [head_width, row_events]: [usize; 2] = [sum(per_head), sum(row_events)];
     let head_events = usize::from(head_width > 0) * heads;
@@ -43,7 +43,7 @@ pub struct KeptPack {
     /// The values of all events, one event after the other.
     values: Vec<f32>,
     /// `[events, values]`: the numbers of events and of values once the pack is complete.
-    expected: [usize; 2],
+    expected_sizes: [usize; 2],
 }
 
 /// An activation that the forward pass showed, with the index of its first value in [`KeptPack::values`].
@@ -80,12 +80,18 @@ impl KeptPack {
         let sequences = pack.sequences.iter().zip(&needs);
         let sizes = sequences.map(|(sequence, needs)| kept_sizes(config, *needs, sequence.ids.len()));
         let expected = sizes.fold([0, 0], |sums, sizes| [sums[0] + sizes[0], sums[1] + sizes[1]]);
-        Self { layers: config.num_hidden_layers, needs, events: Vec::new(), values: Vec::new(), expected }
+        Self {
+            layers: config.num_hidden_layers,
+            needs,
+            events: Vec::new(),
+            values: Vec::new(),
+            expected_sizes: expected,
+        }
     }
 
     /// Number of bytes of the complete record.
     pub fn bytes(&self) -> u64 {
-        let [events, values] = self.expected;
+        let [events, values] = self.expected_sizes;
         (events * size_of::<KeptEvent>() + values * size_of::<f32>()) as u64
     }
 
@@ -106,7 +112,7 @@ impl KeptPack {
         let weights = attention.map_or(0, |attention| attention.tokens().pow(2));
         let context_width = context.map(|rows| rows.width());
         let part = KeptPart::Head { head, attention: [weights, entropies.len()], context: context_width };
-        self.push(sequence, layer, part);
+        self.push_event(sequence, layer, part);
         let rows = attention.iter().flat_map(AttentionView::rows);
         rows.for_each(|row| self.values.extend_from_slice(row));
         self.values.extend_from_slice(entropies);
@@ -115,28 +121,28 @@ impl KeptPack {
 
     /// Records the hidden states that enter a layer, if they are to be kept.
     pub fn keep_hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
-        if self.needs[sequence].includes_states_of(layer, self.layers) {
-            self.rows(sequence, layer, KeptPart::HiddenStates(states.width()), states);
+        if self.needs[sequence].includes_states_at(layer, self.layers) {
+            self.keep_rows(sequence, layer, KeptPart::HiddenStates(states.width()), states);
         }
     }
 
     /// Records the inputs of a layer's query and key projections, if they are to be kept.
     pub fn keep_attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
         if self.needs[sequence].attention_inputs {
-            self.rows(sequence, layer, KeptPart::AttentionInputs(inputs.width()), inputs);
+            self.keep_rows(sequence, layer, KeptPart::AttentionInputs(inputs.width()), inputs);
         }
     }
 
     /// Records an activation whose values are `rows`.
-    fn rows(&mut self, sequence: usize, layer: usize, part: KeptPart, rows: Rows<'_>) {
-        self.push(sequence, layer, part);
+    fn keep_rows(&mut self, sequence: usize, layer: usize, part: KeptPart, rows: Rows<'_>) {
+        self.push_event(sequence, layer, part);
         rows.iter().for_each(|row| self.values.extend_from_slice(row));
     }
 
     /// Records the beginning of an activation at the end of the values so far.
-    fn push(&mut self, sequence: usize, layer: usize, part: KeptPart) {
+    fn push_event(&mut self, sequence: usize, layer: usize, part: KeptPart) {
         if self.events.is_empty() {
-            let [events, values] = self.expected;
+            let [events, values] = self.expected_sizes;
             self.events.reserve_exact(events);
             self.values.reserve_exact(values);
         }
@@ -164,7 +170,7 @@ impl KeptPack {
                     let attention = match (weights, entropies) {
                         ([], _) => AttentionView::without_rows(layer, head),
                         (weights, []) => AttentionView::new(layer, head, tokens, weights),
-                        (weights, entropies) => AttentionView::strided(layer, head, tokens, weights, entropies),
+                        (weights, entropies) => AttentionView::from_strided(layer, head, tokens, weights, entropies),
                     };
                     let context = context.map(|width| Rows::new(&values[..tokens * width], width));
                     observers.show_head(sequence, sentence, HeadView { context, ..HeadView::from(attention) });

@@ -219,7 +219,7 @@ pub struct TokenizerInfo {
 impl ModelInfo {
     /// The heads that write a constant; empty if all heads do, as in a model built only for its attention.
     pub fn constant_heads_unless_all(&self) -> &[HeadPlace] {
-        let present = self.grid().count() - self.absent.len();
+        let present = self.grid().head_count() - self.absent.len();
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
     }
 
@@ -379,36 +379,40 @@ impl Identity {
         // Settings come before facts read from the files, which depend on the settings.
         name_difference("model", &self.model.id, &other.model.id)
             .or_else(|| name_difference("corpus", &self.corpus.name, &other.corpus.name))
-            .or_else(|| difference("model", &value(&self.model), &value(&other.model)))
-            .or_else(|| difference("corpus.files", &file_digests(&self.corpus), &file_digests(&other.corpus)))
-            .or_else(|| difference("protocol", &value(&self.protocol), &value(&other.protocol)))
-            .or_else(|| difference("", &value(self), &value(other)))
+            .or_else(|| describe_difference("model", &to_json_value(&self.model), &to_json_value(&other.model)))
+            .or_else(|| {
+                describe_difference("corpus.files", &file_digests_json(&self.corpus), &file_digests_json(&other.corpus))
+            })
+            .or_else(|| {
+                describe_difference("protocol", &to_json_value(&self.protocol), &to_json_value(&other.protocol))
+            })
+            .or_else(|| describe_difference("", &to_json_value(self), &to_json_value(other)))
     }
 }
 
 /// The files of a corpus as JSON, each with its name and SHA-256.
-fn file_digests(corpus: &CorpusIdentity) -> Value {
+fn file_digests_json(corpus: &CorpusIdentity) -> Value {
     corpus.files.iter().map(|file| json!({ "name": file.name, "sha256": file.sha256 })).collect()
 }
 
-fn value(part: &impl Serialize) -> Value {
+fn to_json_value(part: &impl Serialize) -> Value {
     serde_json::to_value(part).expect("an identity is JSON")
 }
 
 /// Describes a difference between two JSON values of `key`; `None` if they are equal.
-fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
+fn describe_difference(key: &str, here: &Value, there: &Value) -> Option<String> {
     match (here, there) {
         (Value::Object(here), Value::Object(there)) => {
             let keys: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
             keys.into_iter().find_map(|name| {
                 let field = |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
                 let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                difference(&key, &field(here), &field(there))
+                describe_difference(&key, &field(here), &field(there))
             })
         }
         (Value::Array(here), Value::Array(there)) if here.len() == there.len() => {
             let mut pairs = here.iter().zip(there).enumerate();
-            pairs.find_map(|(number, (here, there))| difference(&format!("{key}.{number}"), here, there))
+            pairs.find_map(|(number, (here, there))| describe_difference(&format!("{key}.{number}"), here, there))
         }
         (Value::Array(here), Value::Array(there)) => {
             Some(format!("{key} has {} entries in one and {} in the other", here.len(), there.len()))

@@ -9,11 +9,11 @@ use super::identity::Identity;
 use super::partial::{self, EXTENSION, RestoreSums};
 use super::{Observation, Stage};
 use crate::sequences::shard::Shard;
-use crate::system::counted::{counted, plural};
-use crate::system::errors::{Class, Facts};
+use crate::system::counted::{format_count, plural};
+use crate::system::errors::{ErrorClass, Facts};
 
 /// Maximum number of missing shards that a message names.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED_SHARDS: usize = 10;
 
 /// The partials of one stage of a run that exist so far.
 struct StageShards<'a> {
@@ -33,7 +33,10 @@ impl<'a> StageShards<'a> {
         let (count, others) = (self.count, shard.shard_count());
         let (here, there) = (path.display(), self.first_file().display());
         let cannot = |why: &str| anyhow!("cannot merge `{there}` and `{here}`: {why}").with_file(&there);
-        ensure!(count == others, cannot(&format!("one is of {} and the other of {others}", counted(count, "shard"))));
+        ensure!(
+            count == others,
+            cannot(&format!("one is of {} and the other of {others}", format_count(count, "shard")))
+        );
         ensure!(
             self.stage == *stage,
             cannot("they were run after other sums, or by another policy")
@@ -57,17 +60,20 @@ impl<'a> StageShards<'a> {
     }
 
     /// Fails if a shard is missing.
-    fn ensure_whole(&self) -> Result<()> {
+    fn ensure_all_shards(&self) -> Result<()> {
         let (count, missing) = (self.count, self.missing());
         if missing.is_empty() {
             return Ok(());
         }
-        let mut named: Vec<String> = missing.iter().take(MOST_NAMED).map(|shard| format!("{shard}/{count}")).collect();
-        named.extend((missing.len() > MOST_NAMED).then(|| format!("and {} more", missing.len() - MOST_NAMED)));
+        let mut named: Vec<String> =
+            missing.iter().take(MAX_NAMED_SHARDS).map(|shard| format!("{shard}/{count}")).collect();
+        named.extend(
+            (missing.len() > MAX_NAMED_SHARDS).then(|| format!("and {} more", missing.len() - MAX_NAMED_SHARDS)),
+        );
         let suffix = if self.stage.is_second_stage() { " that were run with --after" } else { "" };
-        let (shards, are) = (counted(count, "shard"), plural(&missing.len(), "is", "are"));
+        let (shards, are) = (format_count(count, "shard"), plural(&missing.len(), "is", "are"));
         let message = format!("{} of {shards}{suffix} {are} missing: {}", missing.len(), named.join(", "));
-        Err(anyhow!(message)).class(Class::Incomplete)
+        Err(anyhow!(message)).class(ErrorClass::Incomplete)
     }
 }
 
@@ -156,11 +162,11 @@ pub fn merge_all(paths: &[PathBuf], restore: RestoreSums<'_>) -> Result<Observat
             none => *none = Some((StageShards::new(path, shard, part.stage.clone()), part)),
         }
     }
-    let complete = |(shards, sum): (StageShards<'_>, Observation)| shards.ensure_whole().map(|()| sum);
+    let complete = |(shards, sum): (StageShards<'_>, Observation)| shards.ensure_all_shards().map(|()| sum);
     let [first, after] = stages.map(|stage| stage.map(complete).transpose());
     match (first?, after?) {
         (None, None) => {
-            Err(anyhow!("no shard is there yet").hint("run them, or name their partials")).class(Class::Incomplete)
+            Err(anyhow!("no shard is there yet").hint("run them, or name their partials")).class(ErrorClass::Incomplete)
         }
         (None, Some(_)) => Err(anyhow!("the sums that these were run after are missing")
             .hint("name the file that --after was given as well")),

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::observer::Observer;
 use super::pass::Pass;
 use crate::sequences::tally::Tally;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::digest::hex;
 use identity::{Identity, RunInfo};
 
@@ -117,12 +117,12 @@ impl Observation {
             return Ok(());
         }
         let Some((first, _)) = tally.skipped.first_key_value() else {
-            return Err(anyhow!("corpus `{corpus}` has no sentences").with_file(corpus)).class(Class::Input);
+            return Err(anyhow!("corpus `{corpus}` has no sentences").with_file(corpus)).class(ErrorClass::Input);
         };
         let reasons: Vec<String> =
             tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
         let reasons = reasons.join(", ");
         let skipped = anyhow!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({reasons})");
-        Err(first.with_hint(skipped.with_file(corpus))).class(Class::Input)
+        Err(first.with_hint(skipped.with_file(corpus))).class(ErrorClass::Input)
     }
 }

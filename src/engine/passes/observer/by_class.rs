@@ -13,13 +13,13 @@ use crate::stats::blocks::Merge;
 /// One value for each class of layers, such as separate [`Sums`]. The sums of a class count every sequence, with the keys
 /// that queries in that class see. They receive head and mixing events of their own layers only, and all other events.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ByClass<T> {
+pub struct ByLayerClass<T> {
     classes: LayerClasses,
     /// The value of each class of layers, in the order of [`LayerClasses::visibilities`].
     each: Vec<T>,
 }
 
-impl<T> ByClass<T> {
+impl<T> ByLayerClass<T> {
     /// Makes the value of each class of layers with `make`.
     pub fn new(classes: &LayerClasses, make: impl Fn(Visibility) -> T) -> Self {
         Self { classes: classes.clone(), each: classes.visibilities().iter().map(|&kind| make(kind)).collect() }
@@ -41,23 +41,23 @@ impl<T> ByClass<T> {
 
     /// The value of the class that `layer` belongs to.
     pub fn for_layer(&self, layer: usize) -> &T {
-        &self.each[self.classes.class_of(layer)]
+        &self.each[self.classes.class_index(layer)]
     }
 
     /// Applies `make` to the value of each class.
-    pub fn map<'a, U>(&'a self, make: impl FnMut(&'a T) -> U) -> ByClass<U> {
-        ByClass { classes: self.classes.clone(), each: self.each.iter().map(make).collect() }
+    pub fn map<'a, U>(&'a self, make: impl FnMut(&'a T) -> U) -> ByLayerClass<U> {
+        ByLayerClass { classes: self.classes.clone(), each: self.each.iter().map(make).collect() }
     }
 }
 
-impl<T: Merge> Merge for ByClass<T> {
+impl<T: Merge> Merge for ByLayerClass<T> {
     fn merge(&mut self, other: &Self) {
         assert_eq!(self.classes, other.classes, "sums of one analysis");
         self.each.iter_mut().zip(&other.each).for_each(|(sums, other)| sums.merge(other));
     }
 }
 
-impl<S: Sums> Sums for ByClass<S> {
+impl<S: Sums> Sums for ByLayerClass<S> {
     type SequenceState = Vec<Option<S::SequenceState>>;
 
     fn demands(&self) -> Demands {
@@ -75,7 +75,7 @@ impl<S: Sums> Sums for ByClass<S> {
     }
 
     fn observe(&mut self, states: &mut Self::SequenceState, event: &mut Event<'_>) {
-        let class = event.layer().map(|layer| self.classes.class_of(layer));
+        let class = event.layer().map(|layer| self.classes.class_index(layer));
         for (index, (sums, state)) in self.each.iter_mut().zip(states).enumerate() {
             if let Some(state) = state.as_mut().filter(|_| class.is_none_or(|class| class == index)) {
                 sums.observe(state, event);

@@ -104,22 +104,22 @@ pub struct HeadInput<'a> {
     /// The head's attention, and the other activations that observers need.
     pub view: HeadView<'a>,
     sequence: &'a Sequence,
-    folder: &'a mut AttentionFolder,
+    fold_buffers: &'a mut FoldBuffers,
 }
 
 /// Buffers for one head's attention, folded to words and to tokens of text; reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct AttentionFolder {
+pub struct FoldBuffers {
     /// Attention folded to words, with split words pooled by their mean and by their first token.
     words: [Folded<WordAttention>; 2],
     text: Folded<TextAttention>,
 }
 
-impl AttentionFolder {
+impl FoldBuffers {
     pub fn head_input<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
         self.words.iter_mut().for_each(|folded| folded.is_current = false);
         self.text.is_current = false;
-        HeadInput { view, sequence, folder: self }
+        HeadInput { view, sequence, fold_buffers: self }
     }
 }
 
@@ -137,7 +137,7 @@ impl<'a> HeadInput<'a> {
 
     /// The attention between words, `[words, words]`, computed on first use. Split words are pooled as `from` says.
     pub fn word_attention(&mut self, from: FromToken) -> &WordAttention {
-        let folded = &mut self.folder.words[usize::from(from == FromToken::First)];
+        let folded = &mut self.fold_buffers.words[usize::from(from == FromToken::First)];
         if !folded.is_current {
             folded.attention.fold(self.view.attention, &self.sequence.words, from);
             folded.is_current = true;
@@ -147,7 +147,7 @@ impl<'a> HeadInput<'a> {
 
     /// The attention between the tokens of text, computed on first use.
     pub fn text_attention(&mut self) -> &TextAttention {
-        let folded = &mut self.folder.text;
+        let folded = &mut self.fold_buffers.text;
         if !folded.is_current {
             folded.attention.fold(self.view.attention, &self.sequence.kinds);
             folded.is_current = true;

@@ -25,7 +25,7 @@ use crate::model::grid::visibility::LayerClasses;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
-pub use event::{AttentionFolder, Event, HeadInput};
+pub use event::{Event, FoldBuffers, HeadInput};
 use requests::HeadSet;
 
 /// Exact sums over every head in the sequences of a pass. Merging the sums of two workers or shards gives the sums over the
@@ -251,7 +251,7 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 
 /// Maximum count that is accepted from a file: 2^46, or 70 million million. The sum over 2^16 shards, the most of a corpus,
 /// then stays below 2^63. The largest corpora have some 2^44 tokens.
-const MOST_COUNT: u64 = 1 << 46;
+const MAX_COUNT: u64 = 1 << 46;
 
 /// Fails if a count or sum that was read from a file is too large to be added to others. Fixed-point sums
 /// ([`ExactSum`](crate::stats::exact::ExactSum)) are bounded in their whole part.
@@ -264,20 +264,20 @@ pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
 struct BoundChecker;
 
 fn ensure(countable: bool) -> io::Result<()> {
-    if countable { Ok(()) } else { Err(io::Error::other(format!("a count of more than {MOST_COUNT}"))) }
+    if countable { Ok(()) } else { Err(io::Error::other(format!("a count of more than {MAX_COUNT}"))) }
 }
 
 impl Formatter for BoundChecker {
     fn write_u64<W: ?Sized + Write>(&mut self, _: &mut W, value: u64) -> io::Result<()> {
-        ensure(value <= MOST_COUNT)
+        ensure(value <= MAX_COUNT)
     }
 
     fn write_i128<W: ?Sized + Write>(&mut self, _: &mut W, value: i128) -> io::Result<()> {
-        ensure(value.unsigned_abs() >> 64 <= u128::from(MOST_COUNT))
+        ensure(value.unsigned_abs() >> 64 <= u128::from(MAX_COUNT))
     }
 
     fn write_f64<W: ?Sized + Write>(&mut self, _: &mut W, value: f64) -> io::Result<()> {
-        ensure(value.abs() <= MOST_COUNT as f64)
+        ensure(value.abs() <= MAX_COUNT as f64)
     }
 }
 
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn sums_of_no_class_are_read_and_fit_nothing() {
         // No classes, which stands for one, and the sums of none.
-        let observer = restore_observer::<by_class::ByClass<Recorder>>(&[0, 0]).unwrap();
+        let observer = restore_observer::<by_class::ByLayerClass<Recorder>>(&[0, 0]).unwrap();
         assert_eq!(*observer.demands(), Demands::default());
         assert!(!observer.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean, &LayerClasses::default()));
     }
@@ -363,16 +363,16 @@ mod tests {
 
     #[test]
     fn what_can_be_added_up_is_countable() {
-        let most = MOST_COUNT as f64;
-        ensure_countable(&(MOST_COUNT, most, [("a", -most)], vec![sum(most), sum(-most)])).unwrap();
+        let most = MAX_COUNT as f64;
+        ensure_countable(&(MAX_COUNT, most, [("a", -most)], vec![sum(most), sum(-most)])).unwrap();
         ensure_countable(&vec![u64::from(u32::MAX); 3]).unwrap();
     }
 
     #[test]
     fn what_could_overflow_is_not() {
-        let more = 2.0 * MOST_COUNT as f64;
+        let more = 2.0 * MAX_COUNT as f64;
         let refused = |result: Result<()>| assert!(format!("{:#}", result.unwrap_err()).contains("70368744177664"));
-        refused(ensure_countable(&[0, MOST_COUNT + 1]));
+        refused(ensure_countable(&[0, MAX_COUNT + 1]));
         refused(ensure_countable(&Some(-more)));
         refused(ensure_countable(&[sum(more)]));
         refused(ensure_countable(&[sum(-more)]));

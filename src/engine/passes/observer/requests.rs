@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::forward::gates::AttentionRows;
+use crate::model::forward::gates::PatchedRows;
 use crate::model::grid::{HeadGrid, HeadPlace};
 
 /// The heads that an ablation variant removes, at least one. Heads that the whole pass removes are not among them.
@@ -16,21 +16,21 @@ pub fn single_head_set(place: HeadPlace) -> HeadSet {
 
 /// The sets of one head each, in order.
 pub fn single_head_sets(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
-    grid.places().map(single_head_set)
+    grid.head_places().map(single_head_set)
 }
 
 /// The heads with the indices `places`, counted layer by layer.
 pub fn head_set_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
-    places.iter().map(|&place| grid.place(place)).collect()
+    places.iter().map(|&place| grid.head_place(place)).collect()
 }
 
 pub fn all_heads(grid: HeadGrid) -> HeadSet {
-    grid.places().collect()
+    grid.head_places().collect()
 }
 
 /// The sets of one head each, in order, and then the set of all heads. For a model with one head, that is a single set.
 pub fn single_head_sets_and_all(grid: HeadGrid) -> Vec<HeadSet> {
-    single_head_sets(grid).chain((grid.count() > 1).then(|| all_heads(grid))).collect()
+    single_head_sets(grid).chain((grid.head_count() > 1).then(|| all_heads(grid))).collect()
 }
 
 /// A forward pass over one sequence in which some attention rows of one head are replaced. It begins at the layer of that
@@ -39,7 +39,7 @@ pub fn single_head_sets_and_all(grid: HeadGrid) -> Vec<HeadSet> {
 pub struct PatchedRun {
     pub place: HeadPlace,
     /// The replaced attention rows.
-    pub rows: AttentionRows,
+    pub rows: PatchedRows,
     /// Positions whose logits are computed.
     pub predicted: Vec<usize>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::event::{AttentionFolder, Event};
+use super::event::{Event, FoldBuffers};
 use super::requests::{HeadSet, RequestedRun};
 use super::{Demands, FurtherRuns, Observer};
 use crate::model::forward::attention::AttentionView;
@@ -15,7 +15,7 @@ use crate::sequences::sequence::Sequence;
 #[derive(Default)]
 pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,
-    folder: AttentionFolder,
+    fold_buffers: FoldBuffers,
     /// The heads that the model lacks, such as pruned ones; observers do not see them.
     absent: Vec<HeadPlace>,
 }
@@ -79,7 +79,7 @@ impl ObserverSet {
         if self.absent.contains(&HeadPlace { layer, head }) {
             return;
         }
-        let mut event = Event::Head(self.folder.head_input(sequence, view));
+        let mut event = Event::Head(self.fold_buffers.head_input(sequence, view));
         self.observers.iter_mut().for_each(|observer| observer.observe(number, &mut event));
     }
 

@@ -50,7 +50,7 @@ pub struct Sensitivity {
 
 impl Sensitivity {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, sums: vec![ExactSum::default(); grid.count()], items: BTreeMap::new() }
+        Self { grid, sums: vec![ExactSum::default(); grid.head_count()], items: BTreeMap::new() }
     }
 
     /// The sensitivity of the loss to each head, `[heads]`.
@@ -87,7 +87,7 @@ impl Sums for Sensitivity {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        let has_every_head = |sums: &Vec<ExactSum>| sums.len() == grid.count();
+        let has_every_head = |sums: &Vec<ExactSum>| sums.len() == grid.head_count();
         self.grid == grid && has_every_head(&self.sums) && self.items.values().all(has_every_head)
     }
 }

@@ -14,7 +14,7 @@ use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::parallel::on_threads;
 
 /// Number of sentences that a thread takes at a time. Tokenising so many takes milliseconds, far longer than reading them.
-const BATCH: usize = 64;
+const BATCH_SENTENCES: usize = 64;
 
 /// Counts the text tokens of all sentences that can be analysed, over all shards, tokenised in their context. Also returns
 /// the identity of the corpus. Fails if the corpus cannot be read, or if a sentence cannot be tokenised.
@@ -30,7 +30,7 @@ pub fn count_tokens(
     let is_ended = AtomicBool::new(false);
     let batches = std::iter::from_fn(|| {
         let mut batch = Vec::new();
-        while batch.len() < BATCH && !is_ended.load(Ordering::Relaxed) {
+        while batch.len() < BATCH_SENTENCES && !is_ended.load(Ordering::Relaxed) {
             let Some(sentence) = corpus.next() else { break };
             // The next line may be the middle of a broken sentence, so reading ends here.
             is_ended.fetch_or(sentence.is_err(), Ordering::Relaxed);

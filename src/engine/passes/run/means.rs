@@ -49,7 +49,7 @@ pub struct ContextSums {
 
 impl ContextSums {
     pub fn new(grid: HeadGrid, head_dim: usize) -> Self {
-        let sums = vec![ExactSum::default(); grid.count() * TokenClass::COUNT * head_dim];
+        let sums = vec![ExactSum::default(); grid.head_count() * TokenClass::COUNT * head_dim];
         Self { grid, head_dim, tokens: [0; TokenClass::COUNT], sums }
     }
 
@@ -77,7 +77,7 @@ impl ContextSums {
             let mean: Vec<f32> = sums.iter().map(|sum| mean(sum, tokens)).collect();
             std::array::from_fn(|_| mean.clone())
         };
-        self.grid.places().map(constant).collect()
+        self.grid.head_places().map(constant).collect()
     }
 }
 
@@ -113,7 +113,7 @@ impl Sums for ContextSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.sums.len() == grid.count() * TokenClass::COUNT * self.head_dim
+        self.grid == grid && self.sums.len() == grid.head_count() * TokenClass::COUNT * self.head_dim
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     use crate::model::forward::attention::AttentionView;
     use crate::model::forward::rows::Rows;
     use crate::model::forward::visitor::HeadView;
-    use crate::passes::observer::AttentionFolder;
+    use crate::passes::observer::FoldBuffers;
     use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
     use crate::stats::blocks::Merge;
@@ -138,7 +138,7 @@ mod tests {
             let attention = AttentionView::new(0, 0, 5, &[0.2; 25]);
             let view = HeadView { context: Some(Rows::new(contexts, 2)), ..HeadView::from(attention) };
             let mut state = sums.begin(&sequence).unwrap();
-            sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(&sequence, view)));
+            sums.observe(&mut state, &mut Event::Head(FoldBuffers::default().head_input(&sequence, view)));
         };
         let contexts = [1.0, 2.0, 4.0, 0.0, 8.0, 8.0, 5.0, 1.0, 7.0, 7.0];
         let (mut sums, mut more) = (ContextSums::new(grid, 2), ContextSums::new(grid, 2));

@@ -51,7 +51,7 @@ use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::progress::run::{PassWork, ProgressMeasure, RunProgress};
-pub use checks::{checked_heads, token_limit};
+pub use checks::{check_heads, token_limit};
 use derivatives::differentiate;
 use derivatives::fits::{GatedHeads, fit_gates};
 use means::MeanContexts;
@@ -104,21 +104,22 @@ impl Runner<'_> {
     /// Runs each pass once, with all its observers. `opened` is the corpus for the first pass. Fails if the corpus cannot
     /// be read or changes between passes, or if a forward pass fails. Panics without a pass.
     pub fn run(&self, opened: Corpus, passes: Vec<PassToRun>) -> Result<RunOutcome> {
-        self.progress.plan(self.works(&passes).chain(self.later_passes.iter().map(|pass| self.expected_work(pass))));
+        self.progress
+            .plan(self.planned_work(&passes).chain(self.later_passes.iter().map(|pass| self.expected_work(pass))));
         let mut passes = passes.into_iter();
         let (pass, observers) = passes.next().expect("at least one pass");
         let variants = Variants::baseline_only(pass.removal_gates());
         self.progress.next_pass();
         self.progress.start_planned();
         let run = PassRun { pass: &pass, observers, variants: &variants };
-        let (first, tally, corpus) = self.over_corpus(opened, self.whole_shard(), run)?;
+        let (first, tally, corpus) = self.run_over_corpus(opened, self.whole_shard(), run)?;
         let mut sums = vec![first];
         sums.extend(self.run_each(&corpus, passes)?);
         Ok(RunOutcome { tally, corpus, passes: sums })
     }
 
     /// The expected work of each pass, for the progress bar.
-    fn works(&self, passes: &[PassToRun]) -> impl Iterator<Item = PassWork> {
+    fn planned_work(&self, passes: &[PassToRun]) -> impl Iterator<Item = PassWork> {
         // Heads are removed only in sampled passes.
         let removed = |pass: &Pass, observers: &[Box<dyn Observer>]| match pass.portion {
             Portion::All => BTreeSet::new(),
@@ -128,8 +129,8 @@ impl Runner<'_> {
     }
 
     /// Runs more passes over the corpus whose identity the first pass found. Fails as [`Runner::run`].
-    pub fn run_further(&self, corpus: &CorpusIdentity, passes: Vec<PassToRun>) -> Result<Vec<PassSums>> {
-        self.progress.plan(self.works(&passes));
+    pub fn run_more_passes(&self, corpus: &CorpusIdentity, passes: Vec<PassToRun>) -> Result<Vec<PassSums>> {
+        self.progress.plan(self.planned_work(&passes));
         self.run_each(corpus, passes)
     }
 
@@ -139,7 +140,7 @@ impl Runner<'_> {
             self.progress.next_pass();
             if pass.portion != Portion::All {
                 let removed = ObserverSet::requested_variants(&observers);
-                let as_run = self.with_test_blocks(&pass, &removed);
+                let as_run = self.on_test_blocks(&pass, &removed);
                 let variants = self.pass_variants(corpus, &as_run, removed)?;
                 // Gates are fitted to the sequences of all shards.
                 let shard = if pass.shown == ShownEvents::Fits { Shard::WHOLE } else { self.shard };
@@ -158,12 +159,12 @@ impl Runner<'_> {
     /// Runs one pass over a part of the corpus, or over sequences that are not made of the corpus.
     fn run_pass_again(&self, corpus: &CorpusIdentity, part: CountedPart, run: PassRun<'_>) -> Result<PassSums> {
         match run.pass.sequences {
-            Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.0.shard, run),
-            Sequences::Task | Sequences::Interchange => return self.over_task(part.0.shard, run),
+            Sequences::Repeats(repeats) => return self.run_over_repeats(repeats, part.0.shard, run),
+            Sequences::Task | Sequences::Interchange => return self.run_over_task(part.0.shard, run),
             _ => {}
         }
         let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), self.index)?;
-        let (sums, _, again) = self.over_corpus(opened, part, run)?;
+        let (sums, _, again) = self.run_over_corpus(opened, part, run)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
     }
@@ -175,7 +176,7 @@ impl Runner<'_> {
 
     /// The sampled sentences of a shard, in the jackknife blocks of the pass.
     fn sampled_part(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> CountedPart {
-        let sample = Sample::new(self.ablation().sample, corpus.repeats.read);
+        let sample = Sample::new(self.ablation_options().sample, corpus.repeats.read);
         let parity = pass.portion.parity();
         let part = CorpusPart { shard, sample, parity };
         if self.protocol.context() == Reads::Document {
@@ -185,27 +186,27 @@ impl Runner<'_> {
         let has_parity = |index: u64| parity.is_none_or(|parity| index % 2 == parity as u64);
         let is_in_sample = |&index: &u64| shard.contains(index) && sample.contains(index) && has_parity(index);
         let sentences = (0..corpus.repeats.read).filter(is_in_sample).count();
-        let variants = if let Sequences::Corrupted(phases) = pass.sequences { self.phases(phases) } else { 1 };
+        let variants = if let Sequences::Corrupted(phases) = pass.sequences { self.variant_count(phases) } else { 1 };
         (part, Some(sentences as u64 * u64::from(variants)))
     }
 
     /// The options of ablation, or their defaults if no study asked for any.
-    fn ablation(&self) -> Ablation {
+    fn ablation_options(&self) -> Ablation {
         self.protocol.ablation.unwrap_or_default()
     }
 
     /// Number of variants of each sentence; each variant has other words masked or replaced.
-    fn phases(&self, phases: CorruptedVariants) -> u8 {
+    fn variant_count(&self, phases: CorruptedVariants) -> u8 {
         match phases {
             // Every token of a decoder is predicted at once.
             _ if self.model.objective == Some(Objective::NextTokens) => 1,
-            CorruptedVariants::Requested => self.ablation().phases,
+            CorruptedVariants::Requested => self.ablation_options().phases,
             CorruptedVariants::All => CORRUPTION_PERIOD,
         }
     }
 
     /// Runs a pass over sequences made of the sentences of the corpus.
-    fn over_corpus(
+    fn run_over_corpus(
         &self,
         corpus: Corpus,
         (part, sequences): CountedPart,
@@ -220,7 +221,7 @@ impl Runner<'_> {
             (None, Some(bytes)) => ProgressMeasure::Bytes(bytes, corpus.bytes_read()),
             (None, None) => ProgressMeasure::Unknown,
         };
-        self.begin(&run, measure);
+        self.begin_progress(&run, measure);
         let tokenizer =
             SentenceTokenizer::new(self.tokenizer, protocol.max_tokens, protocol.truncate).with_strict(self.strict);
         let segments = self.model.architecture.config.type_vocab_size;
@@ -229,7 +230,7 @@ impl Runner<'_> {
         let mut windows = WindowTally::default();
         // Windows are made from all sentences before some are selected.
         let read = if is_in_windows { CorpusPart::whole_shard(shard) } else { part };
-        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, failed: false };
+        let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, has_failed: false };
         let (sums, left_out) = {
             // A sample counts every drawn sentence: the first sentence of a family may not be drawn.
             let is_drawn = pass.portion != Portion::All;
@@ -247,7 +248,7 @@ impl Runner<'_> {
             } else {
                 Box::new(sentences)
             };
-            self.over_texts(texts, run)?
+            self.run_over_texts(texts, run)?
         };
         let TokenizedSentences { corpus, encoder, .. } = sentences;
         let tally = Tally { passed_over: corpus.ignored_entries(), windows, ..encoder.into_tally() };
@@ -256,16 +257,20 @@ impl Runner<'_> {
 
     /// Runs a pass over sequences made of `texts`, which are sentences or windows. Also returns the number of texts that
     /// are in no sequence.
-    fn over_texts(&self, mut texts: Box<DynSequences<'_>>, run: PassRun<'_>) -> Result<(Vec<Box<dyn Observer>>, u64)> {
+    fn run_over_texts(
+        &self,
+        mut texts: Box<DynSequences<'_>>,
+        run: PassRun<'_>,
+    ) -> Result<(Vec<Box<dyn Observer>>, u64)> {
         let (Self { model, protocol, .. }, pass) = (self, run.pass);
-        let sum = |sequences: &mut DynSequences<'_>| self.sum(run, sequences);
+        let sum = |sequences: &mut DynSequences<'_>| self.sum_sequences(run, sequences);
         Ok(match pass.sequences {
             Sequences::Sentences | Sequences::Shuffled { .. } => (sum(&mut *texts)?, 0),
             // The texts of a decoder may already be windows.
             Sequences::Windows if protocol.context() == Reads::Document => (sum(&mut *texts)?, 0),
             Sequences::Windows => (sum(&mut Windows::new(texts, protocol.max_tokens))?, 0),
             Sequences::Pairs { max_tokens } => {
-                let max_tokens = max_tokens.min(model.architecture.config.longest_with_positions());
+                let max_tokens = max_tokens.min(model.architecture.config.max_positioned_tokens());
                 let mut pairs = PairPacker::new(texts, max_tokens);
                 (sum(&mut pairs)?, pairs.left_out)
             }
@@ -276,7 +281,7 @@ impl Runner<'_> {
                 (sum(&mut pairs)?, pairs.left_out)
             }
             Sequences::Corrupted(phases) => {
-                let mut corrupted = CorruptedSentences::new(texts, self.corruption(phases)?);
+                let mut corrupted = CorruptedSentences::new(texts, self.corruption_settings(phases)?);
                 (sum(&mut corrupted)?, corrupted.left_out)
             }
             Sequences::Repeats(_) | Sequences::Task | Sequences::Interchange => {
@@ -286,41 +291,41 @@ impl Runner<'_> {
     }
 
     /// Runs a pass over repeated random tokens, which need no corpus. Each shard takes its part of the sequences.
-    fn over_repeats(&self, repeats: RepeatVariant, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
-        let positions = self.model.architecture.config.longest_with_positions();
+    fn run_over_repeats(&self, repeats: RepeatVariant, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
+        let positions = self.model.architecture.config.max_positioned_tokens();
         // No decoder was trained to read masks, even if its tokenizer has a mask token.
         let is_asked = repeats != RepeatVariant::Masked || !self.model.is_decoder();
         let sequences = if is_asked { repeats.sequences(self.tokenizer, positions)? } else { Vec::new() };
         let mut in_shard = sequences.into_iter().filter(|sequence| shard.contains(sequence.index)).map(Ok);
-        self.begin(&run, ProgressMeasure::Unknown);
-        Ok(PassSums { pass: run.pass.clone(), left_out_sentences: 0, sums: self.sum(run, &mut in_shard)? })
+        self.begin_progress(&run, ProgressMeasure::Unknown);
+        Ok(PassSums { pass: run.pass.clone(), left_out_sentences: 0, sums: self.sum_sequences(run, &mut in_shard)? })
     }
 
     /// Runs a pass over a sample of the task's items, with their corrupted texts if contexts are exchanged. Each shard
     /// takes its part of the items.
-    fn over_task(&self, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
+    fn run_over_task(&self, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
         let pass = run.pass;
         let task = self.task.context("a study needs a task, and the run has none")?;
         let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
-        let sample = Sample::new(self.ablation().sample, texts.count());
+        let sample = Sample::new(self.ablation_options().sample, texts.count());
         let part = CorpusPart { shard, sample, parity: pass.portion.parity() };
         let is_in_part = |sequence: &Sequence| part.contains(sequence.index, sequence.family.number);
-        self.begin(&run, ProgressMeasure::Sentences(texts.sequence_count(is_in_part)));
-        let sums = self.sum(run, &mut texts.sequences(is_in_part).map(Ok))?;
+        self.begin_progress(&run, ProgressMeasure::Sentences(texts.sequence_count(is_in_part)));
+        let sums = self.sum_sequences(run, &mut texts.sequences(is_in_part).map(Ok))?;
         // Items that cannot be scored have no number, so one shard counts them all.
         let left_out = if shard.contains(0) { texts.skipped.len() as u64 } else { 0 };
         Ok(PassSums { pass: pass.clone(), left_out_sentences: left_out, sums })
     }
 
     /// Tells the progress bar that a pass begins.
-    fn begin(&self, run: &PassRun<'_>, measure: ProgressMeasure) {
+    fn begin_progress(&self, run: &PassRun<'_>, measure: ProgressMeasure) {
         let removed = run.variants.ablation_variants.iter().map(|variant| variant.removed.clone()).collect();
         self.progress.begin(self.pass_work(run.pass, &removed), measure);
     }
 
     /// How sentences are corrupted for the model's prediction task. Fails if the model predicts no token, or if the mask
     /// token or token counts are missing.
-    fn corruption(&self, phases: CorruptedVariants) -> Result<CorruptionSettings> {
+    fn corruption_settings(&self, phases: CorruptedVariants) -> Result<CorruptionSettings> {
         let (tokenizer, Model { id, objective, .. }) = (self.tokenizer, self.model);
         let noise = match objective.with_context(|| format!("`{id}` has no head that predicts"))? {
             Objective::MaskedTokens => {
@@ -335,23 +340,23 @@ impl Runner<'_> {
                 bail!("`{id}` was loaded with the head that classifies, which predicts no token")
             }
         };
-        Ok(CorruptionSettings { phases: self.phases(phases), noise, unknown: tokenizer.unknown })
+        Ok(CorruptionSettings { phases: self.variant_count(phases), noise, unknown: tokenizer.unknown })
     }
 
     /// The encoder with the weights of a control; `None` for a pass with the trained weights.
-    fn other_encoder(&self, weights: Weights) -> Result<Option<Box<dyn Encoder>>> {
+    fn control_weights_encoder(&self, weights: Weights) -> Result<Option<Box<dyn Encoder>>> {
         let model = self.model;
         Ok(match weights {
             Weights::Trained => None,
-            Weights::Untrained { seed } => Some(model.untrained(seed)?),
-            Weights::RotatedOutputs { seed } => Some(model.rotated(seed)?),
+            Weights::Untrained { seed } => Some(model.untrained_encoder(seed)?),
+            Weights::RotatedOutputs { seed } => Some(model.rotated_encoder(seed)?),
             Weights::UntrainedSharp { seed } => {
                 let pack = Pack { sequences: self.first_sentences()? };
                 // The first token of a decoder is no text.
                 let is_text = |one: &Sequence, at: &usize| TokenClass::from(one.kinds[*at]) == TokenClass::Text;
                 let rows_of_text = |one: &Sequence| (0..one.kinds.len()).filter(|at| is_text(one, at)).collect();
                 let rows: Vec<Vec<usize>> = pack.sequences.iter().map(rows_of_text).collect();
-                Some(model.untrained_and_sharp(seed, &SharpnessSample { batch: pack.batch(), rows: &rows })?)
+                Some(model.sharp_untrained_encoder(seed, &SharpnessSample { batch: pack.batch(), rows: &rows })?)
             }
         })
     }
@@ -364,20 +369,20 @@ impl Runner<'_> {
         let segments = self.model.architecture.config.type_vocab_size;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate).with_segments(segments);
         let part = CorpusPart::whole_shard(Shard::WHOLE);
-        let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(50);
+        let sentences = TokenizedSentences { corpus, encoder, part, has_failed: false }.take(50);
         sentences.map(first_token_marker(self.model.is_decoder())).collect()
     }
 
     /// Shows the sequences, in the baseline and in all ablation variants, to the observers of the pass.
-    fn sum(&self, run: PassRun<'_>, sequences: &mut DynSequences<'_>) -> Result<Vec<Box<dyn Observer>>> {
+    fn sum_sequences(&self, run: PassRun<'_>, sequences: &mut DynSequences<'_>) -> Result<Vec<Box<dyn Observer>>> {
         let PassRun { pass, observers, variants } = run;
-        let control_encoder = self.other_encoder(pass.weights)?;
+        let control_encoder = self.control_weights_encoder(pass.weights)?;
         let encoder: &dyn Encoder = control_encoder.as_deref().unwrap_or(&*self.model.encoder);
         let sequences = sequences.map(first_token_marker(self.model.is_decoder()));
         let mut observers = ObserverSet::new(observers).with_absent_heads(self.model.pruned_heads());
         let conditions = PassConditions {
             removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
-                .then(|| self.ablation().removal),
+                .then(|| self.ablation_options().removal),
             objective: self.model.objective.filter(|_| pass.predicts()),
             task: self.task.filter(|_| pass.sequences.are_task_items()).map(|task| task.info.kind),
         };
@@ -407,7 +412,7 @@ impl Runner<'_> {
                 sum_activations(observers, (model, encoder), variants, sequences, threads, progress, store)?
             }
             ShownEvents::Derivatives => {
-                let path = (&variants.baseline, &removed[..], self.ablation().gradient_steps);
+                let path = (&variants.baseline, &removed[..], self.ablation_options().gradient_steps);
                 differentiate(observers, (model, differentiable()?), path, sequences, threads, progress)?
             }
             ShownEvents::Fits => {

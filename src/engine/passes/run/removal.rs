@@ -21,7 +21,7 @@ use crate::sequences::shard::Shard;
 impl Runner<'_> {
     /// The sampled pass in the form in which it runs. If heads to ablate are chosen on the even-numbered blocks, the pass
     /// covers only the odd-numbered blocks.
-    pub(super) fn with_test_blocks(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
+    pub(super) fn on_test_blocks(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
         let is_chosen_part = self.ablates_chosen_heads(pass) && !removed.is_empty();
         Pass { portion: if is_chosen_part { Portion::OddSample } else { pass.portion }, ..pass.clone() }
     }
@@ -43,7 +43,7 @@ impl Runner<'_> {
         }
         // In both folds, fitted gates lead to the replacements from the whole sample.
         let portion = if pass.shown == ShownEvents::Fits { Portion::Sample } else { pass.portion };
-        let gates = self.gates(corpus, &Pass { portion, ..pass.clone() })?;
+        let gates = self.replacement_gates(corpus, &Pass { portion, ..pass.clone() })?;
         let grid = self.model.grid();
         if pass.shown != ShownEvents::Activations {
             return Ok(baseline.with_open_gates(grid, &gates));
@@ -53,10 +53,10 @@ impl Runner<'_> {
         };
         removed.retain(|removed| !is_absent(removed));
         if self.ablates_chosen_heads(pass)
-            && let Some(choice) = self.ablation().effect_of
+            && let Some(choice) = self.ablation_options().effect_of
         {
             let is_present = |(place, _): &(HeadPlace, f64)| !self.model.pruned_heads().contains(place);
-            let by_head = grid.places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
+            let by_head = grid.head_places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
             let (present, sensitivities): (Vec<HeadPlace>, Vec<f64>) = by_head.unzip();
             let chosen: BTreeSet<HeadPlace> =
                 choice.choose(&sensitivities).into_iter().map(|place| present[place]).collect();
@@ -72,13 +72,13 @@ impl Runner<'_> {
             Sequences::Task => self.task.is_some_and(|task| task.info.kind != TaskKind::Triple),
             _ => false,
         };
-        self.ablation().effect_of.is_some() && has_derivatives && pass.shown == ShownEvents::Activations
+        self.ablation_options().effect_of.is_some() && has_derivatives && pass.shown == ShownEvents::Activations
     }
 
     /// The sensitivity of the loss to each head over the even-numbered blocks of all shards.
     fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<f64>> {
         let pass = Pass { portion: Portion::EvenSample, shown: ShownEvents::Derivatives, ..pass.clone() };
-        let gates = self.gates(corpus, &pass)?;
+        let gates = self.replacement_gates(corpus, &pass)?;
         let variants = Variants::baseline_only(pass.removal_gates()).with_open_gates(self.model.grid(), &gates);
         let sums = vec![new_observer(Sensitivity::new(self.model.grid()))];
         let run = PassRun { pass: &pass, observers: sums, variants: &variants };
@@ -87,11 +87,11 @@ impl Runner<'_> {
     }
 
     /// The gate that removes each head, with the replacement for its context, `[layers * heads]`.
-    fn gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
+    fn replacement_gates(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<Gate>> {
         let (grid, head_dim) = (self.model.grid(), self.model.architecture.config.head_dim());
-        let removal = self.ablation().removal;
+        let removal = self.ablation_options().removal;
         if removal == Replacement::Zero {
-            return Ok(vec![Gate::scale(0.0); grid.count()]);
+            return Ok(vec![Gate::from_factor(0.0); grid.head_count()]);
         }
         let plain = Pass { shown: ShownEvents::Activations, ..pass.clone() };
         self.mean_contexts.get_or_compute(&plain, || {
@@ -106,7 +106,7 @@ impl Runner<'_> {
                 Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
                 _ => sums.means(),
             };
-            Ok(means.into_iter().map(Gate::replace).collect())
+            Ok(means.into_iter().map(Gate::from_replacement).collect())
         })
     }
 }

@@ -4,12 +4,12 @@ use anyhow::Result;
 
 use crate::model::config::cost::Cost;
 use crate::sequences::pack::Pack;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::machine::memory;
 
 /// Number of attention weights in a pack above which a note tells the user that it takes a minute or more. With the default
 /// studies, a weight takes 0.3 µs on one core (measured over a sentence of 1,500 words).
-const MANY_WEIGHTS: u64 = 1 << 28;
+const SLOW_PACK_WEIGHTS: u64 = 1 << 28;
 
 /// Function from the lengths of the sequences in a pack to the pack's cost: memory and number of attention weights.
 pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
@@ -17,27 +17,28 @@ pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 /// The memory that a pass may use, divided among packs. The packs that workers run at the same time share half of it. A
 /// larger pack waits until those are done, and then runs beside as many others as fit. The order has no effect on results,
 /// since sums are exact.
-pub(super) struct Room<'a> {
+pub(super) struct PackMemory<'a> {
     cost: &'a CostOf<'a>,
     /// Number of observers that hold all attention weights of a pack until its end.
-    keepers: usize,
+    attention_keepers: usize,
     /// Free memory that is not reserved, in bytes.
-    free: u64,
+    free_bytes: u64,
     threads: usize,
 }
 
-impl<'a> Room<'a> {
+impl<'a> PackMemory<'a> {
     /// Takes all free memory but `reserved` bytes for `threads` workers. `keepers` is the number of observers that hold all
     /// attention weights of a pack.
     pub(super) fn new(cost: &'a CostOf<'a>, (keepers, reserved): (usize, u64), threads: usize) -> Self {
         let free = memory::available().unwrap_or(u64::MAX).saturating_sub(reserved);
-        Self { cost, keepers, free, threads }
+        Self { cost, attention_keepers: keepers, free_bytes: free, threads }
     }
 
     /// Cost of a pack of sequences with these lengths, the attention that observers hold included.
     fn cost_of(&self, lengths: &[usize]) -> Cost {
         let Cost { bytes, attention_weights: weights } = (self.cost)(lengths);
-        let attention_bytes = weights.saturating_mul(self.keepers as u64).saturating_mul(size_of::<f32>() as u64);
+        let attention_bytes =
+            weights.saturating_mul(self.attention_keepers as u64).saturating_mul(size_of::<f32>() as u64);
         Cost { bytes: bytes.saturating_add(attention_bytes), attention_weights: weights }
     }
 
@@ -48,19 +49,19 @@ impl<'a> Room<'a> {
 
     /// Whether all workers can run a pack of this size at the same time.
     pub(super) fn fits_beside_others(&self, pack: &Pack) -> bool {
-        !memory::is_shortage(self.cost_of_pack(pack).bytes, self.free / 2 / self.threads as u64)
+        !memory::is_shortage(self.cost_of_pack(pack).bytes, self.free_bytes / 2 / self.threads as u64)
     }
 
     /// Number of workers that can run packs as large as the largest of `packs` at the same time.
     pub(super) fn concurrent_workers(&self, packs: &[(usize, Pack)]) -> usize {
         let largest = packs.iter().map(|(_, pack)| self.cost_of_pack(pack).bytes).max().unwrap_or(0).max(1);
-        usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
+        usize::try_from(self.free_bytes / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
     }
 
     /// Note for the user about a pack that takes minutes; `None` for other packs.
     pub(super) fn long_wait_note(&self, pack: &Pack) -> Option<String> {
         let weights = self.cost_of_pack(pack).attention_weights;
-        (weights > MANY_WEIGHTS).then(|| {
+        (weights > SLOW_PACK_WEIGHTS).then(|| {
             format!(
                 "{} has {} million weights of attention, which takes minutes: --max-tokens leaves such sentences out",
                 describe(pack),
@@ -72,13 +73,13 @@ impl<'a> Room<'a> {
     /// Fails if a pack does not fit into memory by itself.
     pub(super) fn ensure_fits(&self, pack: &Pack) -> Result<()> {
         let bytes = self.cost_of_pack(pack).bytes;
-        if !memory::is_shortage(bytes, self.free) {
+        if !memory::is_shortage(bytes, self.free_bytes) {
             return Ok(());
         }
-        let error = memory::shortage_error(bytes, self.free, &describe(pack));
-        let limit = memory::limit_for(bytes);
+        let error = memory::shortage_error(bytes, self.free_bytes, &describe(pack));
+        let limit = memory::limit_option_for(bytes);
         // The longest single sentence that fits, found by halving.
-        let fits = |tokens: &usize| !memory::is_shortage(self.cost_of(&[*tokens]).bytes, self.free);
+        let fits = |tokens: &usize| !memory::is_shortage(self.cost_of(&[*tokens]).bytes, self.free_bytes);
         let longest = pack.sequences.iter().map(|sentence| sentence.ids.len()).max().unwrap_or(0);
         let shorter = std::iter::successors(Some(longest / 2), |tokens| Some(tokens / 2));
         let shorter = shorter.take_while(|&tokens| tokens > 0).find(fits).filter(|_| pack.sequences.len() == 1);
@@ -88,7 +89,7 @@ impl<'a> Room<'a> {
             }
             None => format!("`--memory {limit}` lets it have as much"),
         };
-        Err(error.hint(way_out)).class(Class::Input)
+        Err(error.hint(way_out)).class(ErrorClass::Input)
     }
 }
 
@@ -117,7 +118,7 @@ mod tests {
         let pack = |lengths: &[usize]| Pack {
             sequences: lengths.iter().map(|&length| Sequence { ids: vec![0; length], ..Sequence::default() }).collect(),
         };
-        let room = Room { cost: &costly, keepers: 0, free: 1600 << 20, threads: 4 };
+        let room = PackMemory { cost: &costly, attention_keepers: 0, free_bytes: 1600 << 20, threads: 4 };
         assert!(room.fits_beside_others(&pack(&[10, 10])) && !room.fits_beside_others(&pack(&[10, 11])));
         let together = |packs: &[&[usize]]| {
             room.concurrent_workers(&packs.iter().map(|lengths| (0, pack(lengths))).collect::<Vec<_>>())
@@ -137,7 +138,7 @@ mod tests {
         assert!(room.long_wait_note(&pack(&[4])).is_some_and(|said| said.contains("1073 million weights")));
         assert_eq!(room.long_wait_note(&pack(&[2])), None);
         // 64 million weights for each pair of tokens, of four bytes each.
-        let with_keeper = Room { keepers: 1, ..room };
+        let with_keeper = PackMemory { attention_keepers: 1, ..room };
         assert!(!with_keeper.fits_beside_others(&pack(&[3])) && with_keeper.ensure_fits(&pack(&[3])).is_err());
     }
 }

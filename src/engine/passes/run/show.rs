@@ -3,11 +3,11 @@
 use anyhow::Result;
 
 use super::variants::{AblationVariant, Variants};
-use crate::model::forward::batch::{Batch, groups_within};
+use crate::model::forward::batch::{Batch, group_by_tokens};
 use crate::model::forward::held::HeldOutputs;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{BlockOutput, FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor};
-use crate::model::forward::{Encoder, Scratch, Start};
+use crate::model::forward::{Encoder, PassStart, Scratch};
 use crate::passes::kept::KeptPack;
 use crate::passes::observer::requests::RequestedRun;
 use crate::passes::observer::set::ObserverSet;
@@ -18,8 +18,8 @@ use crate::sequences::pack::{PACK_TOKENS, Pack};
 #[derive(Default)]
 pub struct WorkerBuffers {
     scratch: Scratch,
-    kept: LayerInputs,
-    writes: HeldOutputs,
+    held_inputs: LayerInputs,
+    held_outputs: HeldOutputs,
 }
 
 /// The hidden states that enter each layer, `[layers][tokens, hidden]`.
@@ -32,7 +32,7 @@ pub fn show_pack(
     pack: &Pack,
     variants: &Variants,
     encoder: &dyn Encoder,
-    WorkerBuffers { scratch, kept, writes }: &mut WorkerBuffers,
+    WorkerBuffers { scratch, held_inputs: kept, held_outputs: writes }: &mut WorkerBuffers,
     for_later: Option<&mut KeptPack>,
 ) -> Result<()> {
     let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
@@ -44,19 +44,19 @@ pub fn show_pack(
         !variants.ablation_variants.is_empty() && observers.demands().any(|one| one.further_runs.has_direct_runs());
     let (inputs, written) = (runs_again.then_some(&mut *kept), holds_outputs.then_some(&mut *writes));
     let mut visitor = PackVisitor { observers, pack, encoder, inputs, written, for_later };
-    encoder.forward_from(Start::Embeddings, &batch, &variants.baseline, scratch, &mut visitor)?;
+    encoder.forward_from(PassStart::Embeddings, &batch, &variants.baseline, scratch, &mut visitor)?;
     let mut requested = observers.requested_patched_runs(pack.sequences.len());
     requested.sort_by_key(|requested| requested.run.place.layer);
-    for group in groups_by_layer(&requested, pack) {
+    for group in group_by_layer(&requested, pack) {
         run_patched(observers, group, (&batch, kept), variants, encoder, scratch)?;
     }
     for AblationVariant { removed, first_layer: layer, gates } in &variants.ablation_variants {
         observers.begin_variant(removed, false);
-        let start = Start::Layer { layer: *layer, states: &kept[*layer] };
+        let start = PassStart::Layer { layer: *layer, states: &kept[*layer] };
         let mut visitor = PackVisitor { observers, pack, encoder, inputs: None, written: None, for_later: None };
         encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
         if holds_outputs && visitor.observers.begin_variant(removed, true) {
-            let start = Start::Held { layer: *layer, states: &kept[*layer], writes };
+            let start = PassStart::Held { layer: *layer, states: &kept[*layer], writes };
             encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
         }
     }
@@ -65,11 +65,11 @@ pub fn show_pack(
 
 /// Groups patched runs that start at one layer, so that each group can run as one batch. A group has at most as many tokens
 /// as a pack.
-fn groups_by_layer<'a>(requested: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [RequestedRun]> {
+fn group_by_layer<'a>(requested: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [RequestedRun]> {
     let length = |requested: &RequestedRun| pack.sequences[requested.sequence].ids.len();
     let by_layer = requested.chunk_by(|a, b| a.run.place.layer == b.run.place.layer);
     let groups = by_layer.flat_map(|runs| {
-        groups_within(PACK_TOKENS, runs.iter().map(length)).into_iter().map(move |group| &runs[group])
+        group_by_tokens(PACK_TOKENS, runs.iter().map(length)).into_iter().map(move |group| &runs[group])
     });
     groups.collect()
 }
@@ -94,7 +94,7 @@ fn run_patched(
         states.extend_from_slice(&kept[layer][rows.start * hidden..rows.end * hidden]);
         gates.patch_rows(layer, run.place.head, copy, run.rows.clone());
     }
-    let start = Start::Layer { layer, states: &states };
+    let start = PassStart::Layer { layer, states: &states };
     encoder.forward_from(start, &copies, &gates, scratch, &mut PatchedVisitor { observers, group })
 }
 

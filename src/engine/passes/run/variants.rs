@@ -13,7 +13,7 @@ pub struct Variants {
     pub baseline: Gates,
     pub ablation_variants: Vec<AblationVariant>,
     /// The gates that replace removed heads, `[layers * heads]`; empty if no variant removes heads.
-    replacements: Vec<Gate>,
+    replacement_gates: Vec<Gate>,
 }
 
 /// An ablation variant: a forward pass that starts at a layer, from the hidden states that entered that layer in the
@@ -37,15 +37,15 @@ impl Variants {
     /// for the first token class, since all classes have the same one.
     pub fn constants(&self) -> Vec<Vec<f32>> {
         let first_class_vector = |gate: &Gate| gate.replacement.as_ref().map(|by| by[0].clone()).unwrap_or_default();
-        self.replacements.iter().map(first_class_vector).collect()
+        self.replacement_gates.iter().map(first_class_vector).collect()
     }
 
     /// Gives every head without a gate a fully open one, with the replacement from `gates`, `[layers * heads]`. Heads with
     /// a gate keep it.
     pub fn with_open_gates(mut self, grid: HeadGrid, gates: &[Gate]) -> Self {
-        for (HeadPlace { layer, head }, gate) in grid.places().zip(gates) {
+        for (HeadPlace { layer, head }, gate) in grid.head_places().zip(gates) {
             if self.baseline.get(layer, head).is_none() {
-                self.baseline.set(layer, head, Gate { keep: 1.0, ..gate.clone() });
+                self.baseline.set_gate(layer, head, Gate { keep: 1.0, ..gate.clone() });
             }
         }
         self
@@ -53,23 +53,23 @@ impl Variants {
 
     /// Adds one variant for each set of heads in `exchanged`; it exchanges the contexts of these heads between sequences.
     pub fn with_exchanges(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
-        self.varied(exchanged, |gates, HeadPlace { layer, head }| gates.exchange_head(layer, head))
+        self.with_variants(exchanged, |gates, HeadPlace { layer, head }| gates.exchange_head(layer, head))
     }
 
     /// Adds one variant for each set of heads in `removed`; it replaces these heads by `gates`, `[layers * heads]`. Every
     /// variant also has the gates of the baseline.
     pub fn with_removals(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
-        let varied = self.varied(removed, |own, HeadPlace { layer, head }| {
+        let varied = self.with_variants(removed, |own, HeadPlace { layer, head }| {
             // Heads that the whole pass removes stay removed.
             if own.get(layer, head).is_none() {
-                own.set(layer, head, gates[grid.index(layer, head)].clone());
+                own.set_gate(layer, head, gates[grid.index(layer, head)].clone());
             }
         });
-        Self { replacements: gates.to_vec(), ..varied }
+        Self { replacement_gates: gates.to_vec(), ..varied }
     }
 
     /// Adds one variant for each set of heads in `sets`; `change` sets the gate of each of its heads.
-    fn varied(self, sets: impl IntoIterator<Item = HeadSet>, change: impl Fn(&mut Gates, HeadPlace)) -> Self {
+    fn with_variants(self, sets: impl IntoIterator<Item = HeadSet>, change: impl Fn(&mut Gates, HeadPlace)) -> Self {
         let variant = |removed: HeadSet| {
             let mut gates = self.baseline.clone();
             removed.iter().for_each(|&place| change(&mut gates, place));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn each_head_is_missing_once_and_then_all_are() {
-        let gates = [Gate::scale(0.5), Gate::scale(0.25)];
+        let gates = [Gate::from_factor(0.5), Gate::from_factor(0.25)];
         let variants = Variants::default().with_removals(single_head_sets_and_all(GRID), GRID, &gates);
         let removed: Vec<_> =
             variants.ablation_variants.iter().map(|variant| (variant.removed.clone(), variant.first_layer)).collect();
@@ -110,21 +110,21 @@ mod tests {
     fn heads_on_their_way_are_whole() {
         let by = std::array::from_fn(|class| vec![class as f32]);
         let mut first = Gates::default();
-        first.set(1, 0, Gate::scale(0.0));
+        first.set_gate(1, 0, Gate::from_factor(0.0));
         let variants = Variants::baseline_only(first)
-            .with_open_gates(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
+            .with_open_gates(GRID, &[Gate::from_replacement(by.clone()), Gate::from_replacement(by.clone())]);
         assert_eq!(variants.baseline.get(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
-        assert_eq!((variants.baseline.get(1, 0), variants.ablation_variants.len()), (Some(&Gate::scale(0.0)), 0));
+        assert_eq!((variants.baseline.get(1, 0), variants.ablation_variants.len()), (Some(&Gate::from_factor(0.0)), 0));
     }
 
     #[test]
     fn a_head_that_is_gone_for_good_stays_as_it_is() {
         let mut first = Gates::default();
-        first.set(0, 0, Gate::scale(0.0));
+        first.set_gate(0, 0, Gate::from_factor(0.0));
         let variants = Variants::baseline_only(first.clone()).with_removals(
             [single_head_set(HeadPlace { layer: 0, head: 0 })],
             GRID,
-            &[Gate::scale(0.5)],
+            &[Gate::from_factor(0.5)],
         );
         assert!(variants.ablation_variants.iter().all(|variant| variant.gates == first));
     }

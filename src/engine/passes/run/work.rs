@@ -10,14 +10,18 @@ use crate::sequences::derived::task::Task;
 use crate::system::progress::run::{PassWork, WorkExtent};
 
 /// Cost of one loss with its derivatives, as a multiple of a forward pass.
-const DERIVATIVE: f64 = 3.0;
+const DERIVATIVE_COST: f64 = 3.0;
 
 /// Expected number of evaluations of one gate fit.
-const EVALUATIONS: f64 = 25.0;
+const EXPECTED_EVALUATIONS: f64 = 25.0;
 
 impl Runner<'_> {
     pub(super) fn pass_work(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> PassWork {
-        PassWork { name: pass.name(), extent: self.extent(pass), factor: self.factor(pass, removed) }
+        PassWork {
+            name: pass.name(),
+            extent: self.work_extent(pass),
+            passes_per_token: self.work_factor(pass, removed),
+        }
     }
 
     /// Expected work of a second-stage pass. The heads to remove depend on first-stage results, so each head counts as
@@ -29,7 +33,7 @@ impl Runner<'_> {
     }
 
     /// Amount of text in the pass.
-    fn extent(&self, pass: &Pass) -> WorkExtent {
+    fn work_extent(&self, pass: &Pass) -> WorkExtent {
         let shards = f64::from(self.shard.shard_count());
         let task_tokens = |tokens: fn(&Task) -> usize| WorkExtent::Tokens(self.task.map_or(0, tokens) as f64 / shards);
         match pass.sequences {
@@ -39,22 +43,22 @@ impl Runner<'_> {
             _ if pass.portion == Portion::All => WorkExtent::Corpus,
             _ => {
                 let parities = if pass.portion == Portion::Sample { 1.0 } else { 2.0 };
-                WorkExtent::Sample(self.ablation().sample as f64 / parities / shards)
+                WorkExtent::Sample(self.ablation_options().sample as f64 / parities / shards)
             }
         }
     }
 
     /// Number of times that each token of the text goes through all layers.
-    fn factor(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> f64 {
-        let phases = if let Sequences::Corrupted(phases) = pass.sequences { self.phases(phases) } else { 1 };
+    fn work_factor(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> f64 {
+        let phases = if let Sequences::Corrupted(phases) = pass.sequences { self.variant_count(phases) } else { 1 };
         let layers = self.model.grid().layers as f64;
         let share_of_layers = |heads: &HeadSet| heads.first().map_or(1.0, |place| 1.0 - place.layer as f64 / layers);
         let runs = match pass.shown {
             ShownEvents::Activations => 1.0 + removed.iter().map(share_of_layers).sum::<f64>(),
             ShownEvents::Derivatives => {
-                DERIVATIVE * self.ablation().gradient_steps.map_or(1.0, |steps| f64::from(steps.get()))
+                DERIVATIVE_COST * self.ablation_options().gradient_steps.map_or(1.0, |steps| f64::from(steps.get()))
             }
-            ShownEvents::Fits => DERIVATIVE * EVALUATIONS * STARTING_POINTS as f64,
+            ShownEvents::Fits => DERIVATIVE_COST * EXPECTED_EVALUATIONS * STARTING_POINTS as f64,
         };
         f64::from(phases) * runs
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::room::{CostOf, Room};
+use super::room::{CostOf, PackMemory};
 use super::show::{WorkerBuffers, show_pack};
 use super::variants::Variants;
 use crate::corpus::Corpus;
@@ -73,14 +73,14 @@ pub struct TokenizedSentences<'a> {
     pub part: CorpusPart,
     /// Whether reading a sentence failed. The iterator then ends, since the next line may be the middle of a broken
     /// sentence.
-    pub failed: bool,
+    pub has_failed: bool,
 }
 
 impl Iterator for TokenizedSentences<'_> {
     type Item = Result<Sequence>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.failed {
+        while !self.has_failed {
             let sentence = self.corpus.next()?;
             if sentence.as_ref().is_ok_and(|sentence| !self.part.contains(sentence.index, sentence.family.number)) {
                 continue;
@@ -90,7 +90,7 @@ impl Iterator for TokenizedSentences<'_> {
                 // The tally of the encoder counts it.
                 Ok(Err(_)) => {}
                 Err(error) => {
-                    self.failed = true;
+                    self.has_failed = true;
                     return Some(Err(error));
                 }
             }
@@ -139,7 +139,7 @@ pub(super) fn run_packs<B: Default>(
     show: impl Fn(&mut ObserverSet, (usize, &Pack), &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
     let keepers = observers.demands().filter(|one| one.keeps_attention).count();
-    let room = Room::new(cost, (keepers, reserved), threads.get());
+    let room = PackMemory::new(cost, (keepers, reserved), threads.get());
     let packs = Mutex::new(Packs::new(sequences).enumerate());
     let large_queue = Mutex::new(Vec::new());
     let large_packs = || large_queue.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use std::vec;
 use anyhow::Result;
 use sha2::{Digest, Sha256};
 
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::sequences::counts::Unigrams;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 
@@ -62,10 +62,10 @@ impl CorruptionSettings {
                     Noise::Mask(_) | Noise::Nothing => continue,
                     Noise::Replace(unigrams) if is_chosen(word) => match draw_id(unigrams, sentence.index, position) {
                         // A draw of the true token counts as not replaced (Clark et al. 2020, section 2).
-                        id if id == own => (own, InputToken::Original, Some(ORIGINAL)),
-                        id => (id, InputToken::Replacement, Some(REPLACED)),
+                        id if id == own => (own, InputToken::Original, Some(ORIGINAL_CLASS)),
+                        id => (id, InputToken::Replacement, Some(REPLACED_CLASS)),
                     },
-                    Noise::Replace(_) => (own, InputToken::Original, Some(ORIGINAL)),
+                    Noise::Replace(_) => (own, InputToken::Original, Some(ORIGINAL_CLASS)),
                 };
                 variant.ids[position] = id;
                 variant.predictions.push(PredictedToken {
@@ -85,7 +85,7 @@ impl CorruptionSettings {
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {
-            variant.family = SentenceFamily { is_first: false, ..variant.family };
+            variant.family = SentenceGroup { is_first: false, ..variant.family };
         }
         variants
     }
@@ -105,10 +105,10 @@ pub fn with_next_token_predictions(sequence: &Sequence, unknown: Option<u32>) ->
 }
 
 /// Class of a token that was not replaced.
-const ORIGINAL: u32 = 0;
+const ORIGINAL_CLASS: u32 = 0;
 
 /// Class of a token that was replaced.
-const REPLACED: u32 = 1;
+const REPLACED_CLASS: u32 = 1;
 
 /// Draws the replacement for the token at `position` by the first 8 bytes, big-endian, of a SHA-256, which any program can
 /// reproduce.
@@ -123,14 +123,14 @@ pub struct CorruptedSentences<I> {
     sentences: I,
     corruption: CorruptionSettings,
     /// Variants of the current sentence that are still to come.
-    ready: vec::IntoIter<Sequence>,
+    variants_left: vec::IntoIter<Sequence>,
     /// Number of sentences so far that were left out because no token can be scored.
     pub left_out: u64,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> CorruptedSentences<I> {
     pub fn new(sentences: I, corruption: CorruptionSettings) -> Self {
-        Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
+        Self { sentences, corruption, variants_left: Vec::new().into_iter(), left_out: 0 }
     }
 }
 
@@ -139,14 +139,14 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for CorruptedSentences<I> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(variant) = self.ready.next() {
+            if let Some(variant) = self.variants_left.next() {
                 return Some(Ok(variant));
             }
             match self.sentences.next()? {
-                Ok(sentence) => self.ready = self.corruption.variants(&sentence).into_iter(),
+                Ok(sentence) => self.variants_left = self.corruption.variants(&sentence).into_iter(),
                 Err(error) => return Some(Err(error)),
             }
-            self.left_out += u64::from(self.ready.len() == 0);
+            self.left_out += u64::from(self.variants_left.len() == 0);
         }
     }
 }

@@ -28,31 +28,31 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
 
     /// Takes the sentence after `first`, if both form a pair; else `None`. The first sentence of a pair has an even number
     /// in its document, counted from 0.
-    fn partner(&mut self, first: &Sequence) -> Result<Option<Sequence>> {
+    fn take_partner(&mut self, first: &Sequence) -> Result<Option<Sequence>> {
         let wanted = (first.index - first.document).is_multiple_of(2).then_some(first.index + 1);
         let is_wanted = |next: &Sequence| Some(next.index) == wanted && next.document == first.document;
         self.sentences.next_if(|next| next.as_ref().map_or(true, is_wanted)).transpose()
     }
 
     /// Joins both sentences into one sequence, in the jackknife block of the first; `None` if it would be too long.
-    fn pair(&self, first: &Sequence, second: &Sequence) -> Option<Sequence> {
+    fn join_pair(&self, first: &Sequence, second: &Sequence) -> Option<Sequence> {
         let texts = [first, second].map(|sentence| sentence.text_tokens().collect::<Vec<Token>>());
         let pair = self.frame.as_ref()?.surround(&texts);
         (pair.ids.len() <= self.max_tokens).then_some(Sequence {
             index: first.index,
             document: first.document,
-            family: first.family_of_text(),
+            family: first.text_family(),
             ..pair
         })
     }
 
     fn next_pair(&mut self) -> Result<Option<Sequence>> {
         while let Some(first) = self.sentences.next().transpose()? {
-            let Some(second) = self.partner(&first)? else {
+            let Some(second) = self.take_partner(&first)? else {
                 self.left_out += 1;
                 continue;
             };
-            match self.pair(&first, &second) {
+            match self.join_pair(&first, &second) {
                 Some(pair) => return Ok(Some(pair)),
                 None => self.left_out += 2,
             }

@@ -76,7 +76,7 @@ impl UniformRows {
         }
         self.entropies.clear();
         self.entropies.extend((0..tokens).map(|query| even.entropy(query) as f32));
-        AttentionView::strided(0, 0, tokens, &self.weights, &self.entropies)
+        AttentionView::from_strided(0, 0, tokens, &self.weights, &self.entropies)
     }
 }
 

@@ -13,7 +13,7 @@ pub const MAX_OFFSET: i32 = 8;
 pub const MAX_OFFSET_TOKENS: usize = MAX_OFFSET as usize;
 
 /// Maximum distance at which a token counts as a neighbour, in tokens.
-pub const NEIGHBOUR_DISTANCE: usize = 2;
+pub const MAX_NEIGHBOUR_DISTANCE: usize = 2;
 
 /// Number of offsets from -8 to 8.
 pub const OFFSET_COUNT: usize = 2 * MAX_OFFSET_TOKENS + 1;
@@ -54,13 +54,13 @@ impl TokenRoles {
         Self {
             tokens: kinds.len(),
             is_first_of_family: sentence.family.is_first,
-            text_runs: runs(sentence.text_positions()),
+            text_runs: consecutive_ranges(sentence.text_positions()),
             first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
             first_token: kinds.iter().position(|&kind| kind == TokenKind::First),
             separators: positions(TokenKind::Separator),
             punctuation: positions(TokenKind::Punctuation),
-            is_text: indicator(kinds, |kind| !kind.is_special()),
-            is_not_separator: indicator(kinds, |kind| kind != TokenKind::Separator),
+            is_text: kind_mask(kinds, |kind| !kind.is_special()),
+            is_not_separator: kind_mask(kinds, |kind| kind != TokenKind::Separator),
         }
     }
 
@@ -95,14 +95,14 @@ pub fn offset_slot(query: usize, key: usize) -> usize {
 }
 
 /// Mask of the tokens of a wanted kind: 1 for these, 0 for others, padded with 0 to whole vectors.
-fn indicator(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
+fn kind_mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
     let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
     mask.resize(kinds.len().next_multiple_of(LANES), 0.0);
     mask
 }
 
 /// Groups ascending positions into ranges of consecutive ones.
-fn runs(positions: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+fn consecutive_ranges(positions: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
     let positions: Vec<usize> = positions.collect();
     positions.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len()).collect()
 }

@@ -13,11 +13,11 @@ use crate::sequences::sequence::TokenKind;
 pub struct TextAttention {
     is_text: Vec<f32>,
     /// Length of a row, rounded up to whole vectors.
-    width: usize,
+    padded_width: usize,
     /// Rows of attention weights, each between two runs of [`MAX_OFFSET_TOKENS`] zeros.
     rows: Vec<f32>,
     /// Sum of each row, `[tokens]`.
-    masses: Vec<f64>,
+    row_sums: Vec<f64>,
 }
 
 impl TextAttention {
@@ -26,27 +26,27 @@ impl TextAttention {
     pub fn fold(&mut self, view: AttentionView<'_>, kinds: &[TokenKind]) {
         self.is_text.clear();
         self.is_text.extend(kinds.iter().map(|kind| f32::from(u8::from(!kind.is_special()))));
-        self.width = kinds.len().next_multiple_of(LANES);
+        self.padded_width = kinds.len().next_multiple_of(LANES);
         self.rows.clear();
         self.rows.resize(kinds.len() * self.stride(), 0.0);
-        self.masses.clear();
-        self.masses.resize(kinds.len(), 0.0);
+        self.row_sums.clear();
+        self.row_sums.resize(kinds.len(), 0.0);
         let stride = self.stride();
-        keep_text(&self.is_text, view, (&mut self.rows, stride), &mut self.masses);
+        mask_special(&self.is_text, view, (&mut self.rows, stride), &mut self.row_sums);
     }
 
     /// Distance between the beginnings of two rows in `rows`.
     fn stride(&self) -> usize {
-        MAX_OFFSET_TOKENS + self.width + MAX_OFFSET_TOKENS
+        MAX_OFFSET_TOKENS + self.padded_width + MAX_OFFSET_TOKENS
     }
 
     pub fn tokens(&self) -> usize {
-        self.masses.len()
+        self.row_sums.len()
     }
 
     /// Attention weights of a text token, padded to whole vectors; 0 for the token itself, special tokens and the padding.
     pub fn row(&self, query: usize) -> &[f32] {
-        &self.rows[query * self.stride() + MAX_OFFSET_TOKENS..][..self.width]
+        &self.rows[query * self.stride() + MAX_OFFSET_TOKENS..][..self.padded_width]
     }
 
     /// Attention weights of a token at the offsets -8 to 8 from it; 0 where there is no other text token.
@@ -56,14 +56,14 @@ impl TextAttention {
     }
 
     /// Sum of the attention weights of a text token.
-    pub fn mass(&self, query: usize) -> f64 {
-        self.masses[query]
+    pub fn row_sum(&self, query: usize) -> f64 {
+        self.row_sums[query]
     }
 }
 
 /// Copies the rows of text tokens with 0 for special tokens and for the query itself, and sums each row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn keep_text<'a>(
+fn mask_special<'a>(
     is_text: &'a [f32],
     view: AttentionView<'a>,
     (rows, stride): (&'a mut [f32], usize),
@@ -94,11 +94,11 @@ mod tests {
         let mut text = TextAttention::default();
         // Buffers that were used before are as good as new ones.
         text.fold(AttentionView::new(0, 0, 1, &[1.0]), &[Text]);
-        assert_eq!((text.mass(0), text.row(0)), (0.0, &[0.0; LANES][..]));
+        assert_eq!((text.row_sum(0), text.row(0)), (0.0, &[0.0; LANES][..]));
         text.fold(AttentionView::new(0, 0, 5, &weights), &kinds);
         assert_eq!(text.row(2)[..5], [0.0, 11.0 / 64.0, 0.0, 13.0 / 64.0, 0.0]);
         assert!(text.row(2)[5..].iter().all(|weight| *weight == 0.0));
-        assert_eq!([1, 2, 3].map(|query| text.mass(query)), [15.0 / 64.0, 24.0 / 64.0, 33.0 / 64.0]);
+        assert_eq!([1, 2, 3].map(|query| text.row_sum(query)), [15.0 / 64.0, 24.0 / 64.0, 33.0 / 64.0]);
         let window = text.offset_weights(3);
         assert_eq!(window[MAX_OFFSET_TOKENS - 3..=MAX_OFFSET_TOKENS], [0.0, 16.0 / 64.0, 17.0 / 64.0, 0.0]);
         assert!(

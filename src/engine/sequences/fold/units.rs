@@ -5,7 +5,7 @@ use crate::sequences::span::WordSpan;
 
 /// The units that a drawing of attention shows: the words of a sentence and its special tokens, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Units {
+pub struct DrawingUnits {
     /// The tokens of each unit, `[units]`.
     pub spans: Vec<WordSpan>,
     /// Index of the word that each unit is, `[units]`; `None` for a unit that is no word.
@@ -14,7 +14,7 @@ pub struct Units {
     pub unit_of_word: Vec<usize>,
 }
 
-impl Units {
+impl DrawingUnits {
     /// The words and special tokens of a sequence as units. Text tokens outside words are in no unit.
     pub fn new(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
@@ -25,13 +25,13 @@ impl Units {
         let mut units: Vec<(WordSpan, Option<usize>)> =
             words.chain(special.map(|token| ((token..token + 1).into(), None))).collect();
         units.sort_by_key(|(span, _)| span.start());
-        Self::from_units(units, vec![0; sequence.words.len()])
+        Self::from_parts(units, vec![0; sequence.words.len()])
     }
 
     /// The words of a sequence as units.
     pub fn words_only(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
-        Self::from_units(words.collect(), vec![0; sequence.words.len()])
+        Self::from_parts(words.collect(), vec![0; sequence.words.len()])
     }
 
     /// The units of one sentence in a window: the first token of the window, all text between it and the sentence as one
@@ -43,11 +43,11 @@ impl Units {
         let units: Vec<(WordSpan, Option<usize>)> =
             before.chain(words.map(|word| (sequence.words[word].clone(), Some(word)))).collect();
         let last_before = units.iter().take_while(|(_, word)| word.is_none()).count().saturating_sub(1);
-        Self::from_units(units, vec![last_before; sequence.words.len()])
+        Self::from_parts(units, vec![last_before; sequence.words.len()])
     }
 
     /// Makes the units from their spans and words. `of_word` gives the unit of each word that is not itself a unit.
-    fn from_units(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
+    fn from_parts(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
         words.iter().enumerate().for_each(|(unit, word)| {
             if let Some(word) = word {
@@ -73,7 +73,7 @@ impl Units {
 
     /// Gold syntactic head of each unit, as the index of a unit, `[units]`; `None` for a unit without one. Empty without a
     /// dependency tree.
-    pub fn heads(&self, sequence: &Sequence) -> Vec<Option<usize>> {
+    pub fn syntactic_heads(&self, sequence: &Sequence) -> Vec<Option<usize>> {
         let Some(tree) = &sequence.tree else { return Vec::new() };
         let head = |word: &Option<usize>| tree[(*word)?].head.word().map(|head| self.unit_of_word[head]);
         self.words.iter().map(head).collect()
@@ -89,18 +89,18 @@ mod tests {
     fn what_stands_before_a_sentence_in_its_window_is_one_unit() {
         // [CLS] a b | c d [SEP], as a decoder reads it.
         let window = Sequence { texts: vec![1..3, 3..5], ..sentence(0, 4, "obj") }.with_decoder_first_token();
-        let units = Units::sentence_in_window(&window, 1);
+        let units = DrawingUnits::sentence_in_window(&window, 1);
         assert_eq!(units.spans, WordSpan::whole_words([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, None, Some(2), Some(3)]);
         assert_eq!(units.unit_of_word, [1, 1, 2, 3]);
         assert_eq!((units.unit_at(2), units.unit_at(4)), (Some(1), Some(3)));
-        let first = Units::sentence_in_window(&window, 0);
+        let first = DrawingUnits::sentence_in_window(&window, 0);
         assert_eq!((&first.spans, &first.unit_of_word[..2]), (&WordSpan::whole_words([0..1, 1..2, 2..3]), &[1, 2][..]));
         // Without a special token in front there is nothing before the first sentence.
         let mut bare = window;
         (bare.words, bare.texts) = (WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]), vec![0..2, 2..4]);
-        assert_eq!(Units::sentence_in_window(&bare, 0).spans, WordSpan::whole_words([0..1, 1..2]));
-        assert_eq!(Units::sentence_in_window(&bare, 1).spans, WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]));
+        assert_eq!(DrawingUnits::sentence_in_window(&bare, 0).spans, WordSpan::whole_words([0..1, 1..2]));
+        assert_eq!(DrawingUnits::sentence_in_window(&bare, 1).spans, WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]));
     }
 
     #[test]
@@ -109,12 +109,12 @@ mod tests {
         let mut sequence = Sequence { words: WordSpan::whole_words([1..3, 3..4]), ..sentence(0, 3, "obj") };
         sequence.tree.as_mut().unwrap().truncate(2);
         sequence.forms = vec!["undo".to_owned(), "it".to_owned()];
-        let units = Units::new(&sequence);
+        let units = DrawingUnits::new(&sequence);
         assert_eq!(units.spans, WordSpan::whole_words([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, Some(0), Some(1), None]);
         assert_eq!(units.unit_of_word, [1, 2]);
         assert_eq!(units.unit_at(2), Some(1));
         assert_eq!(units.texts(&sequence, |token| format!("<{token}>")), ["<0>", "undo", "it", "<4>"]);
-        assert_eq!(units.heads(&sequence), [None, None, Some(1), None]);
+        assert_eq!(units.syntactic_heads(&sequence), [None, None, Some(1), None]);
     }
 }

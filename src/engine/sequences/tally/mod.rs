@@ -175,7 +175,7 @@ impl Tally {
     }
 
     /// Counts of file number `number`; those of a new file are zero.
-    fn file(&mut self, number: usize) -> &mut FileTally {
+    fn file_tally(&mut self, number: usize) -> &mut FileTally {
         if self.files.len() <= number {
             self.files.resize(number + 1, FileTally::default());
         }
@@ -207,13 +207,13 @@ impl Tally {
         self.unannotated += u64::from(without_head > left_out.heads);
         let is_untagged = || sequence.annotations.iter().any(|annotation| annotation.upos.is_none());
         self.untagged += u64::from(!sequence.forms.is_empty() && is_untagged());
-        self.file(file).merge(&FileTally { sentences: 1, tokens, words, skipped: 0 });
+        self.file_tally(file).merge(&FileTally { sentences: 1, tokens, words, skipped: 0 });
     }
 
     /// Counts a skipped sentence of file number `file`.
     pub(super) fn count_skip(&mut self, file: usize, reason: SkipReason) {
         *self.skipped.entry(reason).or_default() += 1;
-        self.file(file).skipped += 1;
+        self.file_tally(file).skipped += 1;
     }
 }
 

@@ -18,7 +18,7 @@ use crate::corpus::{
     Written,
 };
 use crate::model::tokenizer::ModelTokenizer;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::time_limit;
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ pub struct SentenceTokenizer<'a> {
     /// Highest segment id of the model; higher ones are replaced by it.
     last_segment: u32,
     /// Word class that stands for each token of a small vocabulary, by token id; empty for other vocabularies.
-    classes: BTreeMap<u32, Arc<WordClass>>,
+    token_classes: BTreeMap<u32, Arc<WordClass>>,
     tally: Tally,
 }
 
@@ -56,7 +56,7 @@ impl<'a> SentenceTokenizer<'a> {
             (*id, Arc::new(WordClass { key: Arc::clone(&key), name: token.as_str().into() }))
         };
         Self {
-            classes: tokenizer.small_vocabulary.iter().map(class).collect(),
+            token_classes: tokenizer.small_vocabulary.iter().map(class).collect(),
             tokenizer,
             max_tokens,
             truncate,
@@ -90,11 +90,11 @@ impl<'a> SentenceTokenizer<'a> {
 
     /// Tokenises a sentence and counts it, or skips it and counts the reason. Errors name the file and the line.
     pub fn encode(&mut self, sentence: Sentence) -> Result<Tokenized> {
-        self.encoded(sentence).class(Class::Input)
+        self.try_encode(sentence).class(ErrorClass::Input)
     }
 
     /// As [`SentenceTokenizer::encode`], but errors have no class.
-    fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
+    fn try_encode(&mut self, sentence: Sentence) -> Result<Tokenized> {
         let Sentence { index, origin, document, document_number, family, .. } = sentence;
         let Sentence { entity_fields, content, mut links, first_text_word_count: first_text, .. } = sentence;
         let cannot = move |error: Error, Origin { path, line, .. }: &Origin| {
@@ -102,7 +102,7 @@ impl<'a> SentenceTokenizer<'a> {
         };
         let place = {
             let origin = origin.clone();
-            move |error: Error| cannot(error, &origin).class(Class::Input)
+            move |error: Error| cannot(error, &origin).class(ErrorClass::Input)
         };
         let is_later = self.context == Reads::Document && index != document;
         let follows_a_space = is_later && !sentence.follows_without_space && self.tokenizer.needs_joining_space;
@@ -115,16 +115,16 @@ impl<'a> SentenceTokenizer<'a> {
             Content::Text(_) | Content::Words(_) => None,
         };
         let tokenized = time_limit::within_time_limit(bytes, place, || match (content, self.spacing) {
-            (Content::Text(text), _) => self.text(&format!("{before}{text}")),
+            (Content::Text(text), _) => self.tokenize_text(&format!("{before}{text}")),
             (Content::Words(words), spacing)
                 if spacing == Spacing::Spaced || first_text.is_some() || self.tokenizer.reads_words_separately() =>
             {
-                self.spaced(words, first_text)
+                self.tokenize_spaced(words, first_text)
             }
             (Content::Words(words), _) => {
                 let written =
                     sentence.written.unwrap_or_else(|| Written::join_by_spaces(words.iter().map(|word| &*word.form)));
-                self.written((words, &mut links), &written, before, &mut left_out)
+                self.tokenize_written((words, &mut links), &written, before, &mut left_out)
             }
         });
         // A skip must get no facts before this downcast, which would not find it.
@@ -178,7 +178,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     /// Tokenises running text.
-    fn text(&mut self, text: &str) -> Result<Sequence> {
+    fn tokenize_text(&mut self, text: &str) -> Result<Sequence> {
         if let Some(program) = self.tokenizer.required_word_splitter() {
             let error =
                 anyhow!("it is running text, and the model's tokenizer cuts the words that {program} finds in it");
@@ -213,7 +213,7 @@ impl<'a> SentenceTokenizer<'a> {
 
     /// Tokenises words one by one, each after a space. The first `first_text` words are the first text of a pair; `None`
     /// for a single text.
-    fn spaced(&self, words: Vec<Word>, first_text: Option<usize>) -> Result<Sequence> {
+    fn tokenize_spaced(&self, words: Vec<Word>, first_text: Option<usize>) -> Result<Sequence> {
         self.ensure_reads_words()?;
         ensure!(!words.is_empty(), SkipReason::NoTokens);
         // Each word has at least one token, or the sentence is skipped for that.
@@ -227,7 +227,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     /// Tokenises the written text of words, with `before` in front of it, and assigns tokens to the words.
-    fn written(
+    fn tokenize_written(
         &self,
         (words, links): (Vec<Word>, &mut [LinkSet]),
         written: &Written,
@@ -245,7 +245,7 @@ impl<'a> SentenceTokenizer<'a> {
         ensure!(spans.iter().any(Option::is_some), SkipReason::NoTokens);
         ensure!(encoding.len() <= self.max_tokens, SkipReason::TooManyTokens);
         let (words, spans) = words_with_tokens((words, links), spans, &bytes, left_out);
-        Ok(self.sequence(&encoding, spans, Some(words)))
+        Ok(self.new_sequence(&encoding, spans, Some(words)))
     }
 
     /// Fails if the model's vocabulary has only residues and no words.
@@ -264,16 +264,16 @@ impl<'a> SentenceTokenizer<'a> {
         ensure!(!words.is_empty(), SkipReason::NoTokens);
         ensure!(given.as_ref().is_none_or(|given| given.len() == words.len()), SkipReason::WordWithoutTokens);
         ensure!(encoding.len() <= self.max_tokens, SkipReason::TooManyTokens);
-        Ok(self.sequence(encoding, WordSpan::whole_words(words), given))
+        Ok(self.new_sequence(encoding, WordSpan::whole_words(words), given))
     }
 
     /// Makes a sequence of an encoding whose words have the spans `words`.
-    fn sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Sequence {
+    fn new_sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Sequence {
         let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
         let (tree, rest): (_, Option<Vec<_>>) = given.map(|words| words.into_iter().map(split).unzip()).unzip();
         let (forms, mut annotations) = rest.unwrap_or_default().into_iter().unzip();
         let kinds = token_kinds(self.tokenizer, encoding);
-        self.classify((&words, encoding.get_ids(), &kinds), &mut annotations);
+        self.add_token_classes((&words, encoding.get_ids(), &kinds), &mut annotations);
         Sequence {
             ids: encoding.get_ids().to_vec(),
             segments: encoding.get_type_ids().iter().map(|&segment| segment.min(self.last_segment)).collect(),
@@ -288,14 +288,18 @@ impl<'a> SentenceTokenizer<'a> {
 
     /// Gives each word that is one whole token the class of that token, if the vocabulary is small and no word has a class.
     /// Punctuation gets no class, since metrics score it separately.
-    fn classify(&self, (words, ids, kinds): (&[WordSpan], &[u32], &[TokenKind]), annotations: &mut Vec<Annotation>) {
-        if self.classes.is_empty() || annotations.iter().any(|annotation| annotation.class.is_some()) {
+    fn add_token_classes(
+        &self,
+        (words, ids, kinds): (&[WordSpan], &[u32], &[TokenKind]),
+        annotations: &mut Vec<Annotation>,
+    ) {
+        if self.token_classes.is_empty() || annotations.iter().any(|annotation| annotation.class.is_some()) {
             return;
         }
         annotations.resize(words.len(), Annotation::default());
         for (word, annotation) in words.iter().zip(annotations) {
             if word.len() == 1 && word.is_whole() && kinds[word.start()] == TokenKind::Text {
-                annotation.class = self.classes.get(&ids[word.start()]).cloned();
+                annotation.class = self.token_classes.get(&ids[word.start()]).cloned();
             }
         }
     }

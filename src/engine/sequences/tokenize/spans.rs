@@ -27,7 +27,7 @@ pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]
             first_blank = None;
             continue;
         }
-        owners_of(start..end, text, words, last, &mut owners);
+        find_owners(start..end, text, words, last, &mut owners);
         let [(first, share), ..] = owners[..] else {
             first_blank = first_blank.filter(|&blank| pieces[blank] == pieces[token]).or(Some(token));
             continue;
@@ -49,7 +49,7 @@ pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]
 
 /// Finds the words that overlap a token's byte range, from word number `from` on. Writes each with its share of the token
 /// to `owners`.
-fn owners_of(token: Range<usize>, text: &str, words: &[Range<usize>], from: usize, owners: &mut Vec<(usize, f64)>) {
+fn find_owners(token: Range<usize>, text: &str, words: &[Range<usize>], from: usize, owners: &mut Vec<(usize, f64)>) {
     owners.clear();
     let first = from + words[from..].partition_point(|word| word.end <= token.start);
     let overlapping = words[first..].iter().take_while(|word| word.start < token.end);

@@ -2,7 +2,7 @@
 
 /// Class of a failure, which decides the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum ErrorClass {
     /// Any failure that belongs to no other class.
     Other,
     /// A wrong command line, or a wrong table that replaces it.
@@ -19,7 +19,7 @@ pub enum Class {
     Temporary,
 }
 
-impl Class {
+impl ErrorClass {
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn statuses_and_codes_differ() {
-        let mut statuses = Class::ALL.map(Class::status).to_vec();
-        let mut codes = Class::ALL.map(Class::code).to_vec();
-        for count in [Class::ALL.len(), Class::ALL.len()] {
+        let mut statuses = ErrorClass::ALL.map(ErrorClass::status).to_vec();
+        let mut codes = ErrorClass::ALL.map(ErrorClass::code).to_vec();
+        for count in [ErrorClass::ALL.len(), ErrorClass::ALL.len()] {
             statuses.sort_unstable();
             statuses.dedup();
             codes.sort_unstable();

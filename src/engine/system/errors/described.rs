@@ -3,7 +3,7 @@
 use anyhow::Error;
 use serde::Serialize;
 
-use super::class::Class;
+use super::class::ErrorClass;
 use super::facts;
 
 /// Format in which errors are printed.
@@ -36,7 +36,7 @@ pub struct ErrorReport {
 impl ErrorReport {
     /// Collects the facts about an error, with its complete message.
     pub fn new(error: &Error) -> Self {
-        let (class, (file, line)) = (Class::of(error), facts::location(error.as_ref()));
+        let (class, (file, line)) = (ErrorClass::from_error(error), facts::location(error.as_ref()));
         Self {
             code: class.code(),
             status: class.status(),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn an_error_is_described_with_its_value() {
-        let error = anyhow!("`x` is no number").with_value("x").class(Class::Input).at("a", 2);
+        let error = anyhow!("`x` is no number").with_value("x").class(ErrorClass::Input).at("a", 2);
         assert_eq!(
             ErrorReport::new(&error).json(),
             r#"{"code":"input","status":3,"message":"a:2: `x` is no number","file":"a","line":2,"value":"x","hint":null}"#

@@ -7,13 +7,13 @@ use std::{io, iter};
 
 use anyhow::Error;
 
-use super::class::Class;
+use super::class::ErrorClass;
 use crate::system::printable::shortened;
 
 /// Facts attached to an error; a fact that is not attached is `None`.
 #[derive(Debug, Default)]
 struct ErrorFact {
-    class: Option<Class>,
+    class: Option<ErrorClass>,
     /// File that the error is about; if `line` is set, it is a line of this file.
     file: Option<String>,
     line: Option<u64>,
@@ -49,9 +49,9 @@ impl StdError for AnnotatedError {
     }
 }
 
-impl Class {
+impl ErrorClass {
     /// Class of an error: the innermost of the attached classes, or `Other` without one.
-    pub fn of(error: &Error) -> Self {
+    pub fn from_error(error: &Error) -> Self {
         facts(error.as_ref()).filter_map(|fact| fact.class).last().unwrap_or(Self::Other)
     }
 }
@@ -119,35 +119,35 @@ pub trait Facts: Sized {
     fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self::Annotated;
 
     /// Attaches a class, unless the error already has one.
-    fn class(self, class: Class) -> Self::Annotated {
-        self.annotate(|error| annotated(error, |fact| fact.class = Some(class)))
+    fn class(self, class: ErrorClass) -> Self::Annotated {
+        self.annotate(|error| annotate_error(error, |fact| fact.class = Some(class)))
     }
 
     /// Attaches the file that the error is about, which the message already names.
     fn with_file(self, file: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, |fact| fact.file = Some(file.to_string())))
+        self.annotate(|error| annotate_error(error, |fact| fact.file = Some(file.to_string())))
     }
 
     /// Attaches the line that the error is about, which the message already names.
     fn with_line(self, line: u64) -> Self::Annotated {
-        self.annotate(|error| annotated(error, |fact| fact.line = Some(line)))
+        self.annotate(|error| annotate_error(error, |fact| fact.line = Some(line)))
     }
 
     /// Attaches the command-line option that the error is about, which the message already names.
     fn with_option(self, name: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, |fact| fact.option = Some(name.to_string())))
+        self.annotate(|error| annotate_error(error, |fact| fact.option = Some(name.to_string())))
     }
 
     /// Attaches the value that the error is about, which the message already names. A long value is shortened.
     fn with_value(self, value: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, |fact| fact.value = Some(shortened(&value.to_string()))))
+        self.annotate(|error| annotate_error(error, |fact| fact.value = Some(shortened(&value.to_string()))))
     }
 
     /// Attaches file and line, and puts `file:line` before the message.
     fn at(self, file: impl Display, line: u64) -> Self::Annotated {
         self.annotate(|error| {
             let error = error.context(format!("{file}:{line}"));
-            annotated(error, |fact| (fact.file, fact.line) = (Some(file.to_string()), Some(line)))
+            annotate_error(error, |fact| (fact.file, fact.line) = (Some(file.to_string()), Some(line)))
         })
     }
 
@@ -160,7 +160,7 @@ pub trait Facts: Sized {
     fn map_message(self, words: impl FnOnce(String) -> String) -> Self::Annotated {
         self.annotate(|error| {
             let words = words(format!("{error:#}"));
-            annotated(error, |fact| fact.words = Some(words))
+            annotate_error(error, |fact| fact.words = Some(words))
         })
     }
 
@@ -181,13 +181,13 @@ pub trait Facts: Sized {
     fn hint_after(self, after: &'static str, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| {
             let words = format!("{error:#}{after}{hint}");
-            annotated(error, |fact| (fact.words, fact.hint) = (Some(words), Some((after, hint.to_string()))))
+            annotate_error(error, |fact| (fact.words, fact.hint) = (Some(words), Some((after, hint.to_string()))))
         })
     }
 
     /// Attaches a hint that the message already contains.
     fn with_included_hint(self, hint: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotated(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
+        self.annotate(|error| annotate_error(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
     }
 }
 
@@ -213,7 +213,7 @@ pub fn io_error(kind: io::ErrorKind, error: Error) -> io::Error {
 }
 
 /// Attaches the facts that `tell` sets.
-fn annotated(error: Error, tell: impl FnOnce(&mut ErrorFact)) -> Error {
+fn annotate_error(error: Error, tell: impl FnOnce(&mut ErrorFact)) -> Error {
     let mut fact = ErrorFact::default();
     tell(&mut fact);
     AnnotatedError { error, fact }.into()
@@ -228,19 +228,20 @@ mod tests {
     #[test]
     fn an_error_keeps_its_words_and_its_first_class() {
         let inner: Result<(), Error> = Err(anyhow!("no such file")).cannot("open", "a.txt");
-        let outer = inner.class(Class::Input).context("run a").class(Class::Model).context("batch").unwrap_err();
+        let outer =
+            inner.class(ErrorClass::Input).context("run a").class(ErrorClass::Model).context("batch").unwrap_err();
         assert_eq!(format!("{outer:#}"), "batch: run a: cannot open `a.txt`: no such file");
-        assert_eq!(Class::of(&outer), Class::Input);
-        assert_eq!(Class::of(&anyhow!("else")), Class::Other);
+        assert_eq!(ErrorClass::from_error(&outer), ErrorClass::Input);
+        assert_eq!(ErrorClass::from_error(&anyhow!("else")), ErrorClass::Other);
     }
 
     #[test]
     fn the_way_out_comes_last() {
         let denied = || anyhow!("denied").context("cannot open it");
-        let error = denied().hint("ask").class(Class::Input).context("run a").hint_after("; or ", "leave it");
+        let error = denied().hint("ask").class(ErrorClass::Input).context("run a").hint_after("; or ", "leave it");
         assert_eq!(format!("{error:#}"), "run a: cannot open it: denied: ask; or leave it");
         assert_eq!(hint(error.as_ref()).as_deref(), Some("ask; or leave it"));
-        assert_eq!((hint(denied().as_ref()), Class::of(&error)), (None, Class::Input));
+        assert_eq!((hint(denied().as_ref()), ErrorClass::from_error(&error)), (None, ErrorClass::Input));
     }
 
     #[test]

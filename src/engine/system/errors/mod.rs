@@ -5,6 +5,6 @@ mod described;
 mod facts;
 pub mod similar;
 
-pub use class::Class;
+pub use class::ErrorClass;
 pub use described::{ErrorFormat, ErrorReport};
 pub use facts::{Facts, causes, hint, io_error, location, option, value};

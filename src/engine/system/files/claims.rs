@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use anyhow::anyhow;
 
 use crate::system::errors::{Facts, io_error};
-use crate::system::parallel::locked;
+use crate::system::parallel::lock_mutex;
 
 /// Identity of a regular file, equal for all of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub(super) struct FileId {
 impl FileId {
     /// Identity of a regular file. `None` on systems without inodes, and for pipes and devices, which have no content that
     /// could be lost.
-    fn of(metadata: &Metadata) -> Option<Self> {
+    fn from_metadata(metadata: &Metadata) -> Option<Self> {
         #[cfg(unix)]
         if metadata.is_file() {
             use std::os::unix::fs::MetadataExt;
@@ -50,10 +50,10 @@ static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
 /// Registers a file that this process reads. Fails if the file is an output of this process.
 pub(super) fn claim_read(metadata: &Metadata) -> io::Result<()> {
-    let Some(id) = FileId::of(metadata) else { return Ok(()) };
-    let mut claims = locked(&CLAIMS);
+    let Some(id) = FileId::from_metadata(metadata) else { return Ok(()) };
+    let mut claims = lock_mutex(&CLAIMS);
     if claims.written.contains(&id) {
-        return Err(same_run("it is an output of the same run"));
+        return Err(same_run_error("it is an output of the same run"));
     }
     claims.read.insert(id);
     Ok(())
@@ -65,31 +65,31 @@ pub(super) struct ReplacedFile(Option<FileId>);
 
 /// Registers an existing file that an output will replace. Fails if this process has read the file.
 pub(super) fn claim_write(metadata: &Metadata) -> io::Result<ReplacedFile> {
-    let id = FileId::of(metadata);
+    let id = FileId::from_metadata(metadata);
     ensure_unread(metadata)?;
-    locked(&CLAIMS).written.extend(id);
+    lock_mutex(&CLAIMS).written.extend(id);
     Ok(ReplacedFile(id))
 }
 
 /// Registers a file as written until the process ends.
 pub(super) fn claim_write_until_exit(metadata: &Metadata) {
-    locked(&CLAIMS).written.extend(FileId::of(metadata));
+    lock_mutex(&CLAIMS).written.extend(FileId::from_metadata(metadata));
 }
 
 /// Fails if this process has read the file.
 pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {
-    let is_read = FileId::of(metadata).is_some_and(|id| locked(&CLAIMS).read.contains(&id));
-    if is_read { Err(same_run("the same run reads it")) } else { Ok(()) }
+    let is_read = FileId::from_metadata(metadata).is_some_and(|id| lock_mutex(&CLAIMS).read.contains(&id));
+    if is_read { Err(same_run_error("the same run reads it")) } else { Ok(()) }
 }
 
 /// Makes the error about a file that one run both reads and writes.
-fn same_run(what: &'static str) -> io::Error {
+fn same_run_error(what: &'static str) -> io::Error {
     io_error(io::ErrorKind::Other, anyhow!(what).hint("give the output another name"))
 }
 
 impl Drop for ReplacedFile {
     fn drop(&mut self) {
-        let written = &mut locked(&CLAIMS).written;
+        let written = &mut lock_mutex(&CLAIMS).written;
         if let Some(place) = written.iter().position(|id| Some(*id) == self.0) {
             written.swap_remove(place);
         }

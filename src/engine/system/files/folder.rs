@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use tempfile::TempDir;
 
 use super::output::{PREFIX, SUFFIX, parent_folder, temporary_builder, unwritable_error};
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::interrupt;
 
 /// An output folder that is being written. It appears at its path when it is complete, with [`OutputFolder::commit`].
@@ -21,11 +21,11 @@ impl OutputFolder {
     /// Prepares an output folder for `path`. Fails if something other than an empty folder is there, or if no folder can be
     /// created beside it.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::opened(path).cannot("write", path.display()).class(Class::Output)
+        Self::try_open(path).cannot("write", path.display()).class(ErrorClass::Output)
     }
 
     /// As [`OutputFolder::open`], but errors do not name the folder.
-    fn opened(path: &Path) -> Result<Self> {
+    fn try_open(path: &Path) -> Result<Self> {
         let is_full = match path.read_dir() {
             Ok(mut entries) => entries.next().is_some(),
             Err(_) if path.symlink_metadata().is_ok() => bail!(anyhow!("it is no folder").hint("name a new folder")),
@@ -52,17 +52,17 @@ impl OutputFolder {
     pub fn file(&self, name: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let (path, shown) = (self.temporary.path().join(name), self.path.join(name));
         let created = fs::create_dir_all(parent_folder(&path)).and_then(|()| File::create(&path));
-        let mut file = BufWriter::new(created.cannot("write", shown.display()).class(Class::Output)?);
+        let mut file = BufWriter::new(created.cannot("write", shown.display()).class(ErrorClass::Output)?);
         write(&mut file)?;
         let flushed = file.flush().and_then(|()| file.get_ref().sync_all());
-        flushed.cannot("write", shown.display()).class(Class::Output)
+        flushed.cannot("write", shown.display()).class(ErrorClass::Output)
     }
 
     /// Copies a file into the folder, to the relative path `name`. Fails if it cannot be read or written.
     pub fn copy(&self, from: &Path, name: &Path) -> Result<()> {
         self.file(name, |file| {
             let copied = File::open(from).and_then(|mut source| std::io::copy(&mut source, file));
-            copied.map(drop).cannot("copy", from.display()).class(Class::Output)
+            copied.map(drop).cannot("copy", from.display()).class(ErrorClass::Output)
         })
     }
 
@@ -78,7 +78,7 @@ impl OutputFolder {
             }
             fs::rename(temporary.path(), &path)
         };
-        replace().cannot("write", path.display()).class(Class::Output)?;
+        replace().cannot("write", path.display()).class(ErrorClass::Output)?;
         // The temporary path no longer exists, so nothing is left to remove.
         let _ = temporary.keep();
         outputs.mark_committed();

@@ -14,7 +14,7 @@ use tempfile::TempPath;
 use super::claims::{self, ReplacedFile};
 use super::digest::hex;
 use super::input;
-use crate::system::errors::{Class, Facts, io_error};
+use crate::system::errors::{ErrorClass, Facts, io_error};
 use crate::system::interrupt;
 
 /// An output file that is being written. It appears at its path when it is complete, with [`Output::commit`].
@@ -33,11 +33,11 @@ impl Output {
     /// if its folder is missing or not writable. Also fails if the existing file cannot be replaced, or if this process has
     /// read it.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::opened(path).cannot("write", path.display()).class(Class::Output)
+        Self::try_open(path).cannot("write", path.display()).class(ErrorClass::Output)
     }
 
     /// As [`Output::open`], but errors do not name the file.
-    fn opened(path: &Path) -> Result<Self> {
+    fn try_open(path: &Path) -> Result<Self> {
         let target = resolve_target(path);
         let (file, rename, replaced) = match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => bail!("it is a folder"),
@@ -62,7 +62,7 @@ impl Output {
 
     /// Writes all of `bytes`. Fails if they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).cannot("write", self.path.display()).class(Class::Output)
+        self.file.write_all(bytes).cannot("write", self.path.display()).class(ErrorClass::Output)
     }
 
     /// Writes `bytes` as the end of the file, and commits it. Fails as [`Output::write`] and [`Output::commit`].
@@ -75,11 +75,11 @@ impl Output {
     /// existing file meanwhile. On failure, the existing file stays.
     pub fn commit(self) -> Result<()> {
         let path = self.path.clone();
-        self.committed().cannot("write", path.display()).class(Class::Output)
+        self.try_commit().cannot("write", path.display()).class(ErrorClass::Output)
     }
 
     /// As [`Output::commit`], but errors do not name the file.
-    fn committed(mut self) -> io::Result<()> {
+    fn try_commit(mut self) -> io::Result<()> {
         self.file.flush()?;
         let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
         self.file.get_ref().sync_all()?;

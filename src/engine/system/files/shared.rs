@@ -20,10 +20,10 @@ pub fn open(path: &Path) -> io::Result<File> {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             existing => existing?,
         };
-        if is_own(&existing) {
+        if is_regular_single_link(&existing) {
             let file = OpenOptions::new().read(true).write(true).open(path)?;
             // The file may have been exchanged in the meantime; nothing is written yet.
-            if is_same(&existing, &file.metadata()?) {
+            if is_same_file(&existing, &file.metadata()?) {
                 return Ok(file);
             }
         } else {
@@ -34,7 +34,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Whether this is a regular file with one name (hard link).
-fn is_own(metadata: &Metadata) -> bool {
+fn is_regular_single_link(metadata: &Metadata) -> bool {
     #[cfg(unix)]
     let names = std::os::unix::fs::MetadataExt::nlink(metadata);
     #[cfg(not(unix))]
@@ -43,7 +43,7 @@ fn is_own(metadata: &Metadata) -> bool {
 }
 
 /// Whether both are one file.
-fn is_same(a: &Metadata, b: &Metadata) -> bool {
+fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;

@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Error, Result, anyhow};
 
 /// Memory need up to which nothing is refused, in bytes. A system with so little free memory can swap.
-const NEVER_REFUSED: u64 = 64 << 20;
+const NEVER_REFUSED_BYTES: u64 = 64 << 20;
 
 /// Limit of the process's memory (`--memory`), in bytes; 0 without a limit.
-static LIMIT: AtomicU64 = AtomicU64::new(0);
+static MEMORY_LIMIT_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Limits the memory of the process to `bytes`, whatever memory the system reports as free.
 pub fn set_limit(bytes: u64) {
-    LIMIT.store(bytes, Ordering::Relaxed);
+    MEMORY_LIMIT_BYTES.store(bytes, Ordering::Relaxed);
 }
 
 /// Number of bytes of memory that the process may still allocate; `None` if unknown.
 pub fn available() -> Option<u64> {
-    match LIMIT.load(Ordering::Relaxed) {
+    match MEMORY_LIMIT_BYTES.load(Ordering::Relaxed) {
         // Bytes that can be taken without swapping (`proc_meminfo(5)`).
         0 => {
             let free = proc_bytes("/proc/meminfo", "MemAvailable:");
@@ -39,7 +39,7 @@ pub fn ensure_available(needed: u64, what: impl FnOnce() -> String) -> Result<()
 
 /// Whether `needed` bytes are refused if `free` bytes are free. Needs up to `NEVER_REFUSED` are never refused.
 pub fn is_shortage(needed: u64, free: u64) -> bool {
-    needed > free && needed > NEVER_REFUSED
+    needed > free && needed > NEVER_REFUSED_BYTES
 }
 
 /// Makes the error that `what` needs `needed` bytes although only `free` are free. It has no hint.
@@ -48,7 +48,7 @@ pub fn shortage_error(needed: u64, free: u64, what: &str) -> Error {
 }
 
 /// Value for `--memory` that would allow the process `needed` more bytes.
-pub fn limit_for(needed: u64) -> String {
+pub fn limit_option_for(needed: u64) -> String {
     let used = proc_bytes("/proc/self/status", "VmRSS:").unwrap_or(0);
     format!("{}GB", needed.saturating_add(used).div_ceil(1_000_000_000))
 }
@@ -74,13 +74,13 @@ fn free_address_space() -> Option<u64> {
 
 /// Names in a control group (cgroup): `[file with its limit, file with its usage, key of reclaimable memory in
 /// memory.stat]`.
-type GroupFiles = [&'static str; 3];
+type CgroupFileNames = [&'static str; 3];
 
 /// Names in cgroup version 2 (cgroups(7), `memory.max`).
-const CGROUP_V2_FILES: GroupFiles = ["memory.max", "memory.current", "inactive_file"];
+const CGROUP_V2_FILES: CgroupFileNames = ["memory.max", "memory.current", "inactive_file"];
 
 /// Names in cgroup version 1.
-const CGROUP_V1_FILES: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
+const CGROUP_V1_FILES: CgroupFileNames = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
 /// Number of bytes left in the tightest control group of the process, such as its container; `None` without a limit.
 fn free_in_control_groups() -> Option<u64> {
@@ -101,7 +101,7 @@ fn free_in_control_groups() -> Option<u64> {
 
 /// Number of bytes left in the tightest control group among `path` and its ancestors up to `root`. Reclaimable memory
 /// counts as left.
-fn free_in_group(root: &Path, path: &Path, [most, now, reclaimable]: GroupFiles) -> Option<u64> {
+fn free_in_group(root: &Path, path: &Path, [most, now, reclaimable]: CgroupFileNames) -> Option<u64> {
     let of_group = |group: &Path| -> Option<u64> {
         let number = |file: &str| fs::read_to_string(root.join(group).join(file)).ok()?.trim().parse::<u64>().ok();
         let (most, now) = (number(most)?, number(now)?);
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn what_is_small_is_never_too_much() {
         assert!(
-            !is_shortage(NEVER_REFUSED, 0)
-                && is_shortage(NEVER_REFUSED + 1, NEVER_REFUSED)
+            !is_shortage(NEVER_REFUSED_BYTES, 0)
+                && is_shortage(NEVER_REFUSED_BYTES + 1, NEVER_REFUSED_BYTES)
                 && !is_shortage(1 << 40, 1 << 40)
         );
         assert_eq!((format_bytes(12_345_678), format_bytes(9_120_000_000)), ("12 MB".to_owned(), "9.1 GB".to_owned()));

@@ -11,19 +11,19 @@ use super::printable::one_line;
 use super::terminal::print_to_stderr;
 
 /// Interval at which a progress bar is redrawn, even without progress.
-const TICK: Duration = Duration::from_millis(120);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(120);
 
 /// Shows a spinner with a message, for a step whose duration is unknown.
 pub fn show_spinner(message: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message);
-    keep_moving(&bar);
+    enable_redraw(&bar);
     bar
 }
 
 /// Lets a thread redraw a visible bar between updates.
-fn keep_moving(bar: &ProgressBar) {
+fn enable_redraw(bar: &ProgressBar) {
     if !bar.is_hidden() {
-        bar.enable_steady_tick(TICK);
+        bar.enable_steady_tick(REDRAW_INTERVAL);
     }
 }
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-use super::keep_moving;
-use crate::system::parallel::locked;
+use super::enable_redraw;
+use crate::system::parallel::lock_mutex;
 use crate::system::printable::one_line;
 use crate::system::terminal::print_to_stderr;
 
 /// Number of steps of the progress bar.
-const STEPS: u64 = 1000;
+const BAR_STEPS: u64 = 1000;
 
 /// Amount of text that a pass covers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub struct PassWork {
     pub name: String,
     pub extent: WorkExtent,
     /// Number of times that each token goes through all layers; fractions stand for some of the layers.
-    pub factor: f64,
+    pub passes_per_token: f64,
 }
 
 /// The measure of a pass's progress while the size of the corpus is unknown.
@@ -47,13 +47,13 @@ pub enum ProgressMeasure {
 
 /// Size of the corpus.
 #[derive(Clone, Copy)]
-struct Size {
+struct CorpusSize {
     sentences: f64,
     tokens: f64,
 }
 
 /// Progress of the current pass.
-struct Current {
+struct CurrentPass {
     work: PassWork,
     measure: ProgressMeasure,
     sentences: f64,
@@ -61,32 +61,32 @@ struct Current {
 }
 
 /// Progress of the run.
-struct State {
-    begun: Instant,
+struct ProgressState {
+    started_at: Instant,
     /// Passes that have not begun.
     planned: VecDeque<PassWork>,
     /// Number of the current pass, counted from 1.
-    number: usize,
+    pass_number: usize,
     /// Number of all passes.
-    count: usize,
+    pass_count: usize,
     /// Work of the finished passes, in tokens times passes through all layers.
-    done: f64,
+    finished_work: f64,
     /// Number of tokens so far, over all passes.
     tokens: f64,
     /// Size of the corpus; `None` until a pass over it has ended.
-    corpus: Option<Size>,
-    current: Option<Current>,
+    corpus: Option<CorpusSize>,
+    current: Option<CurrentPass>,
 }
 
 /// The progress bar of a run.
 pub struct RunProgress {
     bar: ProgressBar,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
 impl PassWork {
     /// Number of tokens that the pass covers, if the corpus has this size.
-    fn tokens(&self, corpus: Size) -> f64 {
+    fn tokens(&self, corpus: CorpusSize) -> f64 {
         match self.extent {
             WorkExtent::Corpus => corpus.tokens,
             WorkExtent::Sample(sentences) => corpus.tokens * (sentences / corpus.sentences.max(1.0)).min(1.0),
@@ -95,9 +95,9 @@ impl PassWork {
     }
 }
 
-impl Current {
+impl CurrentPass {
     /// Finished share of the pass, from 0 to 1; `None` if it cannot be estimated.
-    fn share(&self, corpus: Option<Size>) -> Option<f64> {
+    fn share(&self, corpus: Option<CorpusSize>) -> Option<f64> {
         let known = match self.work.extent {
             WorkExtent::Tokens(tokens) => Some(tokens),
             _ => corpus.map(|corpus| self.work.tokens(corpus)),
@@ -112,48 +112,57 @@ impl Current {
     }
 }
 
-impl Default for State {
+impl Default for ProgressState {
     fn default() -> Self {
         let (begun, planned) = (Instant::now(), VecDeque::new());
-        Self { begun, planned, number: 0, count: 0, done: 0.0, tokens: 0.0, corpus: None, current: None }
+        Self {
+            started_at: begun,
+            planned,
+            pass_number: 0,
+            pass_count: 0,
+            finished_work: 0.0,
+            tokens: 0.0,
+            corpus: None,
+            current: None,
+        }
     }
 }
 
-impl State {
+impl ProgressState {
     /// Finished share of the run, from 0 to 1; `None` if it cannot be estimated.
     fn share(&self) -> Option<f64> {
-        let (mut done, mut left, mut corpus) = (self.done, 0.0, self.corpus);
+        let (mut done, mut left, mut corpus) = (self.finished_work, 0.0, self.corpus);
         if let Some(current) = &self.current {
             let share = current.share(corpus).filter(|share| *share > 0.0)?;
-            let own = current.work.factor * current.tokens;
+            let own = current.work.passes_per_token * current.tokens;
             done += own;
             left += own * (1.0 - share) / share;
-            let so_far = Size { sentences: current.sentences / share, tokens: current.tokens / share };
+            let so_far = CorpusSize { sentences: current.sentences / share, tokens: current.tokens / share };
             corpus = corpus.or((current.work.extent == WorkExtent::Corpus).then_some(so_far));
         }
         let corpus = corpus?;
-        left += self.planned.iter().map(|work| work.factor * work.tokens(corpus)).sum::<f64>();
+        left += self.planned.iter().map(|work| work.passes_per_token * work.tokens(corpus)).sum::<f64>();
         Some(done / (done + left)).filter(|share| share.is_finite())
     }
 
     /// Adds the work of the current pass to the finished work.
     fn finish_pass(&mut self) {
-        let Some(Current { work, sentences, tokens, .. }) = self.current.take() else { return };
-        self.done += work.factor * tokens;
+        let Some(CurrentPass { work, sentences, tokens, .. }) = self.current.take() else { return };
+        self.finished_work += work.passes_per_token * tokens;
         if work.extent == WorkExtent::Corpus && self.corpus.is_none() {
-            self.corpus = Some(Size { sentences, tokens });
+            self.corpus = Some(CorpusSize { sentences, tokens });
         }
     }
 
     /// Text beside the progress bar; `elapsed` is the time since the run began.
-    fn words(&self, elapsed: Duration) -> String {
+    fn status_text(&self, elapsed: Duration) -> String {
         let speed = self.tokens / elapsed.as_secs_f64().max(1e-3);
         let left = self.share().filter(|share| *share > 0.0).map_or_else(String::new, |share| {
             let left = elapsed.mul_f64((1.0 - share) / share);
             format!("{:.0} %, {:#} left: ", 100.0 * share, HumanDuration(left))
         });
         let (name, sentences) = self.current.as_ref().map_or(("", 0.0), |now| (&now.work.name, now.sentences));
-        let Self { number, count, .. } = self;
+        let Self { pass_number: number, pass_count: count, .. } = self;
         format!("{left}pass {number} of {count} ({name}), {sentences} sentences, {speed:.0} tokens/s")
     }
 }
@@ -166,36 +175,36 @@ impl Default for RunProgress {
 
 impl RunProgress {
     /// Makes a visible progress bar on standard error.
-    pub fn shown() -> Self {
+    pub fn new_visible() -> Self {
         let style = ProgressStyle::with_template("{spinner} [{bar:30}] {msg}").expect("a valid template");
-        Self { bar: ProgressBar::new(STEPS).with_style(style), ..Self::default() }
+        Self { bar: ProgressBar::new(BAR_STEPS).with_style(style), ..Self::default() }
     }
 
     /// Replaces the passes that have not begun. If there were none, a new run begins.
     pub fn plan(&self, passes: impl IntoIterator<Item = PassWork>) {
-        let mut state = locked(&self.state);
+        let mut state = lock_mutex(&self.state);
         if state.planned.is_empty() {
-            *state = State::default();
+            *state = ProgressState::default();
             self.bar.reset();
         }
         state.planned = passes.into_iter().collect();
-        state.count = state.number + state.planned.len();
-        keep_moving(&self.bar);
+        state.pass_count = state.pass_number + state.planned.len();
+        enable_redraw(&self.bar);
     }
 
     /// Moves on to the next pass. Auxiliary passes, which a pass needs first, are not counted.
     pub fn next_pass(&self) {
-        locked(&self.state).number += 1;
+        lock_mutex(&self.state).pass_number += 1;
     }
 
     /// Takes the current pass off the plan, once its own sequences begin.
     pub fn start_planned(&self) {
-        locked(&self.state).planned.pop_front();
+        lock_mutex(&self.state).planned.pop_front();
     }
 
     /// Begins to measure a pass, which may be an auxiliary pass that another one needs first.
     pub fn begin(&self, work: PassWork, measure: ProgressMeasure) {
-        locked(&self.state).current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
+        lock_mutex(&self.state).current = Some(CurrentPass { work, measure, sentences: 0.0, tokens: 0.0 });
     }
 
     /// Prints a note for the user without disturbing the progress bar.
@@ -205,23 +214,23 @@ impl RunProgress {
 
     /// Counts further sentences and tokens of the current pass.
     pub fn advance(&self, sentences: usize, tokens: usize) {
-        let mut state = locked(&self.state);
+        let mut state = lock_mutex(&self.state);
         state.tokens += tokens as f64;
         if let Some(current) = &mut state.current {
             current.sentences += sentences as f64;
             current.tokens += tokens as f64;
         }
         if !self.bar.is_hidden() {
-            self.bar.set_message(state.words(state.begun.elapsed()));
+            self.bar.set_message(state.status_text(state.started_at.elapsed()));
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to STEPS")]
-            let step = (STEPS as f64 * state.share().unwrap_or_default()) as u64;
+            let step = (BAR_STEPS as f64 * state.share().unwrap_or_default()) as u64;
             self.bar.set_position(step);
         }
     }
 
     /// Ends the pass that [`RunProgress::begin`] began. The bar disappears if no pass is planned after it.
     pub fn finish_pass(&self) {
-        let mut state = locked(&self.state);
+        let mut state = lock_mutex(&self.state);
         state.finish_pass();
         if state.planned.is_empty() {
             self.bar.finish_and_clear();
@@ -234,11 +243,11 @@ mod tests {
     use super::*;
 
     fn work(extent: WorkExtent, factor: f64) -> PassWork {
-        PassWork { name: "words".to_owned(), extent, factor }
+        PassWork { name: "words".to_owned(), extent, passes_per_token: factor }
     }
 
     fn share(progress: &RunProgress) -> f64 {
-        locked(&progress.state).share().unwrap()
+        lock_mutex(&progress.state).share().unwrap()
     }
 
     /// A corpus of 100 sentences and 1,000 tokens: once as it is, 50 sentences eleven times, 500 other tokens twice.
@@ -254,11 +263,11 @@ mod tests {
         progress.next_pass();
         progress.start_planned();
         progress.begin(first, ProgressMeasure::Bytes(4000, Arc::clone(&read)));
-        assert_eq!(locked(&progress.state).share(), None);
+        assert_eq!(lock_mutex(&progress.state).share(), None);
         read.store(1000, Ordering::Relaxed);
         progress.advance(25, 250);
         assert!((share(&progress) - 250.0 / all).abs() < 1e-9);
-        let words = locked(&progress.state).words(Duration::from_secs(5));
+        let words = lock_mutex(&progress.state).status_text(Duration::from_secs(5));
         // 29 times what took five seconds.
         assert_eq!(words, "3 %, 2m left: pass 1 of 3 (words), 25 sentences, 50 tokens/s");
         progress.advance(75, 750);
@@ -298,7 +307,7 @@ mod tests {
         progress.start_planned();
         // Nothing is expected: another run begins.
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
-        assert_eq!(locked(&progress.state).share(), None);
+        assert_eq!(lock_mutex(&progress.state).share(), None);
     }
 
     /// Text from standard input has no end that is known.
@@ -311,7 +320,7 @@ mod tests {
         progress.begin(work(WorkExtent::Corpus, 1.0), ProgressMeasure::Unknown);
         progress.advance(3, 30);
         assert_eq!(
-            locked(&progress.state).words(Duration::from_secs(1)),
+            lock_mutex(&progress.state).status_text(Duration::from_secs(1)),
             "pass 1 of 1 (words), 3 sentences, 30 tokens/s"
         );
     }

@@ -4,7 +4,7 @@ mod section;
 mod sets;
 
 use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
 };
@@ -43,8 +43,8 @@ impl Study for ClusterEffect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let of_task = observed.all_sums::<ClusterItems>().next().map(|sums| Effects::new(sums, context));
-        let cluster_effect = of_task.unwrap_or_else(|| Effects::new(observed.sums::<ClusterLosses>(), context));
-        (Estimates::without_metrics(context.grid.count()), cluster_effect)
+        let cluster_effect = of_task.unwrap_or_else(|| Effects::new(observed.first_sums::<ClusterLosses>(), context));
+        (Estimates::without_metrics(context.grid.head_count()), cluster_effect)
     }
 }
 
@@ -76,7 +76,7 @@ impl Study for ClusterShift {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        (Estimates::without_metrics(context.grid.count()), OutputShifts::new(observed.sums(), context))
+        (Estimates::without_metrics(context.grid.head_count()), OutputShifts::new(observed.first_sums(), context))
     }
 }
 
@@ -85,7 +85,7 @@ const VERDICTS: &[VerdictRule] = &[
         verdict: "`stand-in`, `share` of a cluster",
         statistic: "loss without all of its heads less that without each, added up",
         margin: "0, from both sides",
-        family: "all clusters that are kept",
+        test_family: "all clusters that are kept",
         min_evidence: MIN_EVIDENCE,
         printed: "difference with its interval, q",
     },
@@ -93,7 +93,7 @@ const VERDICTS: &[VerdictRule] = &[
         verdict: "one will do, of a cluster",
         statistic: "loss without all but one less that with all, for each that is kept: the largest p",
         margin: "both ends of the band of `negligible`, from within",
-        family: "all clusters of which each such change is within the band",
+        test_family: "all clusters of which each such change is within the band",
         min_evidence: MIN_EVIDENCE,
         printed: "the band, q, and in how many of 20 random sets of as many heads of the same layers one would do",
     },
@@ -105,7 +105,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A shift grows with the square of what is missing: heads that move the output the same way move it more together \
             than one by one, whether or not one of them would do.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| !section::<OutputShifts>(labelling.section).clusters.is_empty(),
+    applies: |labelling| !downcast_section::<OutputShifts>(labelling.section).clusters.is_empty(),
 }];
 
 const TERMS: &[Term] = &[Term {

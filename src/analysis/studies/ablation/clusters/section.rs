@@ -6,7 +6,7 @@ use comfy_table::Table;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sets::{ClusterShifts, Clusters, without_one};
+use super::sets::{ClusterShifts, Clusters, all_but_one};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::equivalence_margin;
@@ -21,10 +21,10 @@ use crate::studies::ablation::removal::{
     LossQuantity, PerTokenChange, RemovalQuantity, RemovalSums, scored_counts_text,
 };
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, Section, View, ViewContext, stored};
-use crate::study::show::wording::{aligned_table, counted_sequences, plus_minus, signed, significance};
+use crate::study::section::{LateFact, Section, View, ViewContext, stored};
+use crate::study::show::wording::{aligned_table, counted_sequences, plus_minus, signed_decimal, significance_text};
 use crate::study::{EstimationContext, Summary};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 /// Rise of the loss without clusters of similar heads, in nats per scored token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -174,44 +174,44 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
     }
 
     /// Change per block when exactly the heads with these indices are removed.
-    fn without(&self, places: &[usize]) -> PerBlock {
-        let variant = self.sums.variant_without(places);
+    fn changes_without(&self, places: &[usize]) -> PerBlock {
+        let variant = self.sums.variant_removing(places);
         self.sums.per_block(|block| block.change(variant))
     }
 
     /// Change per block when each of the heads `places` is removed alone.
-    fn without_each(&self, places: &[usize]) -> Vec<PerBlock> {
-        places.iter().map(|&place| self.without(&[place])).collect()
+    fn changes_without_each(&self, places: &[usize]) -> Vec<PerBlock> {
+        places.iter().map(|&place| self.changes_without(&[place])).collect()
     }
 
     /// Change per block when all of the heads `places` but one are removed, for each head that is kept.
-    fn without_all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
-        (0..places.len()).map(|kept| self.without(&without_one(places, kept))).collect()
+    fn changes_keeping_each(&self, places: &[usize]) -> Vec<PerBlock> {
+        (0..places.len()).map(|kept| self.changes_without(&all_but_one(places, kept))).collect()
     }
 
     /// Mean change per token, with its jackknife over blocks.
-    fn mean(&self, blocks: &PerBlock) -> Jackknife {
+    fn mean_change(&self, blocks: &PerBlock) -> Jackknife {
         Jackknife::new(blocks, &self.counts)
     }
 
     /// Mean change per token, with its 95 % interval.
     fn change(&self, blocks: &PerBlock) -> Change {
-        let mean = self.mean(blocks);
+        let mean = self.mean_change(blocks);
         Change { value: mean.value(), ci95: mean.interval() }
     }
 
     /// Change per block when all of the heads `places` are removed together, minus the sum of the changes when each
     /// is removed alone.
-    fn difference(&self, places: &[usize]) -> PerBlock {
-        let (together, sum) = (self.without(places), sum(&self.without_each(places)));
+    fn joint_minus_summed(&self, places: &[usize]) -> PerBlock {
+        let (together, sum) = (self.changes_without(places), sum_by_block(&self.changes_without_each(places)));
         std::array::from_fn(|block| together[block] - sum[block])
     }
 
     /// `[p-value that one head suffices, p-value to be corrected for all clusters]`, whichever head is kept. The
     /// second is `None` unless all estimates are within ± `band`.
-    fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
+    fn sufficiency_p_values(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<_>> =
-            self.without_all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
+            self.changes_keeping_each(places).iter().map(|rest| self.mean_change(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
         let is_within = rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band));
         (p, p.filter(|_| is_within))
@@ -224,13 +224,13 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
         }
         let changes = |sums: &[PerBlock]| sums.iter().map(|blocks| self.change(blocks)).collect();
         let cluster = |places: &Vec<usize>| {
-            let (alone, all_but) = (self.without_each(places), self.without_all_but_each(places));
-            let mean = sum(&all_but).map(|sum| sum / all_but.len() as f64);
+            let (alone, all_but) = (self.changes_without_each(places), self.changes_keeping_each(places));
+            let mean = sum_by_block(&all_but).map(|sum| sum / all_but.len() as f64);
             Removed {
                 heads: head_places(places, context),
-                together: self.change(&self.without(places)),
-                sum: self.change(&sum(&alone)),
-                difference: self.change(&self.difference(places)),
+                together: self.change(&self.changes_without(places)),
+                sum: self.change(&sum_by_block(&alone)),
+                difference: self.change(&self.joint_minus_summed(places)),
                 alone: changes(&alone),
                 all_but: changes(&all_but),
                 all_but_one: self.change(&mean),
@@ -241,14 +241,14 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
 }
 
 /// Sum of several values per block, block by block.
-fn sum(parts: &[PerBlock]) -> PerBlock {
+fn sum_by_block(parts: &[PerBlock]) -> PerBlock {
     std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
 }
 
 impl<Q: LossQuantity> ClusterChanges<'_, Q> {
     /// Change of the task's share right when the heads `places` are removed; `None` without a task.
-    fn right(&self, places: &[usize]) -> Option<Change> {
-        let variant = self.sums.variant_without(places);
+    fn right_share_change(&self, places: &[usize]) -> Option<Change> {
+        let variant = self.sums.variant_removing(places);
         let change =
             self.sums.per_block(|block| block.correct_predictions(Some(variant)) - block.correct_predictions(None));
         let mean = Jackknife::new(&change, &self.sums.per_block(Q::prediction_count));
@@ -257,21 +257,22 @@ impl<Q: LossQuantity> ClusterChanges<'_, Q> {
 
     fn cluster_effects(&self, found: Vec<Removed>, band: f64, context: &EstimationContext) -> Vec<ClusterEffects> {
         let Clusters { clusters, random_sets } = &self.sums.removals;
-        let (p_one_will_do, within): (Vec<_>, Vec<_>) = clusters.iter().map(|set| self.one_will_do(set, band)).unzip();
+        let (p_one_will_do, within): (Vec<_>, Vec<_>) =
+            clusters.iter().map(|set| self.sufficiency_p_values(set, band)).unzip();
         let q_one_will_do = q_values_above_margin(&within);
-        let difference = |places: &Vec<usize>| self.mean(&self.difference(places)).estimate();
+        let difference = |places: &Vec<usize>| self.mean_change(&self.joint_minus_summed(places)).estimate();
         let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();
         let q = q_values_of_present(&p);
         let cluster = |(number, removed): (usize, Removed)| {
             let random_set = |places: &Vec<usize>| {
                 let mut instead = within.clone();
-                let (p, tested) = self.one_will_do(places, band);
+                let (p, tested) = self.sufficiency_p_values(places, band);
                 instead[number] = tested;
                 RandomSet { heads: head_places(places, context), p, q: q_values_above_margin(&instead)[number] }
             };
             ClusterEffects {
                 removed,
-                right: self.right(&clusters[number]),
+                right: self.right_share_change(&clusters[number]),
                 p: p[number],
                 q: q[number],
                 verdict: Interplay::NotSeen,
@@ -288,7 +289,7 @@ impl<Q: LossQuantity> ClusterChanges<'_, Q> {
 
 /// Layer and number of the heads with these indices.
 fn head_places(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
-    places.iter().map(|&place| context.grid.place(place)).collect()
+    places.iter().map(|&place| context.grid.head_place(place)).collect()
 }
 
 impl Effects {
@@ -296,9 +297,9 @@ impl Effects {
         let total = sums.blocks.total();
         let changes = ClusterChanges::new(sums);
         let found = changes.clusters(context);
-        let all: Vec<usize> = (0..context.grid.count()).collect();
-        let worth = |places: &[usize]| changes.without(places).iter().sum::<f64>() / total.tokens() as f64;
-        let band = (!found.is_empty()).then(|| equivalence_margin(worth(&all), context.grid.count()));
+        let all: Vec<usize> = (0..context.grid.head_count()).collect();
+        let worth = |places: &[usize]| changes.changes_without(places).iter().sum::<f64>() / total.tokens() as f64;
+        let band = (!found.is_empty()).then(|| equivalence_margin(worth(&all), context.grid.head_count()));
         Self {
             sentences: total.sampling_units(),
             objective: sums.conditions.objective,
@@ -319,14 +320,14 @@ impl OutputShifts {
 
 /// Indices of the table columns that are dropped when the table is too wide: first the sum of the single effects,
 /// then the joint effect.
-const DROP_ORDER: &[usize] = &[2, 1];
+const COLUMN_DROP_ORDER: &[usize] = &[2, 1];
 
 fn table<'a, const N: usize>(
     clusters: impl Iterator<Item = (&'a Removed, [String; N])>,
     last: [&str; N],
     places: usize,
 ) -> Table {
-    let cell = |Change { value, ci95 }: &Change| signed(*value, places) + &plus_minus(*ci95, places);
+    let cell = |Change { value, ci95 }: &Change| signed_decimal(*value, places) + &plus_minus(*ci95, places);
     let row = |(Removed { heads, together, sum, difference, all_but_one, .. }, last): (&Removed, [String; N])| {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let cells = [heads.join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];
@@ -349,7 +350,7 @@ fn write_effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Re
          the equivalence test. Random sets have as many heads of the same layers.\n",
         loss_unit(*task),
     )?;
-    let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
+    let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance_text);
     let words = |cluster: &ClusterEffects| {
         let interplay = format!("{} (q {})", cluster.verdict.text(), shown(cluster.q));
         let one = format!("{} (q {})", if cluster.one_will_do { "yes" } else { "no" }, shown(cluster.q_one_will_do));
@@ -357,7 +358,7 @@ fn write_effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Re
         [interplay, one, sets]
     };
     let rows = clusters.iter().map(|cluster| (&cluster.removed, words(cluster)));
-    out.table_with_optional_columns(table(rows, ["interplay", "one will do", "random sets"], 4), DROP_ORDER);
+    out.table_with_optional_columns(table(rows, ["interplay", "one will do", "random sets"], 4), COLUMN_DROP_ORDER);
     Ok(())
 }
 
@@ -370,10 +371,10 @@ fn write_shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt:
         out,
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): change of the \
          last hidden states of {} of {}, as 1 - cosine.\n",
-        counted(*tokens, "token"),
+        format_count(*tokens, "token"),
         counted_sequences(*sentences, read)
     )?;
-    out.table_with_optional_columns(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), DROP_ORDER);
+    out.table_with_optional_columns(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), COLUMN_DROP_ORDER);
     Ok(())
 }
 
@@ -390,8 +391,8 @@ fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid:
 stored!(Effects as cluster_effect);
 
 impl Section for Effects {
-    fn complete(&mut self, completion: &Completion<'_>) {
-        let Completion::Policy(policy) = completion else { return };
+    fn complete(&mut self, completion: &LateFact<'_>) {
+        let LateFact::Policy(policy) = completion else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);

@@ -66,7 +66,7 @@ fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> 
 }
 
 /// The heads of a cluster without the head at index `kept` of the cluster.
-pub fn without_one(cluster: &[usize], kept: usize) -> Vec<usize> {
+pub fn all_but_one(cluster: &[usize], kept: usize) -> Vec<usize> {
     cluster.iter().enumerate().filter(|(at, _)| *at != kept).map(|(_, &place)| place).collect()
 }
 
@@ -74,7 +74,7 @@ impl Removals for Clusters {
     /// Head sets to remove. They are each cluster, each of its single heads, each cluster or random set without one
     /// head, and all heads. Empty without clusters.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
-        let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| without_one(set, kept)).collect::<Vec<_>>();
+        let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| all_but_one(set, kept)).collect::<Vec<_>>();
         let of_cluster = |cluster: &Vec<usize>| {
             let singles = cluster.iter().map(|&place| vec![place]);
             [cluster.clone()].into_iter().chain(singles).chain(rests(cluster)).collect::<Vec<_>>()
@@ -89,7 +89,7 @@ impl Removals for Clusters {
         let is_one = |set: &Vec<usize>| {
             set.len() > 1
                 && set.windows(2).all(|pair| pair[0] < pair[1])
-                && set.iter().all(|&place| place < grid.count())
+                && set.iter().all(|&place| place < grid.head_count())
         };
         let mut seen = BTreeSet::new();
         self.clusters.iter().chain(self.random_sets.iter().flatten()).all(is_one)
@@ -108,7 +108,7 @@ mod tests {
         let variants = |clusters: &[Vec<usize>]| Clusters::without_random_sets(clusters).variants(grid).len();
         // All but one of two heads are one head.
         assert_eq!([variants(&[vec![0, 3]]), variants(&[vec![0, 1, 3]]), variants(&[])], [4, 8, 0]);
-        assert_eq!(without_one(&[0, 1, 3], 1), [0, 3]);
+        assert_eq!(all_but_one(&[0, 1, 3], 1), [0, 3]);
         // Other pairs of one head of each layer are made of all four heads.
         let with_pairs = Clusters::with_random_sets(&[vec![0, 3]], grid);
         assert_eq!((with_pairs.random_sets[0].len(), with_pairs.variants(grid).len()), (RANDOM_SETS, 4 + 2));

@@ -9,7 +9,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section, ViewContext};
+use crate::study::section::{LateFact, Section, ViewContext};
 use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
@@ -63,7 +63,7 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
 }
 
 fn judged(mut found: Effects) -> Effects {
-    found.complete(&Completion::Policy(&default_policy()));
+    found.complete(&LateFact::Policy(&default_policy()));
     found
 }
 

@@ -5,7 +5,7 @@ mod sums;
 mod view;
 
 use crate::passes::pass::{Pass, Portion, Weights};
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
 };
@@ -49,7 +49,7 @@ impl Study for EdgesStudy {
         let [sums, untrained] = observed.all_sums().collect::<Vec<_>>()[..] else {
             unreachable!("a pass of either model")
         };
-        (Estimates::without_metrics(context.grid.count()), EdgesReport::new(sums, untrained, context))
+        (Estimates::without_metrics(context.grid.head_count()), EdgesReport::new(sums, untrained, context))
     }
 }
 
@@ -57,7 +57,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "an edge `above` chance",
     statistic: "`excess`, of edges with a shift of at least 0.0001",
     margin: "the 95th percentile of an untrained model's that attends as sharply, taken as known",
-    family: "all such edges whose excess is above it",
+    test_family: "all such edges whose excess is above it",
     min_evidence: "{min_queries} tokens in {min_sentences} sentences",
     printed: "excess with its interval, q, the percentile",
 }];
@@ -67,7 +67,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "An edge says how far a head looks elsewhere without another, through whatever lies between, not that it reads \
             what that one writes, nor what for; and it depends on what stands for the head.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<EdgesReport>(labelling.section).tokens > 0,
+    applies: |labelling| downcast_section::<EdgesReport>(labelling.section).tokens > 0,
 }];
 
 const TERMS: &[Term] = &[

@@ -10,10 +10,10 @@ use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::study::EstimationContext;
 use crate::study::section::stored;
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 /// Maximum number of edges in the report's list of strongest edges.
-const MAX_LISTED: usize = 20;
+const MAX_LISTED_EDGES: usize = 20;
 
 /// How far the attention of later heads shifts when an earlier head is removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,7 +90,7 @@ impl EdgesReport {
         let mut ranked: Vec<Edge> = found.iter().filter_map(|estimate| estimate.edge).collect();
         ranked.sort_by(|a, b| b.excess_lower_bound().total_cmp(&a.excess_lower_bound()));
         let of_head = |place: usize| {
-            let place = context.grid.place(place);
+            let place = context.grid.head_place(place);
             let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == place).copied();
             HeadEdges { place, upstream: strongest(|edge| edge.target), downstream: strongest(|edge| edge.source) }
         };
@@ -103,8 +103,8 @@ impl EdgesReport {
             above: 0,
             untrained: Untrained { q: null_q, ..null },
             layers,
-            heads: (0..context.grid.count()).map(of_head).collect(),
-            strongest: ranked.iter().take(MAX_LISTED).copied().collect(),
+            heads: (0..context.grid.head_count()).map(of_head).collect(),
+            strongest: ranked.iter().take(MAX_LISTED_EDGES).copied().collect(),
             chains: Vec::new(),
         }
     }
@@ -140,14 +140,14 @@ impl LayerPair {
         Self {
             source,
             target,
-            shift: by_source(found, heads, |estimate| estimate.shift),
+            shift: arrange_by_source(found, heads, |estimate| estimate.shift),
             direct: if found.iter().all(|estimate| estimate.direct.is_some()) {
-                by_source(found, heads, |estimate| estimate.direct.unwrap_or_default())
+                arrange_by_source(found, heads, |estimate| estimate.direct.unwrap_or_default())
             } else {
                 Vec::new()
             },
-            excess: by_source(found, heads, |estimate| estimate.edge.map(|edge| edge.excess)),
-            q: by_source(found, heads, EdgeEstimate::q),
+            excess: arrange_by_source(found, heads, |estimate| estimate.edge.map(|edge| edge.excess)),
+            q: arrange_by_source(found, heads, EdgeEstimate::q),
         }
     }
 
@@ -164,7 +164,7 @@ impl LayerPair {
 
 /// Arranges one value per edge between two layers as `[sources, targets]`; `heads` is the number of heads per
 /// layer.
-fn by_source<T>(estimates: &[EdgeEstimate], heads: usize, value: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
+fn arrange_by_source<T>(estimates: &[EdgeEstimate], heads: usize, value: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
     estimates.chunks_exact(heads).map(|row| row.iter().map(value).collect()).collect()
 }
 
@@ -184,7 +184,7 @@ pub struct HeadEdges {
 
 /// Finds chains of edges above chance, the longest first, then by first head; no head is in two chains. Each edge
 /// is its source's strongest downstream edge and its target's strongest upstream edge.
-pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
+pub fn find_chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     let upstream: BTreeMap<HeadPlace, HeadPlace> =
         heads.iter().filter_map(|head| Some((head.place, head.upstream?.source))).collect();
     let downstream = heads.iter().filter_map(|head| head.downstream.filter(|edge| edge.above));
@@ -232,12 +232,12 @@ impl Untrained {
     pub fn new(excesses: impl IntoIterator<Item = Option<f64>>) -> Self {
         let mut excesses: Vec<f64> = excesses.into_iter().flatten().collect();
         excesses.sort_by(f64::total_cmp);
-        let percentile = (!excesses.is_empty()).then(|| percentile(&excesses));
+        let percentile = (!excesses.is_empty()).then(|| percentile_95(&excesses));
         Self { seed: UNTRAINED_SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }
 
     pub fn chance_text(&self) -> String {
-        let (Some(percentile), Some(more)) = (self.percentile, self.above_product()) else {
+        let (Some(percentile), Some(more)) = (self.percentile, self.excess_text()) else {
             return "An untrained model of the same shape and sharpness has no shift, so there is nothing to compare with."
                 .to_owned();
         };
@@ -246,12 +246,12 @@ impl Untrained {
              {percentile:+.2}, the 95th percentile of an untrained model of the same shape and sharpness ({} of its {} pass). \
              Such a shift is {more} the product of two averages: shifts by the earlier head in that layer, and shifts of the later head.",
             self.above,
-            counted(self.edges, "edge")
+            format_count(self.edges, "edge")
         )
     }
 
     /// How far an edge above chance exceeds the product of the averages, in words; `None` without a percentile.
-    fn above_product(&self) -> Option<String> {
+    fn excess_text(&self) -> Option<String> {
         self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
             percent if percent <= MAX_PERCENT => format!("some {percent:.0} % more than"),
             _ => format!("more than {:.0} times", 1.0 + MAX_PERCENT / 100.0),
@@ -260,7 +260,7 @@ impl Untrained {
 }
 
 /// 95th percentile of ascending numbers, interpolated linearly between neighbours. Panics if there is no number.
-fn percentile(ascending: &[f64]) -> f64 {
+fn percentile_95(ascending: &[f64]) -> f64 {
     let place = PERCENTILE_RANK * (ascending.len() - 1) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]
     let below = place as usize;
@@ -275,13 +275,13 @@ mod tests {
     #[test]
     fn percentiles_by_hand() {
         // numpy.percentile([1, 2, 4], 95) is 3.8; of one number it is that.
-        assert!((percentile(&[1.0, 2.0, 4.0]) - 3.8).abs() < 1e-12);
-        assert_eq!(percentile(&[7.0]), 7.0);
+        assert!((percentile_95(&[1.0, 2.0, 4.0]) - 3.8).abs() < 1e-12);
+        assert_eq!(percentile_95(&[7.0]), 7.0);
         let untrained = Untrained::new([Some(2.0_f64.ln()), None, Some(2.0_f64.ln())]);
-        assert_eq!((untrained.edges, untrained.above_product().as_deref()), (2, Some("some 100 % more than")));
+        assert_eq!((untrained.edges, untrained.excess_text().as_deref()), (2, Some("some 100 % more than")));
         // The exponential of such a number is infinite.
         let huge = Untrained::new([Some(1e30)]);
-        assert_eq!(huge.above_product().as_deref(), Some("more than 11 times"));
+        assert_eq!(huge.excess_text().as_deref(), Some("more than 11 times"));
         assert_eq!(Untrained::new([None]).percentile, None);
     }
 }

@@ -76,20 +76,20 @@ impl EdgeSums {
         if target.layer == 0 {
             return;
         }
-        let (Run::Without(source) | Run::DirectlyWithout(source)) = state.run else {
+        let (EdgeRun::Without(source) | EdgeRun::DirectlyWithout(source)) = state.current_run else {
             return state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads);
         };
-        let source = self.grid.place(source);
+        let source = self.grid.head_place(source);
         // Heads of a layer read one input, so removing a head leaves the other heads of its layer unchanged.
         if source.layer >= target.layer {
             return;
         }
         let place = self.grid.index(target.layer - 1, target.head);
-        let roots = state.roots.of_head(place, attention.tokens()).chunks_exact(attention.tokens());
+        let roots = state.roots.head_roots(place, attention.tokens()).chunks_exact(attention.tokens());
         let rows = state.roots.rows.iter().zip(roots);
         let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
         let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
-        let sums = if matches!(state.run, Run::DirectlyWithout(_)) { direct } else { edges };
+        let sums = if matches!(state.current_run, EdgeRun::DirectlyWithout(_)) { direct } else { edges };
         sums[EdgeIndex(self.grid).index(source, target)] += shift;
     }
 }
@@ -98,14 +98,14 @@ impl EdgeSums {
 pub struct EdgeState {
     block: usize,
     /// The run that is observed.
-    run: Run,
+    current_run: EdgeRun,
     /// Square roots of the baseline attention of the heads after the first layer.
     roots: AttentionRoots,
 }
 
 /// A run over a sequence, with the index of the head that it removes.
 #[derive(Clone, Copy, Debug)]
-enum Run {
+enum EdgeRun {
     Baseline,
     Without(usize),
     /// A run in which only the residual stream lacks the head. Other heads and feed-forward blocks write their
@@ -167,13 +167,13 @@ impl Sums for EdgeSums {
         sums.sentences += u64::from(sequence.family.is_first);
         sums.edges.resize(edges, ExactSum::default());
         sums.direct.resize(if self.is_direct { edges } else { 0 }, ExactSum::default());
-        Some(EdgeState { block, run: Run::Baseline, roots: AttentionRoots::new(rows) })
+        Some(EdgeState { block, current_run: EdgeRun::Baseline, roots: AttentionRoots::new(rows) })
     }
 
     fn observe(&mut self, state: &mut EdgeState, event: &mut Event<'_>) {
         match event {
-            Event::AblationVariant(variant) => state.run = Run::Without(*variant),
-            Event::DirectRun(variant) => state.run = Run::DirectlyWithout(*variant),
+            Event::AblationVariant(variant) => state.current_run = EdgeRun::Without(*variant),
+            Event::DirectRun(variant) => state.current_run = EdgeRun::DirectlyWithout(*variant),
             Event::Head(input) => self.observe_head(state, input),
             _ => {}
         }
@@ -384,15 +384,15 @@ fn estimate_pair(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin
 /// A shift of 0 has no logarithm: it is left out of the means and has no excess.
 pub fn excesses(shifts: &[f64], heads: usize) -> Vec<Option<f64>> {
     let logs: Vec<Option<f64>> = shifts.iter().map(|&shift| (shift > 0.0).then(|| shift.ln())).collect();
-    let row = |source: usize| mean(logs[source * heads..][..heads].iter());
-    let column = |target: usize| mean(logs[target..].iter().step_by(heads));
+    let row = |source: usize| mean_log(logs[source * heads..][..heads].iter());
+    let column = |target: usize| mean_log(logs[target..].iter().step_by(heads));
     let (rows, columns): (Vec<f64>, Vec<f64>) = ((0..heads).map(row).collect(), (0..heads).map(column).collect());
-    let all = mean(logs.iter());
+    let all = mean_log(logs.iter());
     let excess = |(at, log): (usize, &Option<f64>)| log.map(|log| log - rows[at / heads] - columns[at % heads] + all);
     logs.iter().enumerate().map(excess).collect()
 }
 
-fn mean<'a>(logs: impl Iterator<Item = &'a Option<f64>>) -> f64 {
+fn mean_log<'a>(logs: impl Iterator<Item = &'a Option<f64>>) -> f64 {
     let (sum, count) = logs.flatten().fold((0.0, 0.0), |(sum, count), log| (sum + log, count + 1.0));
     sum / count
 }

@@ -5,14 +5,14 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::{PassConditions, Replacement};
-use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
+use crate::passes::observer::{Event, FoldBuffers, Sums, new_observer};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section, SectionFacts, ViewContext};
+use crate::study::section::{LateFact, Section, SectionFacts, ViewContext};
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::core_count;
 
@@ -56,10 +56,10 @@ fn show(
             sums.observe(&mut state, &mut Event::AblationVariant(number));
         }
         let first = removed.map_or(0, |place| place.layer);
-        for target in grid.places().filter(|target| target.layer >= first) {
+        for target in grid.head_places().filter(|target| target.layer >= first) {
             let weights = attention(removed, target);
             let view = AttentionView::new(target.layer, target.head, sentence.ids.len(), &weights);
-            sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(sentence, view.into())));
+            sums.observe(&mut state, &mut Event::Head(FoldBuffers::default().head_input(sentence, view.into())));
         }
     }
 }
@@ -78,10 +78,11 @@ fn show_shifts(sums: &mut EdgeSums, grid: HeadGrid, index: u64, shift: impl Fn(H
 /// An untrained model, of which nearly all of a shift is a product of source and target.
 fn untrained(grid: HeadGrid) -> EdgeSums {
     let (mut sums, mut noise) = (state(grid), noise(5));
-    let edges: Vec<f64> = (0..grid.count() * grid.count()).map(|_| 1.0 + 0.1 * noise()).collect();
+    let edges: Vec<f64> = (0..grid.head_count() * grid.head_count()).map(|_| 1.0 + 0.1 * noise()).collect();
     for index in 0..64 {
         show_shifts(&mut sums, grid, index, |source, target| {
-            let edge = grid.index(source.layer, source.head) * grid.count() + grid.index(target.layer, target.head);
+            let edge =
+                grid.index(source.layer, source.head) * grid.head_count() + grid.index(target.layer, target.head);
             0.01 * edges[edge] * (1.0 + 2.0 * noise_of(index, edge))
         });
     }
@@ -96,10 +97,10 @@ fn noise_of(index: u64, edge: usize) -> f64 {
 fn measured(sums: EdgeSums, grid: HeadGrid) -> EdgesReport {
     let both = [new_observer(sums), new_observer(untrained(grid))];
     let context = EstimationContext::new(grid, core_count());
-    let passes = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
+    let passes = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out_sentences: 0 });
     let (_, mut found) = AnyStudy::measure(&EdgesStudy, &Observed(&passes), &context);
-    found.complete(&Completion::Policy(&default_policy()));
-    section::<EdgesReport>(&*found).clone()
+    found.complete(&LateFact::Policy(&default_policy()));
+    downcast_section::<EdgesReport>(&*found).clone()
 }
 
 /// Evenly distributed numbers from 0 to 1.
@@ -157,7 +158,8 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let (mut sums, mut noise) = (state(grid), noise(3));
     let planted = [(place(0, 1), place(1, 2)), (place(1, 2), place(2, 0))];
     for index in 0..128 {
-        let mut factors = (0..grid.count() * grid.count()).map(|_| 0.8 + 0.4 * noise()).collect::<Vec<_>>().into_iter();
+        let mut factors =
+            (0..grid.head_count() * grid.head_count()).map(|_| 0.8 + 0.4 * noise()).collect::<Vec<_>>().into_iter();
         let factors: Vec<f64> = factors.by_ref().collect();
         show_shifts(&mut sums, grid, index, |source, target| {
             if source == place(0, 0) {
@@ -166,7 +168,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
             // Some heads shift all others more, some are shifted more by all.
             let both = [0.01, 0.03, 0.02][source.head] * [1.0, 0.5, 2.0][target.head];
             let more = if planted.contains(&(source, target)) { 8.0 } else { 1.0 };
-            let at = grid.index(source.layer, source.head) * grid.count() + grid.index(target.layer, target.head);
+            let at = grid.index(source.layer, source.head) * grid.head_count() + grid.index(target.layer, target.head);
             both * more * factors[at]
         });
     }
@@ -198,7 +200,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let pair = &found.layers[0];
     assert_eq!((pair.source, pair.target, &pair.shift[0], &pair.excess[0]), (0, 1, &vec![0.0; 3], &vec![None; 3]));
     assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
-    let labels = grid.places().zip(["broad", "separator"].map(str::to_owned)).collect();
+    let labels = grid.head_places().zip(["broad", "separator"].map(str::to_owned)).collect();
     let known = ViewContext { policy: &default_policy(), run: &SectionFacts { labels, ..SectionFacts::default() } };
     let summary = found.view(known).summary.to_string();
     assert!(
@@ -227,13 +229,13 @@ fn direct_shifts_are_apart_from_those_through_others() {
             for target in source + 1..3 {
                 let weights = rows(4, shift(source, target, is_direct));
                 let view = AttentionView::new(target, 0, 4, &weights);
-                sums.observe(state, &mut Event::Head(AttentionFolder::default().head_input(&sentence, view.into())));
+                sums.observe(state, &mut Event::Head(FoldBuffers::default().head_input(&sentence, view.into())));
             }
         };
         for target in 0..3 {
             let weights = rows(4, 0.0);
             let view = AttentionView::new(target, 0, 4, &weights);
-            sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(&sentence, view.into())));
+            sums.observe(&mut state, &mut Event::Head(FoldBuffers::default().head_input(&sentence, view.into())));
         }
         for source in 0..2 {
             sums.observe(&mut state, &mut Event::AblationVariant(source));

@@ -3,26 +3,28 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::section::{EdgesReport, HeadEdges, LayerPair, chains};
+use super::section::{EdgesReport, HeadEdges, LayerPair, find_chains};
 use super::sums::{Edge, EdgeIndex, MIN_DIRECT_RATIO, MIN_TESTED_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, HeadCard, Neighbour, Section, SectionFacts, View, ViewContext};
+use crate::study::section::{HeadCard, LateFact, Neighbour, Section, SectionFacts, View, ViewContext};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
-use crate::study::show::wording::{aligned_table, counted_sequences, plus_minus, sequence_noun, signed, significance};
+use crate::study::show::wording::{
+    aligned_table, counted_sequences, plus_minus, sequence_noun, signed_decimal, significance_text,
+};
 use crate::study::{Summary, TableRows};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
-const MAX_SHOWN: usize = 10;
+const MAX_SHOWN_EDGES: usize = 10;
 
 /// Indices of the table columns that are dropped when the table is too wide: first shift, then direct share, excess
 /// and q.
-const DROP_ORDER: &[usize] = &[2, 3, 4, 5];
+const COLUMN_DROP_ORDER: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {
-    fn complete(&mut self, completion: &Completion<'_>) {
-        let Completion::Policy(policy) = completion else { return };
+    fn complete(&mut self, completion: &LateFact<'_>) {
+        let LateFact::Policy(policy) = completion else { return };
         let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
         // Only edges of a sufficient shift, with an excess above the percentile, have a q-value.
@@ -34,7 +36,7 @@ impl Section for EdgesReport {
         for edge in self.strongest.iter_mut().chain(of_heads) {
             edge.above = above(edge.q);
         }
-        self.chains = chains(&self.heads);
+        self.chains = find_chains(&self.heads);
     }
 
     fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
@@ -59,7 +61,7 @@ impl Section for EdgesReport {
             let Edge { shift, ratio, q, .. } = edge;
             let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
             let by = match (q, self.untrained.percentile) {
-                (Some(q), _) => format!(" (q {})", significance(*q)),
+                (Some(q), _) => format!(" (q {})", significance_text(*q)),
                 (None, Some(_)) if *shift < MIN_TESTED_SHIFT => format!(" (a shift below {MIN_TESTED_SHIFT})"),
                 (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
                 (None, None) => String::new(),
@@ -103,7 +105,7 @@ impl EdgesReport {
             return writeln!(out, "No {} had a token of text, so no head was removed.", sequence_noun(run.read));
         };
         let (by, tokens, read) =
-            (removal.name(), counted(*tokens, "token"), counted_sequences(self.sentences, run.read));
+            (removal.name(), format_count(*tokens, "token"), counted_sequences(self.sentences, run.read));
         let (of, meaning) = (plural(pairs, "pair", "pairs"), self.untrained.chance_text());
         writeln!(
             out,
@@ -111,7 +113,7 @@ impl EdgesReport {
              of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
              {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
-        out.table_with_optional_columns(table(strongest.iter().take(MAX_SHOWN), &run.labels), DROP_ORDER);
+        out.table_with_optional_columns(table(strongest.iter().take(MAX_SHOWN_EDGES), &run.labels), COLUMN_DROP_ORDER);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
@@ -124,11 +126,11 @@ impl EdgesReport {
             return Ok(());
         }
         writeln!(out, "\nChains of edges, each the strongest of both its ends:\n")?;
-        for chain in long.iter().take(MAX_SHOWN) {
+        for chain in long.iter().take(MAX_SHOWN_EDGES) {
             let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
             writeln!(out, "  {}", names.join(" -> "))?;
         }
-        match long.len().saturating_sub(MAX_SHOWN) {
+        match long.len().saturating_sub(MAX_SHOWN_EDGES) {
             0 => Ok(()),
             more => writeln!(out, "  and {more} more in the report"),
         }
@@ -143,8 +145,8 @@ fn table<'a>(edges: impl Iterator<Item = &'a Edge>, labels: &BTreeMap<HeadPlace,
             [source, target].map(|head| labels.get(head).map_or("-", String::as_str)).join(" -> "),
             format!("{shift:.5}{}", plus_minus(*shift_ci95, 5)),
             ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}{}", plus_minus(*ratio_ci95, 2))),
-            signed(*excess, 2) + &plus_minus(*excess_ci95, 2),
-            q.map_or_else(|| "-".to_owned(), significance),
+            signed_decimal(*excess, 2) + &plus_minus(*excess_ci95, 2),
+            q.map_or_else(|| "-".to_owned(), significance_text),
         ]
     };
     aligned_table(["edge", "labels", "shift", "direct", "excess", "q"], edges.map(row), 2..)
@@ -185,7 +187,7 @@ fn figures(report: &EdgesReport, read: Context) -> Vec<Figure> {
         ),
     ];
     let (tokens, read, pairs) =
-        (counted(*tokens, "token"), counted_sequences(*sentences, read), counted(*pairs, "edge"));
+        (format_count(*tokens, "token"), counted_sequences(*sentences, read), format_count(*pairs, "edge"));
     let (are, drawn, are_drawn) = (plural(count, "is", "are"), shown.len(), plural(&shown.len(), "is", "are"));
     vec![Figure {
         name: "edges",

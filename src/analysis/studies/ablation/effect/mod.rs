@@ -6,7 +6,7 @@ mod sums;
 use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
 use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::metric;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
     UpstreamResults, VerdictRule, columns,
@@ -50,15 +50,15 @@ impl Study for Effect {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &EffectSums = observed.sums();
-        let estimates = sums.estimates(&columns(self), context, metric_values, "loss_effect", overall_effect);
-        let effect = Effects::new(sums, observed.left_out(), &estimates, context);
+        let sums: &EffectSums = observed.first_sums();
+        let estimates = sums.estimate_metrics(&columns(self), context, metric_values, "loss_effect", overall_effect);
+        let effect = Effects::new(sums, observed.left_out_sentences(), &estimates, context);
         (estimates, effect)
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
-        let sums: &EffectSums = observed.sums();
-        let (rankings, negligible) = (sums.rankings("effect", overall_effect), section.negligible());
+        let sums: &EffectSums = observed.first_sums();
+        let (rankings, negligible) = (sums.rank_by_effect("effect", overall_effect), section.negligible_heads());
         UpstreamResults { rankings, negligible, ..UpstreamResults::default() }
     }
 }
@@ -68,7 +68,7 @@ const VERDICTS: &[VerdictRule] = &[
         verdict: "`helpful`, `harmful`",
         statistic: "`loss_effect`",
         margin: "0, from both sides",
-        family: "all heads that are removed by themselves",
+        test_family: "all heads that are removed by themselves",
         min_evidence: MIN_EVIDENCE,
         printed: "effect with its interval, q",
     },
@@ -76,7 +76,7 @@ const VERDICTS: &[VerdictRule] = &[
         verdict: "`negligible`",
         statistic: "`loss_effect`",
         margin: "both ends of the band, from within: ±1 % of what all heads are worth, or half of an equal share of it",
-        family: "all heads whose effect is within the band",
+        test_family: "all heads whose effect is within the band",
         min_evidence: MIN_EVIDENCE,
         printed: "the band, q of the effect being within it",
     },
@@ -88,7 +88,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "An effect says that the model misses a head, not what for; other heads may compensate, so that of several \
             negligible heads not all can go; and it depends on what stands for the head.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<Effects>(labelling.section).masked_tokens > 0,
+    applies: |labelling| downcast_section::<Effects>(labelling.section).masked_tokens > 0,
 }];
 
 const TERMS: &[Term] = &[

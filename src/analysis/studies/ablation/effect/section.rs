@@ -14,18 +14,18 @@ use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::PerTokenChange;
 use crate::studies::ablation::verdicts::{
     HeadEffect, Verdict, Verdicts, effect_forest, head_effects, is_zero, ranked_by_effect, set_verdicts,
-    shortened_to_both_ends,
+    shorten_to_both_ends,
 };
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Completion, HeadCard, Section, SectionFacts, View, ViewContext, stored};
+use crate::study::section::{HeadCard, LateFact, Section, SectionFacts, View, ViewContext, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{
-    aligned_table, counted_sequences, decimal, not_in_sample, plus_minus, signed, significance,
+    aligned_table, counted_sequences, decimal, empty_sample_reason, plus_minus, signed_decimal, significance_text,
 };
 use crate::study::{Estimates, EstimationContext, InBrief, Summary, TableRows};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::parallel::parallel_map;
 
 /// Effect of removing each head on the loss of the model's training objective.
@@ -88,7 +88,7 @@ impl Effects {
         let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
             let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
             let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
-            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.counts_text(), self.masking_text(run.phases));
+            let (heads, verdicts, masks) = (format_count(removed.len(), "head"), verdicts.counts_text(), self.masking_text(run.phases));
             format!(
                 "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
                  Of {heads}, {verdicts}{masks}."
@@ -128,12 +128,12 @@ impl Effects {
             absent_heads: context.absent_heads.len(),
             verdicts: Verdicts::default(),
             heads,
-            relations: relations(&total, sums, context),
+            relations: relation_effects(&total, sums, context),
         }
     }
 
     /// Indices of the heads with a negligible effect.
-    pub fn negligible(&self) -> Vec<usize> {
+    pub fn negligible_heads(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
 
@@ -148,7 +148,7 @@ impl Effects {
     fn write_summary(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
         let Self { removal, masked_tokens, loss, loss_without_heads, band, heads, .. } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            let why = not_in_sample("a token to score", run.read);
+            let why = empty_sample_reason("a token to score", run.read);
             return writeln!(out, "No token could be scored, so no head was removed: {why}.");
         };
         let tokens = self.objective.unwrap_or(Objective::MaskedTokens).loss_unit();
@@ -157,7 +157,7 @@ impl Effects {
         let removed_heads = heads.iter().filter(|head| head.removed).count();
         let others = if removed_heads > 0 { "other " } else { "" };
         let present = heads.len().saturating_sub(self.absent_heads + removed_heads);
-        let (alone, all) = (order.len(), counted(present, "head"));
+        let (alone, all) = (order.len(), format_count(present, "head"));
         let chosen = if alone < present {
             format!(
                 " Removed by itself: {alone} of {all}, chosen by the gradient on the even blocks; effects are over the odd blocks, \
@@ -179,7 +179,7 @@ impl Effects {
              negligible (effect within ±{band:.4}), {undecided} undecided{masks}.{also}{chosen} Largest and smallest effects, ± half of \
              the 95 % interval, with q of the test against 0 and of the equivalence test (±{band:.4}):\n"
         )?;
-        out.table(table(&order));
+        out.add_table(table(&order));
         Ok(())
     }
 }
@@ -205,7 +205,7 @@ impl RelationEffects {
     }
 }
 
-fn relations(total: &LossesByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
+fn relation_effects(total: &LossesByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
     let named = total.iter().filter_map(|(group, losses)| match group {
         TokenGroup::Relation(relation) => Some((group, relation, losses)),
         TokenGroup::All | TokenGroup::Class(_) => None,
@@ -215,7 +215,7 @@ fn relations(total: &LossesByGroup, sums: &EffectSums, context: &EstimationConte
         let interval = |head: usize| Fraction::jackknife(of_block(head)).interval();
         let mean = |sum: f64| sum / losses.tokens as f64;
         let is_measured = |head: usize| sums.removes_alone(head) && context.takes_part(head);
-        let heads = 0..context.grid.count();
+        let heads = 0..context.grid.head_count();
         RelationEffects {
             relation: relation.clone(),
             masked_tokens: losses.tokens,
@@ -233,8 +233,8 @@ stored!(Effects as effect);
 const ROWS_PER_END: usize = 5;
 
 impl Section for Effects {
-    fn complete(&mut self, completion: &Completion<'_>) {
-        let Completion::Policy(policy) = completion else { return };
+    fn complete(&mut self, completion: &LateFact<'_>) {
+        let LateFact::Policy(policy) = completion else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         self.verdicts = set_verdicts(&mut self.heads, enough, policy);
     }
@@ -256,9 +256,9 @@ impl Section for Effects {
         let found = self.heads.iter().find(is_at_place).and_then(|head| Some((head, head.single_removal_effect()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
         let spread = plus_minus(head.ci95, 4);
-        let q = head.q.map(|q| format!("q {}", significance(q)));
+        let q = head.q.map(|q| format!("q {}", significance_text(q)));
         let within = self.band.zip(head.q_negligible);
-        let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance(q)));
+        let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance_text(q)));
         let deciding: Vec<String> = q.into_iter().chain(within).collect();
         let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
         let removal = self.removal.map_or("", Replacement::name);
@@ -279,7 +279,7 @@ impl Section for Effects {
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Effects { heads, relations, .. } = self;
         let is_incomplete =
-            |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
+            |one: &&RelationEffects| one.effects.len() != grid.head_count() || one.ci95.len() != grid.head_count();
         let broken = relations.iter().find(is_incomplete);
         let broken =
             broken.map(|one| format!("the relation `{}` of `effect` has not an effect of each head", one.relation));
@@ -289,11 +289,11 @@ impl Section for Effects {
 
 fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
     let row = |(effect, head): &(f64, &HeadEffect)| {
-        let effect = signed(*effect, 4) + &plus_minus(head.ci95, 4);
-        let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
+        let effect = signed_decimal(*effect, 4) + &plus_minus(head.ci95, 4);
+        let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance_text));
         vec![head.place.to_string(), effect, q, within, head.verdict_text()]
     };
-    let rows = shortened_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
+    let rows = shorten_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
     aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 

@@ -50,7 +50,7 @@ pub type LossesByGroup = BTreeMap<TokenGroup, Losses>;
 pub type EffectSums = RemovalSums<EachHead, LossesByGroup>;
 
 /// Groups that the tokens of a word belong to.
-fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
+fn token_groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
     let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
     let is_next = sequence.predictions.iter().any(|token| token.input == InputToken::NoInput);
     let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word)).filter(|arc| match arc.head {
@@ -73,7 +73,7 @@ impl RemovalQuantity for LossesByGroup {
     }
 
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
-        let scored = scored_tokens(sequence, |word| groups(sequence, word));
+        let scored = scored_tokens(sequence, |word| token_groups(sequence, word));
         for group in scored.iter().flat_map(|scored| &scored.word_data) {
             self.entry(group.clone()).or_insert_with(|| Losses::new(variants)).tokens += 1;
         }
@@ -112,8 +112,8 @@ pub fn group_effect(losses: &LossesByGroup, head: Option<usize>, group: &TokenGr
 const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of -ln p(t) with it) / masked tokens t, in nats; \
     masked are all tokens of word u of sentence s where (u + s) mod 7 = 0, u and s from 0; in a decoder t is every token but \
     the first, predicted from those before it";
-const CHANCE: &str = "0: the head is not missed";
-const BY_CLASS: Keys = Keys::Several(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
+const CHANCE_TEXT: &str = "0: the head is not missed";
+const WORD_CLASS_KEYS: Keys = Keys::Several(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
 /// [`group_effect`] for the group of all scored tokens.
 pub fn overall_effect(losses: &LossesByGroup, head: Option<usize>) -> Fraction {
@@ -125,22 +125,22 @@ pub fn overall_effect(losses: &LossesByGroup, head: Option<usize>) -> Fraction {
 type EffectMetric = Metric<fn(&LossesByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[
-    EffectMetric::single(|losses, head, _| overall_effect(losses, head)).explained(Explanation {
+    EffectMetric::single(|losses, head, _| overall_effect(losses, head)).with_explanation(Explanation {
         name: "loss_effect",
         measures: "How much the loss of masked tokens, in a decoder of the next tokens, rises when the head is removed.",
         formula: FORMULA,
-        chance: CHANCE,
+        chance: CHANCE_TEXT,
         source: "Removal of single heads: Michel et al. 2019 (arXiv:1905.10650), section 3, there by zeros and of a task; \
             the mean in its place: `settings.ablation`.",
         caveats: "Importance is no role: it says nothing of where the head looks. Other heads can compensate, so that a group \
             may matter although none of its heads does. It depends on what stands for the head.",
     }),
-    EffectMetric::keyed(BY_CLASS, |losses, head, cell| group_effect(losses, head, &TokenGroup::Class(Upos::ALL[cell])))
-        .explained(Explanation {
+    EffectMetric::keyed(WORD_CLASS_KEYS, |losses, head, cell| group_effect(losses, head, &TokenGroup::Class(Upos::ALL[cell])))
+        .with_explanation(Explanation {
             name: "loss_effect_by_class",
             measures: "The same over the tokens of words of one universal part of speech.",
             formula: FORMULA,
-            chance: CHANCE,
+            chance: CHANCE_TEXT,
             source: "As `loss_effect`; UPOS as annotated.",
             caveats: "Null where the corpus has no word classes.",
         }),

@@ -18,7 +18,7 @@ use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::section::Section;
-use crate::study::section::{Completion, ViewContext};
+use crate::study::section::{LateFact, ViewContext};
 use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -67,10 +67,13 @@ fn context(grid: HeadGrid) -> EstimationContext {
 
 fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
     let observer = new_observer(sums);
-    let (estimates, mut found) =
-        AnyStudy::measure(&Effect, &Observed(&[ObservedPass { sums: &*observer, left_out: 3 }]), &context(grid));
-    found.complete(&Completion::Policy(&default_policy()));
-    (estimates, section::<Effects>(&*found).clone())
+    let (estimates, mut found) = AnyStudy::measure(
+        &Effect,
+        &Observed(&[ObservedPass { sums: &*observer, left_out_sentences: 3 }]),
+        &context(grid),
+    );
+    found.complete(&LateFact::Policy(&default_policy()));
+    (estimates, downcast_section::<Effects>(&*found).clone())
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn verdicts_of_planted_effects() {
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("Verdicts: 1 helpful, 1 harmful, 3 negligible (effect within ±0.0050)"), "{summary}");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
-    let card = found.head_card(GRID.place(0), ViewContext::new(&default_policy())).lines.concat();
+    let card = found.head_card(GRID.head_place(0), ViewContext::new(&default_policy())).lines.concat();
     assert!(card.contains("nats a token more: helpful (q "), "{card}");
 }
 
@@ -163,13 +166,13 @@ fn an_effect_can_be_surely_above_0_and_surely_negligible() {
         (Some(Verdict::Helpful), true, "helpful, negligible".to_owned())
     );
     assert_eq!((large.verdict, large.negligible), (Some(Verdict::Helpful), false));
-    assert_eq!(found.negligible(), [0]);
+    assert_eq!(found.negligible_heads(), [0]);
     let expected =
         serde_json::json!({ "helpful": 2, "harmful": 0, "negligible": 0, "undecided": 0, "also_negligible": 1 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("1 of the helpful and harmful heads is also negligible"), "{summary}");
-    let card = found.head_card(GRID.place(0), ViewContext::new(&default_policy())).lines.concat();
+    let card = found.head_card(GRID.head_place(0), ViewContext::new(&default_policy())).lines.concat();
     assert!(card.contains("helpful, negligible (q ") && card.contains(", within ±0.0200 q "), "{card}");
 }
 
@@ -191,7 +194,7 @@ fn tests_of_negligible_effects_by_hand() {
 #[test]
 fn where_heads_are_worth_nothing_none_is_negligible() {
     let found = planted(GRID, -0.1, |_| vec![0.0, 0.0]);
-    assert_eq!((found.band, found.negligible()), (Some(0.0), vec![]));
+    assert_eq!((found.band, found.negligible_heads()), (Some(0.0), vec![]));
     assert!(found.heads.iter().all(|head| head.q_negligible.is_none()));
 }
 
@@ -206,13 +209,13 @@ fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
     };
     for index in 0..128 {
         let mut variants = vec![[1.0; 2]];
-        variants.extend((0..grid.count()).map(|_| [1.0 + noise(); 2]));
+        variants.extend((0..grid.head_count()).map(|_| [1.0 + noise(); 2]));
         variants.push([1.0; 2]);
         show(&mut sums, index, &variants);
     }
     let (_, found) = measured(sums, grid);
     let called = found.heads.iter().filter(|head| head.verdict != Some(Verdict::Undecided)).count();
-    assert!(called * 20 <= grid.count(), "{called} of {}", grid.count());
+    assert!(called * 20 <= grid.head_count(), "{called} of {}", grid.head_count());
     assert!(found.heads.iter().all(|head| head.q.is_some()));
 }
 

@@ -9,7 +9,7 @@ use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences, ShownEven
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::by_block::MetricByBlock;
 use crate::study::metrics::metric;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Ranking, Study, Unit,
     UpstreamResults, columns,
@@ -49,24 +49,25 @@ impl Study for Gradient {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums = &sums(observed);
-        let mut estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let sums = &gradient_sums(observed);
+        let mut estimates =
+            Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::table_values(METRICS));
         let total = sums.blocks.total();
         for metric in METRICS.iter().filter(|metric| (metric.value)(&total, None).denominator() != 0.0) {
             let fraction = |block: usize, head: Option<usize>| (metric.value)(&sums.blocks[block], head);
             let by_block = MetricByBlock::new(
-                context.grid.count(),
+                context.grid.head_count(),
                 |head, block| fraction(block, Some(head)).numerator(),
                 |block| fraction(block, None).denominator(),
             );
             estimates = estimates.with_block_sums(metric.explanation.name, by_block);
         }
-        let gradient = Gradients::new(sums, observed.left_out(), &estimates, context);
+        let gradient = Gradients::new(sums, observed.left_out_sentences(), &estimates, context);
         (estimates, gradient)
     }
 
     fn upstream(&self, observed: &Observed<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
-        let even = &sums(observed).blocks.folds()[0];
+        let even = &gradient_sums(observed).blocks.folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();
         let scores: Option<Vec<f64>> = (0..even.sizes.len()).map(of_head).collect();
         let rankings = scores.map(|scores| Ranking::from_scores("gradient", &scores)).into_iter().collect();
@@ -75,9 +76,9 @@ impl Study for Gradient {
 }
 
 /// Derivatives summed over tokens, or over the items of a task.
-fn sums<'a>(observed: &Observed<'a>) -> Cow<'a, GradientSums> {
+fn gradient_sums<'a>(observed: &Observed<'a>) -> Cow<'a, GradientSums> {
     let of_task = observed.all_sums::<TaskGradientSums>().next().map(|sums| Cow::Owned(sums.to_gradient_sums()));
-    of_task.unwrap_or_else(|| Cow::Borrowed(observed.sums()))
+    of_task.unwrap_or_else(|| Cow::Borrowed(observed.first_sums()))
 }
 
 const CAVEATS: &[Caveat] = &[Caveat {
@@ -85,7 +86,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A gradient says what goes with the first small part of a head, not with all of it: where the model is sure it is \
             nearly 0, and of the two measures only the first-order effect has a sign.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<Gradients>(labelling.section).masked_tokens > 0,
+    applies: |labelling| downcast_section::<Gradients>(labelling.section).masked_tokens > 0,
 }];
 
 #[cfg(test)]

@@ -14,12 +14,12 @@ use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_of_present;
 use crate::studies::ablation::removal::scored_counts_text;
-use crate::studies::ablation::verdicts::shortened_to_both_ends;
+use crate::studies::ablation::verdicts::shorten_to_both_ends;
 use crate::study::metrics::by_block::RankCorrelation;
-use crate::study::section::{Completion, Section, View, ViewContext, stored};
-use crate::study::show::wording::{aligned_table, not_in_sample, plus_minus, signed};
+use crate::study::section::{LateFact, Section, View, ViewContext, stored};
+use crate::study::show::wording::{aligned_table, empty_sample_reason, plus_minus, signed_decimal};
 use crate::study::{Estimates, EstimationContext, Summary};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 const ROWS_PER_END: usize = 5;
 
@@ -88,7 +88,7 @@ impl Gradients {
         let head = |place: usize| {
             let (importance, ..) = estimates.metric_estimate(place, "gradient_importance");
             let (first_order_effect, first_order_ci95, _) = estimates.metric_estimate(place, "first_order_effect");
-            HeadGradient { place: context.grid.place(place), importance, first_order_effect, first_order_ci95 }
+            HeadGradient { place: context.grid.head_place(place), importance, first_order_effect, first_order_ci95 }
         };
         let PassConditions { removal, objective, task, .. } = sums.conditions;
         Self {
@@ -99,7 +99,7 @@ impl Gradients {
             sentences_left_out: left_out,
             masked_tokens: total.tokens,
             loss: (total.tokens > 0).then(|| total.loss.value() / total.tokens as f64),
-            heads: (0..context.grid.count()).map(head).collect(),
+            heads: (0..context.grid.head_count()).map(head).collect(),
             rank_correlations: Vec::new(),
             integrated: Integrated::new(&total, estimates, context),
         }
@@ -108,7 +108,7 @@ impl Gradients {
     fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let Self { masked_tokens, sentences, heads, rank_correlations, integrated, .. } = self;
         let (Some(removal), Some(loss)) = (self.removal, self.loss) else {
-            let why = not_in_sample("a token to score", read);
+            let why = empty_sample_reason("a token to score", read);
             return writeln!(out, "No token could be scored, so there is no gradient: {why}.");
         };
         let [token, sentence] = if self.task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
@@ -123,7 +123,7 @@ impl Gradients {
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
         order.sort_by(|a, b| importance(b).total_cmp(&importance(a)));
-        out.table(table(&order, integrated.as_ref()));
+        out.add_table(table(&order, integrated.as_ref()));
         if let Some(integrated) = integrated {
             integrated.write_summary(out)?;
         }
@@ -151,7 +151,7 @@ impl Gradients {
 
 fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_table::Table {
     let cell = |value: Option<f64>, ci95: Option<Interval>| {
-        value.map_or_else(|| "-".to_owned(), |value| signed(value, 4) + &plus_minus(ci95, 4))
+        value.map_or_else(|| "-".to_owned(), |value| signed_decimal(value, 4) + &plus_minus(ci95, 4))
     };
     let header = ["head", "importance", "first order"].into_iter().chain(integrated.map(|_| "integrated"));
     let row = |HeadGradient { place, importance, first_order_effect, first_order_ci95 }: &&HeadGradient| {
@@ -161,18 +161,18 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         cells.into_iter().chain(along_path).collect()
     };
-    aligned_table(header, shortened_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END), 1..)
+    aligned_table(header, shorten_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END), 1..)
 }
 
 stored!(Gradients as gradient);
 
 impl Section for Gradients {
-    fn complete(&mut self, completion: &Completion<'_>) {
-        let Completion::Estimates(all) = completion else { return };
+    fn complete(&mut self, completion: &LateFact<'_>) {
+        let LateFact::Estimates(all) = completion else { return };
         let metric = REMOVAL_METRICS[usize::from(self.task.is_some())];
-        let Some(exact) = all.by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
+        let Some(exact) = all.metrics_by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
         let agreement = |derivative: &'static str| {
-            let correlation = all.by_block.get(derivative)?.rank_correlation_across_folds(exact);
+            let correlation = all.metrics_by_block.get(derivative)?.rank_correlation_across_folds(exact);
             Some(Agreement { metric: derivative.to_owned(), with: metric.to_owned(), correlation })
         };
         self.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
@@ -192,7 +192,7 @@ impl Section for Gradients {
 
 /// Largest completeness error without a request for more integration steps in the summary: 1 % of the loss
 /// difference.
-const MAX_ERROR: f64 = 0.01;
+const MAX_COMPLETENESS_ERROR: f64 = 0.01;
 
 /// Integrated gradients: effect of each head while the gates of all heads open together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -239,9 +239,9 @@ impl Integrated {
         let head = |place: usize| {
             let (integrated_gradient, ci95, estimate) = estimates.metric_estimate(place, "integrated_gradient");
             let p = estimate.map(|estimate| estimate.p_different(0.0));
-            IntegratedHead { place: context.grid.place(place), integrated_gradient, ci95, p, q: None }
+            IntegratedHead { place: context.grid.head_place(place), integrated_gradient, ci95, p, q: None }
         };
-        let mut heads: Vec<IntegratedHead> = (0..context.grid.count()).map(head).collect();
+        let mut heads: Vec<IntegratedHead> = (0..context.grid.head_count()).map(head).collect();
         let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
         heads.iter_mut().zip(q_values_of_present(&p)).for_each(|(head, q)| head.q = q);
         let closed = total.closed_loss.value() / tokens;
@@ -264,11 +264,15 @@ impl Integrated {
             out,
             "\nIntegrated gradients, all heads coming in together in {}: the loss falls by {loss_difference:.4} nats a token, \
              from {loss_without_heads:.4} without any head, and the heads sum up to {sum:.4}{}.",
-            counted(*steps, "step"),
+            format_count(*steps, "step"),
             completeness_error.map_or_else(String::new, |error| format!(", off by {:.2} %", 100.0 * error))
         )?;
-        if completeness_error.is_some_and(|error| error > MAX_ERROR) {
-            writeln!(out, "That is more than {:.0} %: give more steps (--gradient-steps).", 100.0 * MAX_ERROR)?;
+        if completeness_error.is_some_and(|error| error > MAX_COMPLETENESS_ERROR) {
+            writeln!(
+                out,
+                "That is more than {:.0} %: give more steps (--gradient-steps).",
+                100.0 * MAX_COMPLETENESS_ERROR
+            )?;
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ pub struct GradientSums {
 
 impl GradientSums {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, conditions: PassConditions::default(), blocks: Blocks::new(Derivatives::new(grid.count())) }
+        Self { grid, conditions: PassConditions::default(), blocks: Blocks::new(Derivatives::new(grid.head_count())) }
     }
 }
 
@@ -121,7 +121,7 @@ impl Sums for GradientSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        let heads = grid.count();
+        let heads = grid.head_count();
         let fits = |block: &Derivatives| {
             [&block.sizes, &block.signed, &block.along_path].into_iter().all(|sums| sums.len() == heads)
         };
@@ -134,7 +134,7 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
         let size = head.map_or(0.0, |head| sums.sizes[head].value());
         Fraction::mean(size, sums.sequences, sums.sentences)
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "gradient_importance",
         measures: "How much the loss of a sentence's masked tokens depends on the head, in either direction.",
         formula: "gradient_importance = mean over sentences s with masks of |d L_s / d xi| at xi = 1, in nats; L_s the mean of \
@@ -150,7 +150,7 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
         let fall = head.map_or(0.0, |head| 0.0 - sums.signed[head].value());
         Fraction::mean(fall, sums.tokens, sums.sentences)
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "first_order_effect",
         measures: "How much the loss of masked tokens would rise without the head, if it went on as it begins.",
         formula: "first_order_effect = - sum over sentences s of d (sum of -ln p(t) over the masked tokens t of s) / d xi at xi = 1 \
@@ -166,7 +166,7 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
         let tokens = sums.tokens_on_path();
         Fraction::mean(fall, tokens, if tokens > 0 { sums.sentences } else { 0 })
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "integrated_gradient",
         measures: "How much of the loss of masked tokens goes with the head while all heads come in together.",
         formula: "integrated_gradient = mean over points k of (- sum over sentences s of d (sum of -ln p(t) over the masked tokens t \
@@ -217,14 +217,14 @@ impl TaskGradientSums {
         let mut sums = GradientSums::new(self.grid);
         sums.conditions = self.conditions;
         for (block, items) in self.blocks.iter().enumerate() {
-            items.values().for_each(|item| item.add_to(&mut sums.blocks[block]));
+            items.values().for_each(|item| item.add_to_derivatives(&mut sums.blocks[block]));
         }
         sums
     }
 }
 
 impl ItemGradient {
-    fn add_to(&self, sums: &mut Derivatives) {
+    fn add_to_derivatives(&self, sums: &mut Derivatives) {
         sums.tokens += 1;
         sums.sequences += 1;
         sums.sentences += u64::from(self.is_first);
@@ -259,7 +259,7 @@ impl Sums for TaskGradientSums {
         if !matches!(event, Event::Gradient(_) | Event::PathGradient(_)) {
             return;
         }
-        let zeros = || vec![ExactSum::default(); self.grid.count()];
+        let zeros = || vec![ExactSum::default(); self.grid.head_count()];
         let empty = || ItemGradient { is_first, gates: zeros(), along_path: zeros(), ..ItemGradient::default() };
         let item = self.blocks[block].entry(index).or_insert_with(empty);
         match event {
@@ -277,7 +277,7 @@ impl Sums for TaskGradientSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        let fits = |item: &ItemGradient| [item.gates.len(), item.along_path.len()] == [grid.count(); 2];
+        let fits = |item: &ItemGradient| [item.gates.len(), item.along_path.len()] == [grid.head_count(); 2];
         self.grid == grid && self.blocks.is_valid(|items| items.values().all(fits))
     }
 }

@@ -16,7 +16,7 @@ use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::section::Section;
-use crate::study::section::{Completion, ViewContext};
+use crate::study::section::{LateFact, ViewContext};
 use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -49,11 +49,15 @@ fn state() -> PassSetup<'static> {
 }
 
 fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>) {
-    AnyStudy::measure(&Gradient, &Observed(&[ObservedPass { sums: &*new_observer(sums), left_out: 3 }]), &context(grid))
+    AnyStudy::measure(
+        &Gradient,
+        &Observed(&[ObservedPass { sums: &*new_observer(sums), left_out_sentences: 3 }]),
+        &context(grid),
+    )
 }
 
 fn found(section: &dyn Section) -> &Gradients {
-    super::section::<Gradients>(section)
+    super::downcast_section::<Gradients>(section)
 }
 
 #[test]
@@ -135,12 +139,12 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     let (mut estimates, mut section) = measured(sums, grid);
     let alone = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
-    section.complete(&Completion::Estimates(&estimates));
+    section.complete(&LateFact::Estimates(&estimates));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
 
     let exact = MetricByBlock::new(4, |head, _| [5.0, 2.0, 1.0, 0.0][head], |_| 1.0);
     estimates = estimates.with_block_sums("loss_effect", exact);
-    section.complete(&Completion::Estimates(&estimates));
+    section.complete(&LateFact::Estimates(&estimates));
     let [importance, first] = &found(&*section).rank_correlations[..] else { panic!("one of each metric") };
     assert_eq!((&*importance.metric, &*importance.with), ("gradient_importance", "loss_effect"));
     assert_eq!((importance.correlation.rho, importance.correlation.ci95), (Some(1.0), Some(Interval(1.0, 1.0))));

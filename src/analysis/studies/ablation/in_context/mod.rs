@@ -7,7 +7,7 @@ use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::sequences::derived::repeats::RepeatVariant;
 use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::metric;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Unit, VerdictRule, columns,
 };
@@ -26,11 +26,11 @@ impl Study for InContext {
         name: "in-context",
         question: "How much better does a decoder predict tokens that it has read before, and which heads copy?",
         needs: "a decoder with the head that predicts the next token; no corpus: 64 sequences of random tokens, once",
-        decoders_only: true,
+        is_for_decoders_only: true,
         is_default_on_decoders: true,
         metrics: || metric::explanations_with_keys(COPYING_METRICS),
         range: |metric| if metric == "copy_logit" { f64::NEG_INFINITY..=f64::INFINITY } else { 0.0..=1.0 },
-        is_share: |metric| metric != "copy_logit",
+        is_share_metric: |metric| metric != "copy_logit",
         unit: |metric| if metric == "copy_logit" { Unit::Nats } else { Unit::Shares },
         labels: &[sums::COPIES],
         caveats: CAVEATS,
@@ -46,8 +46,8 @@ impl Study for InContext {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let in_context = Gain::new(observed.sums());
-        let blocks = observed.sums::<CopyingSums>().blocks.with_total();
+        let in_context = Gain::new(observed.first_sums());
+        let blocks = observed.first_sums::<CopyingSums>().blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| copying_values(blocks.sums(number), Some(place));
         let of_chance = |number: Option<usize>| copying_values(blocks.sums(number), None);
         let columns = columns(self);
@@ -68,7 +68,7 @@ impl Study for InContextEffect {
         question: "By which heads does a decoder predict better what it has read before?",
         needs: "as `in-context`, once more for every two heads",
         builds_on: &["in-context"],
-        decoders_only: true,
+        is_for_decoders_only: true,
         metrics: || metric::explanations_with_keys(METRICS),
         unit: |_| Unit::Nats,
         caveats: EFFECT_CAVEATS,
@@ -85,8 +85,8 @@ impl Study for InContextEffect {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &RemovalCopySums = observed.sums();
-        let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let sums: &RemovalCopySums = observed.first_sums();
+        let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::table_values(METRICS));
         let in_context_effect = GainEffects::new(sums, &estimates, context);
         (estimates, in_context_effect)
     }
@@ -96,7 +96,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "a head has a part in copying",
     statistic: "`in_context_effect` and `copy_effect`, the larger p",
     margin: "0",
-    family: "all heads of which both are above 0",
+    test_family: "all heads of which both are above 0",
     min_evidence: "10 sequences",
     printed: "both effects with their intervals, q",
 }];
@@ -106,14 +106,14 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "The gain from having read the same tokens is measured on random tokens, where copying is all that helps; on text a \
             decoder has other ways.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<Gain>(labelling.section).tokens > 0,
+    applies: |labelling| downcast_section::<Gain>(labelling.section).tokens > 0,
 }];
 
 const EFFECT_CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-alone",
     text: "Heads are removed from copying one at a time: one without an effect may do what another one does as well.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<GainEffects>(labelling.section).removal.is_some(),
+    applies: |labelling| downcast_section::<GainEffects>(labelling.section).removal.is_some(),
 }];
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed, significance};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed_decimal, significance_text};
 use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 #[expect(clippy::struct_field_names, reason = "the keys of the report")]
 /// How much better a decoder predicts random tokens when it has read them before.
@@ -54,8 +54,8 @@ impl Gain {
         Self {
             sequences: total.copies[1].sentences,
             tokens: total.tokens(),
-            first: mean(|losses| losses.losses(None)[0]),
-            second: mean(|losses| losses.losses(None)[1]),
+            first: mean(|losses| losses.summed_losses(None)[0]),
+            second: mean(|losses| losses.summed_losses(None)[1]),
             gain: mean(|losses| losses.gain(None)),
         }
     }
@@ -92,7 +92,7 @@ impl Section for Gain {
 }
 
 /// Maximum number of heads in the table of the summary.
-const MAX_LISTED: usize = 8;
+const MAX_LISTED_HEADS: usize = 8;
 
 /// Part of each head in what a decoder gains from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -144,7 +144,7 @@ impl CopyLoss {
         if tokens == 0 {
             return Self::default();
         }
-        let [first, second] = losses.losses(variant).map(|loss| loss / tokens as f64);
+        let [first, second] = losses.summed_losses(variant).map(|loss| loss / tokens as f64);
         Self { first: Some(first), second: Some(second), gain: Some(first - second) }
     }
 }
@@ -162,7 +162,7 @@ impl GainEffects {
         if self.removal.is_none() {
             return InBrief::default();
         }
-        let heads = counted(self.ranked().len(), "head");
+        let heads = format_count(self.heads_by_effect().len(), "head");
         let copying_heads = self.copying_heads(policy);
         let found = match copying_heads.first() {
             None => {
@@ -192,10 +192,10 @@ impl GainEffects {
             let [(effect, ci95, p_gain), (copy_effect, copy_ci95, p_copy)] =
                 ["in_context_effect", "copy_effect"].map(number);
             let p = p_gain.zip(p_copy).map(|(gain, copy)| gain.max(copy));
-            let (place, without) = (context.grid.place(place), CopyLoss::new(&total, Some(place)));
+            let (place, without) = (context.grid.head_place(place), CopyLoss::new(&total, Some(place)));
             HeadInContext { place, effect, ci95, copy_effect, copy_ci95, p, q: None, without }
         };
-        let mut heads: Vec<HeadInContext> = (0..context.grid.count()).map(head).collect();
+        let mut heads: Vec<HeadInContext> = (0..context.grid.head_count()).map(head).collect();
         let is_above = |effect: Option<f64>| effect.is_some_and(|effect| effect > 0.0);
         let are_both_above = |head: &HeadInContext| is_above(head.effect) && is_above(head.copy_effect);
         let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| are_both_above(head))).collect();
@@ -203,13 +203,13 @@ impl GainEffects {
         Self {
             removal: sums.conditions.removal.filter(|_| total.tokens() > 0),
             // The last variant has no head.
-            without_heads: CopyLoss::new(&total, Some(context.grid.count())),
+            without_heads: CopyLoss::new(&total, Some(context.grid.head_count())),
             heads,
         }
     }
 
     /// Heads by falling effect.
-    pub fn ranked(&self) -> Vec<&HeadInContext> {
+    pub fn heads_by_effect(&self) -> Vec<&HeadInContext> {
         let mut heads: Vec<_> = self.heads.iter().filter(|head| head.effect.is_some()).collect();
         heads.sort_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers"));
         heads
@@ -218,7 +218,7 @@ impl GainEffects {
     /// Heads whose effect is significant under `policy`.
     fn copying_heads(&self, policy: &Policy) -> Vec<&HeadInContext> {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
-        self.ranked().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()
+        self.heads_by_effect().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
@@ -232,7 +232,7 @@ impl GainEffects {
              above 0 (a head has a part in copying), and the loss of the second copy then. Without any head the gain is {bare}.\n",
             removal.name(),
         )?;
-        out.table(table(self.ranked().into_iter().take(MAX_LISTED)));
+        out.add_table(table(self.heads_by_effect().into_iter().take(MAX_LISTED_HEADS)));
         Ok(())
     }
 }
@@ -240,10 +240,10 @@ impl GainEffects {
 fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Table {
     let row = |HeadInContext { place, effect, ci95, copy_effect, copy_ci95, q, without, .. }: &HeadInContext| {
         let shown = |(effect, ci95): (&Option<f64>, &Option<Interval>)| {
-            effect.map_or_else(|| "-".to_owned(), |effect| signed(effect, 3) + &plus_minus(*ci95, 3))
+            effect.map_or_else(|| "-".to_owned(), |effect| signed_decimal(effect, 3) + &plus_minus(*ci95, 3))
         };
         let [effect, copy] = [(effect, ci95), (copy_effect, copy_ci95)].map(shown);
-        let q = q.map_or_else(|| "-".to_owned(), significance);
+        let q = q.map_or_else(|| "-".to_owned(), significance_text);
         let second = without.second.map_or_else(|| "-".to_owned(), |second| format!("{second:.3}"));
         [place.to_string(), effect, copy, q, second]
     };
@@ -268,7 +268,7 @@ impl Section for GainEffects {
             return HeadCard::default();
         };
         let [gain, copy] = head.cost_texts();
-        let q = head.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
+        let q = head.q.map_or_else(String::new, |q| format!(" (q {})", significance_text(q)));
         let card = HeadCard::from_iter([format!(
             "without it {gain} nats a token of the gain from copying go away, and the second copy loses {copy} more{q}"
         )]);
@@ -283,13 +283,13 @@ impl Section for GainEffects {
 }
 
 /// Maximum number of heads in the figure.
-const MAX_DRAWN: usize = 12;
+const MAX_DRAWN_HEADS: usize = 12;
 
 fn figures(effects: &GainEffects) -> Vec<Figure> {
     if effects.removal.is_none() {
         return Vec::new();
     }
-    let rows = effects.ranked().into_iter().take(MAX_DRAWN).map(|head| ForestRow {
+    let rows = effects.heads_by_effect().into_iter().take(MAX_DRAWN_HEADS).map(|head| ForestRow {
         name: head.place.to_string(),
         note: String::new(),
         marks: vec![Mark::from_value(head.effect, head.ci95)],

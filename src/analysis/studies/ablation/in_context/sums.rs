@@ -22,7 +22,7 @@ use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_toke
 use crate::studies::ablation::removal::{EachHead, LossQuantity, RemovalQuantity, RemovalSums};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Assessment, Bound, Detector, LabelStyle, Phrase, assess};
+use crate::study::labels::{Assessment, Detector, LabelStyle, Phrase, ThresholdBound, assess};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, HeadMetric, Metric};
 
@@ -81,12 +81,12 @@ impl CopyLosses {
     /// Summed loss of the first copy minus summed loss of the second, in nats, with all heads (`None`) or in an
     /// ablation variant.
     pub fn gain(&self, variant: Option<usize>) -> f64 {
-        let [first, second] = self.losses(variant);
+        let [first, second] = self.summed_losses(variant);
         first - second
     }
 
     /// Summed losses of the `[first, second]` copy, in nats, with all heads (`None`) or in an ablation variant.
-    pub fn losses(&self, variant: Option<usize>) -> [f64; 2] {
+    pub fn summed_losses(&self, variant: Option<usize>) -> [f64; 2] {
         self.copies.each_ref().map(|copy| copy.total_loss(variant))
     }
 
@@ -165,13 +165,13 @@ merge_fields!(CopyingSums[grid] { blocks });
 
 impl CopyingSums {
     pub fn new(grid: HeadGrid) -> Self {
-        let empty = CopiesBlock { heads: vec![HeadCopies::default(); grid.count()], ..CopiesBlock::default() };
+        let empty = CopiesBlock { heads: vec![HeadCopies::default(); grid.head_count()], ..CopiesBlock::default() };
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
     }
 
     fn observe_head(&self, state: &mut CopyingState, input: &HeadInput<'_>) {
         let copies = &state.copies;
-        let second = copies.text.start + copies.shift;
+        let second = copies.text.start + copies.copy_distance;
         let target = |query: usize| {
             let row = &input.attention().row(query)[..=query];
             // Ties go to the first key.
@@ -179,13 +179,13 @@ impl CopyingSums {
             let key = largest.filter(|key| copies.text.contains(key) && *key != query)?;
             Some((query, copies.index_in_first_copy(key)))
         };
-        let queries = (second..second + copies.length).filter_map(target).collect();
+        let queries = (second..second + copies.copy_length).filter_map(target).collect();
         state.queries.insert(self.grid.index(input.view.layer, input.view.head), queries);
     }
 
     fn add_direct_effects(&mut self, state: &mut CopyingState, place: usize, effects: Rows<'_>) {
         let sums = &mut self.blocks[state.block].heads[place];
-        let first_copy = &state.tokens[..state.copies.length];
+        let first_copy = &state.tokens[..state.copies.copy_length];
         let before = sums.queries;
         for (query, target) in state.queries.remove(&place).unwrap_or_default() {
             let effects = effects.row(query);
@@ -239,7 +239,7 @@ impl Sums for CopyingSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<CopyingState> {
         let block = block_of(sequence.family.number);
         let copies = Copies::find(sequence).filter(|_| self.has_direct_effects)?;
-        self.blocks[block].queries += copies.length as u64;
+        self.blocks[block].queries += copies.copy_length as u64;
         self.blocks[block].sequences += 1;
         let tokens = sequence.compared_tokens.clone();
         Some(CopyingState { block, copies, tokens, queries: BTreeMap::new(), effects: Vec::new() })
@@ -261,7 +261,7 @@ impl Sums for CopyingSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.blocks.is_valid(|block| block.heads.len() == grid.count())
+        self.grid == grid && self.blocks.is_valid(|block| block.heads.len() == grid.head_count())
     }
 }
 
@@ -275,7 +275,7 @@ pub fn gain_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
 /// Rise of the second copy's loss per token when a head is removed; 0 for `None` (chance). Unlike [`gain_effect`],
 /// it is 0 for a head whose removal changes only the first copy.
 pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
-    let second = |variant: Option<usize>| losses.losses(variant)[1];
+    let second = |variant: Option<usize>| losses.summed_losses(variant)[1];
     let lost = head.map_or(0.0, |head| second(Some(head)) - second(None));
     Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
@@ -297,13 +297,13 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
 /// Metric of a head's copying. Its value is a sum of [`HeadCopies`] divided by the number of queries.
 type CopyingMetric = Metric<fn(&HeadCopies) -> f64>;
 
-const DIRECT: &str = "Direct effects: Elhage et al. 2021 (transformer-circuits.pub); of induction heads on what they copy: Olsson et al. 2022 \
+const DIRECT_EFFECT_SOURCES: &str = "Direct effects: Elhage et al. 2021 (transformer-circuits.pub); of induction heads on what they copy: Olsson et al. 2022 \
     (arXiv:2209.11895), there by the change of the logit.";
 const DIRECT_CAVEATS: &str = "By the direct path alone. Over the queries of `copy_scored`. Null where logits are not linear in what heads \
     write (a layer behind the final norm, norms of what is written).";
 
 pub const COPYING_METRICS: &[CopyingMetric] = &[
-    CopyingMetric::single(|sums| sums.logit.value()).with_chance(|_| 0.0).explained(Explanation {
+    CopyingMetric::single(|sums| sums.logit.value()).with_chance(|_| 0.0).with_explanation(Explanation {
         name: "copy_logit",
         measures: "How much what the head writes raises the logit of the token that it attends to most, beyond the other tokens of the \
             copy.",
@@ -311,10 +311,10 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
             copy, t the token of largest weight; D(t) = <o_i, g * u_t> / s_i, o_i the output of the head, u_t the vector of the token \
             in the head that predicts, g and s_i weights and scale of the final norm, both centred where that is LayerNorm",
         chance: "0: the token is raised as others are",
-        source: DIRECT,
+        source: DIRECT_EFFECT_SOURCES,
         caveats: DIRECT_CAVEATS,
     }),
-    CopyingMetric::single(|sums| sums.rank.value()).with_chance(|_| 0.5).explained(Explanation {
+    CopyingMetric::single(|sums| sums.rank.value()).with_chance(|_| 0.5).with_explanation(Explanation {
         name: "copy_rank",
         measures: "The share of the other tokens of the copy whose logit the head raises less than that of the token that it attends to \
             most.",
@@ -323,7 +323,7 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
         source: "Defined here: against the mean of the whole vocabulary a head that writes a constant seems to copy.",
         caveats: DIRECT_CAVEATS,
     }),
-    CopyingMetric::single(|sums| sums.queries as f64).with_chance(|_| f64::NAN).explained(Explanation {
+    CopyingMetric::single(|sums| sums.queries as f64).with_chance(|_| f64::NAN).with_explanation(Explanation {
         name: "copy_scored",
         measures: "The share of the queries of the second copy whose largest weight is on another token of text: those that `copy_logit` \
             and `copy_rank` are over.",
@@ -335,7 +335,7 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
 ];
 
 pub const METRICS: &[HeadMetric<CopyLosses>] = &[
-    HeadMetric::single(gain_effect).explained(Explanation {
+    HeadMetric::single(gain_effect).with_explanation(Explanation {
         name: "in_context_effect",
         measures: "How much of what a decoder gains from having read the same tokens before goes away without the head.",
         formula: "in_context_effect = (g - g') / tokens of a copy, in nats; g = the sum of -ln p over the tokens of the first copy \
@@ -346,7 +346,7 @@ pub const METRICS: &[HeadMetric<CopyLosses>] = &[
         caveats: "Other heads can compensate, so that a group may matter although none of its heads does. It depends on what stands for the \
             head (`settings.ablation`).",
     }),
-    HeadMetric::single(copy_effect).explained(Explanation {
+    HeadMetric::single(copy_effect).with_explanation(Explanation {
         name: "copy_effect",
         measures: "How much more the second copy of random tokens loses without the head.",
         formula: "copy_effect = (L2' - L2) / tokens of a copy, in nats; L2 = the sum of -ln p over the tokens of the second copy with \
@@ -371,7 +371,8 @@ pub(super) const COPIES: Detector = Detector {
     style: LabelStyle::new(Some("copy"), AnsiColor::Magenta),
     assess: |evidence, policy| {
         let measured = evidence.metric("copy_rank", None);
-        let mut assessment = assess("copies", "copy_rank", measured, Bound::AtLeast, policy.rule(&MIN_COPY_RANK));
+        let mut assessment =
+            assess("copies", "copy_rank", measured, ThresholdBound::AtLeast, policy.rule(&MIN_COPY_RANK));
         // Copying is the second half of the definition of an induction head, so its margin is at most that of `induction`.
         if let Some((Assessment { label, .. }, induction)) = assessment.as_mut().zip(evidence.given_label("induction"))
         {
@@ -380,7 +381,7 @@ pub(super) const COPIES: Detector = Detector {
         }
         assessment.into_iter().collect()
     },
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "copies",
         measures: "The head's output raises the logit of the token that the head attends to most above the logits of other tokens.",
         formula: "copy_rank >= {copies_rank}, firm if q <= {label_q}",

@@ -3,12 +3,12 @@ use std::num::NonZeroUsize;
 use super::section::{Gain, NatsPerToken};
 use super::sums::{CopyLosses, CopySums, CopyingSums, RemovalCopySums, copy_effect, copying_values, gain_effect};
 use super::{InContext, InContextEffect};
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
+use crate::passes::observer::{Event, FoldBuffers, Sums, new_observer};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
@@ -78,7 +78,7 @@ fn the_gain_of_a_model_is_in_nats_a_token() {
     let mut sums = CopySums::new(HeadGrid { layers: 1, heads: 1 });
     assert_eq!(Gain::new(&sums).gain, NatsPerToken { mean: None, ci95: None });
     for (family, second) in [(0, 0.5), (1, 1.0)] {
-        let sequence = Sequence { family: SentenceFamily::new(family), ..twice() };
+        let sequence = Sequence { family: SentenceGroup::new(family), ..twice() };
         let mut state = sums.begin(&sequence).unwrap();
         for position in 0..6 {
             let logits = losing(if position < 3 { 2.0 } else { second });
@@ -129,11 +129,11 @@ fn a_token_that_comes_twice_in_a_copy_is_no_other_token() {
 #[test]
 fn a_head_is_scored_on_queries_of_its_own() {
     let mut sums = copied(&twice(), [(4, 2), (5, 0), (6, 6)]);
-    let other = Sequence { family: SentenceFamily::new(1), ..twice() };
+    let other = Sequence { family: SentenceGroup::new(1), ..twice() };
     sums.merge(&copied(&other, [(4, 0), (5, 0), (6, 6)]));
     let context = EstimationContext::new(HeadGrid { layers: 1, heads: 1 }, NonZeroUsize::MIN);
     let (sums, gain) = (new_observer(sums), new_observer(CopySums::new(context.grid)));
-    let observed = [&*gain, &*sums].map(|sums| ObservedPass { sums, left_out: 0 });
+    let observed = [&*gain, &*sums].map(|sums| ObservedPass { sums, left_out_sentences: 0 });
     let (estimates, _) = Study::measure(&InContext, &Observed(&observed), &context);
     let of_head = estimates.denominators_of(0);
     let known = |metric: &str| {
@@ -157,7 +157,7 @@ fn copied(sequence: &Sequence, attended: [(usize, usize); 3]) -> CopyingSums {
     let mut effects = [9.0; 21];
     effects[12..15].copy_from_slice(&[1.0, 4.0, -1.0]);
     let view = AttentionView::new(0, 0, 7, &weights).into();
-    let mut folder = AttentionFolder::default();
+    let mut folder = FoldBuffers::default();
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view)));
     let part = ResidualPart::Head { layer: 0, head: 0 };
     sums.observe(&mut state, &mut Event::DirectEffects { part, effects: Rows::new(&effects, 3) });
@@ -186,7 +186,7 @@ fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
     }
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let sums = new_observer(sums);
-    let observed = [ObservedPass { sums: &*sums, left_out: 0 }];
+    let observed = [ObservedPass { sums: &*sums, left_out_sentences: 0 }];
     let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);
     let [spoils, copies] = &section.heads[..] else { panic!("two heads") };
     near(spoils.effect.unwrap(), 1.0);

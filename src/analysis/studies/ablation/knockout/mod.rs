@@ -4,7 +4,7 @@ mod section;
 mod sums;
 
 use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
 };
@@ -29,7 +29,7 @@ impl Study for ArcKnockout {
         figures: &["knockout"],
         tables: &["knockout"],
         needs_language: true,
-        why_not_decoders: Some("reads no masked word, whose attention to its partner the study cuts"),
+        decoder_refusal: Some("reads no masked word, whose attention to its partner the study cuts"),
         ..Card::EMPTY
     };
 
@@ -51,7 +51,7 @@ impl Study for ArcKnockout {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        (Estimates::without_metrics(context.grid.count()), KnockoutSection::new(observed.sums(), context))
+        (Estimates::without_metrics(context.grid.head_count()), KnockoutSection::new(observed.first_sums(), context))
     }
 }
 
@@ -59,7 +59,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "`used` of a syntactic label",
     statistic: "loss of the masked query word once the weights on its partner and on a word as far away are exchanged, less that before",
     margin: "0",
-    family: "all syntactic labels whose `loss_effect` is above it",
+    test_family: "all syntactic labels whose `loss_effect` is above it",
     min_evidence: "{min_queries} arcs",
     printed: "`loss_effect` with its interval, q",
 }];
@@ -70,7 +70,9 @@ const CAVEATS: &[Caveat] = &[Caveat {
             away are exchanged. A label without it may still be of use to other words, to other tasks, or beside other \
             heads that do the same.",
     subject: CaveatSubject::Meaning,
-    applies: |labels| section::<KnockoutSection>(labels.section).knockout.iter().any(|label| label.test.used.is_some()),
+    applies: |labels| {
+        downcast_section::<KnockoutSection>(labels.section).knockout.iter().any(|label| label.test.used.is_some())
+    },
 }];
 
 const TERMS: &[Term] = &[Term {

@@ -2,19 +2,19 @@
 
 use std::fmt::{self, Write};
 
-use super::sums::{ClaimLosses, KnockoutSums, Losses};
+use super::sums::{ArcLosses, ClaimLosses, KnockoutSums};
 use crate::model::grid::HeadGrid;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
-use crate::study::section::{Completion, LabelUse, Section, View, ViewContext, stored};
+use crate::study::section::{LabelUse, LateFact, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::wording::{aligned_table, plus_minus, signed, significance};
+use crate::study::show::wording::{aligned_table, plus_minus, signed_decimal, significance_text};
 use crate::study::upstream::ArcClaim;
 use crate::study::{EstimationContext, Policy, Summary, TableRows};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnockoutSection {
@@ -24,7 +24,7 @@ pub struct KnockoutSection {
 impl KnockoutSection {
     pub fn new(sums: &KnockoutSums, context: &EstimationContext) -> Self {
         let of_claim = |(number, claim): (usize, &ArcClaim)| LabelUse {
-            place: context.grid.place(claim.place),
+            place: context.grid.head_place(claim.place),
             label: claim.label.clone(),
             direction: claim.direction,
             test: use_test(&std::array::from_fn(|block| sums.blocks[block][number])),
@@ -46,15 +46,15 @@ impl KnockoutSection {
             if tested == 0 {
                 "No label was tested".to_owned()
             } else {
-                let labels = counted(tested, "label");
+                let labels = format_count(tested, "label");
                 format!("{used} of {labels} tested {} of arcs that are used", plural(&used, "is", "are"))
             }
         )?;
-        out.table_with_optional_columns(table(&self.knockout), DROP_ORDER);
+        out.table_with_optional_columns(table(&self.knockout), COLUMN_DROP_ORDER);
         writeln!(out)?;
         let untested = self.knockout.len() - tested;
         if untested > 0 {
-            let least = counted(policy.count(&MIN_QUERIES), "such arc");
+            let least = format_count(policy.count(&MIN_QUERIES), "such arc");
             writeln!(
                 out,
                 "Labels not tested: {untested}, with fewer than {least} in the sample (`--sample` sets its size), or with \
@@ -67,12 +67,12 @@ impl KnockoutSection {
 
 /// The effect of a label's arcs on the loss, with its test, from the losses of each block.
 fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
-    let left_out = |part: fn(&ClaimLosses) -> Losses| {
+    let left_out = |part: fn(&ClaimLosses) -> ArcLosses| {
         let more = blocks.each_ref().map(|losses| part(losses).loss_increase());
         let arcs = blocks.each_ref().map(|losses| part(losses).arcs as f64);
         Jackknife::new(&more, &arcs)
     };
-    let arcs = |part: fn(&ClaimLosses) -> Losses| blocks.iter().map(|losses| part(losses).arcs).sum::<u64>();
+    let arcs = |part: fn(&ClaimLosses) -> ArcLosses| blocks.iter().map(|losses| part(losses).arcs).sum::<u64>();
     let (all, off_offset) = (left_out(ClaimLosses::total), left_out(|losses| losses.off_offset));
     let loss = |left_out: &Jackknife| Some(left_out.value()).filter(|loss| loss.is_finite());
     UseTest {
@@ -93,12 +93,12 @@ fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
 
 /// Indices of the table columns that are dropped when the table is too wide: first arcs, then arcs off offset, use
 /// off offset, direction, used, use and q.
-const DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
+const COLUMN_DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
 /// Loss with its 95 % interval, as text.
-fn value_text(loss: Option<f64>, ci95: Option<Interval>) -> String {
+fn loss_text(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
-    signed(loss, 3) + &plus_minus(ci95, 3)
+    signed_decimal(loss, 3) + &plus_minus(ci95, 3)
 }
 
 fn table(labels: &[LabelUse]) -> comfy_table::Table {
@@ -109,10 +109,10 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
             label.clone(),
             direction.name().to_owned(),
             arcs.to_string(),
-            value_text(*loss, *ci95),
-            q.map_or_else(|| "-".to_owned(), significance),
+            loss_text(*loss, *ci95),
+            q.map_or_else(|| "-".to_owned(), significance_text),
             off_offset.arcs.to_string(),
-            value_text(off_offset.loss, off_offset.ci95),
+            loss_text(off_offset.loss, off_offset.ci95),
             match used {
                 Some(true) => "yes",
                 Some(false) => "not shown",
@@ -128,8 +128,8 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
 stored!(KnockoutSection { knockout: Vec<LabelUse> });
 
 impl Section for KnockoutSection {
-    fn complete(&mut self, completion: &Completion<'_>) {
-        let Completion::Policy(policy) = completion else { return };
+    fn complete(&mut self, completion: &LateFact<'_>) {
+        let LateFact::Policy(policy) = completion else { return };
         let least = policy.count(&MIN_QUERIES);
         let p_above = |LabelUse { test, .. }: &LabelUse| {
             test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))

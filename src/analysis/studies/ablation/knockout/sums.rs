@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::corpus::TreeHead;
 use crate::corpus::relation::scored_relations;
 use crate::model::forward::attention::AttentionView;
-use crate::model::forward::gates::AttentionRows;
+use crate::model::forward::gates::PatchedRows;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observer::requests::PatchedRun;
@@ -23,7 +23,7 @@ use crate::study::upstream::ArcClaim;
 
 /// Losses of the query words of dependency arcs in the two runs of each arc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Losses {
+pub struct ArcLosses {
     /// Number of arcs.
     pub arcs: u64,
     /// Loss in the run that keeps the weight on the partner, in nats, summed over the scored tokens of the arcs'
@@ -33,21 +33,21 @@ pub struct Losses {
     pub exchanged: ExactSum,
 }
 
-merge_fields!(Losses { arcs, kept, exchanged });
+merge_fields!(ArcLosses { arcs, kept, exchanged });
 
 /// Losses over the arcs that one label claims, separately for arcs at the relation's best offset and for other
 /// arcs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
     /// Losses over arcs whose syntactic head stands at the relation's best offset from the dependent.
-    pub at_offset: Losses,
+    pub at_offset: ArcLosses,
     /// Losses over all other arcs.
-    pub off_offset: Losses,
+    pub off_offset: ArcLosses,
 }
 
 merge_fields!(ClaimLosses { at_offset, off_offset });
 
-impl Losses {
+impl ArcLosses {
     /// Rise of the loss when the partner's weight is swapped with another word's instead of kept, in nats, summed
     /// over tokens.
     pub fn loss_increase(&self) -> f64 {
@@ -56,7 +56,7 @@ impl Losses {
 }
 
 impl ClaimLosses {
-    pub fn total(&self) -> Losses {
+    pub fn total(&self) -> ArcLosses {
         let mut all = self.at_offset;
         all.merge(&self.off_offset);
         all
@@ -64,7 +64,7 @@ impl ClaimLosses {
 }
 
 /// Losses over the dependency arcs of each tested label (claim), `[claims]`.
-pub type ByClaim = Vec<ClaimLosses>;
+pub type LossesByClaim = Vec<ClaimLosses>;
 
 /// Losses of masked words over the arcs of every tested label, by block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub struct KnockoutSums {
     pub classes: LayerClasses,
     /// Labels that are tested, with the arcs that they claim.
     pub claims: Vec<ArcClaim>,
-    pub blocks: Blocks<ByClaim>,
+    pub blocks: Blocks<LossesByClaim>,
 }
 
 impl KnockoutSums {
@@ -86,12 +86,12 @@ impl KnockoutSums {
     fn observe_head(&mut self, state: &mut KnockoutState, input: &HeadInput<'_>) {
         let place = self.grid.index(input.view.layer, input.view.head);
         for arc in state.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
-            arc.rows = Some(arc.exchange.rows(input.attention(), &state.words));
+            arc.rows = Some(arc.exchange.changed_rows(input.attention(), &state.words));
         }
     }
 
     /// The losses to which an arc of a block adds.
-    fn losses(&mut self, block: usize, arc: &ClaimedArc) -> &mut Losses {
+    fn losses_of_arc(&mut self, block: usize, arc: &ClaimedArc) -> &mut ArcLosses {
         let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
         if arc.is_at_offset { at_offset } else { off_offset }
     }
@@ -101,7 +101,7 @@ impl KnockoutSums {
     pub(super) fn patched_runs(&mut self, state: &mut KnockoutState) -> Vec<PatchedRun> {
         let mut patched_runs = Vec::new();
         for arc in &mut state.arcs {
-            self.losses(state.block, arc).arcs += 1;
+            self.losses_of_arc(state.block, arc).arcs += 1;
             let (layer, head) = self.grid.layer_and_head(self.claims[arc.claim].place);
             let predicted: Vec<usize> = arc.truths.iter().map(|&(position, _)| position).collect();
             let run = |rows| PatchedRun { place: HeadPlace { layer, head }, rows, predicted: predicted.clone() };
@@ -113,7 +113,7 @@ impl KnockoutSums {
     pub(super) fn patched_logits(&mut self, state: &mut KnockoutState, number: usize, position: usize, logits: &[f32]) {
         let arc = &state.arcs[number / 2];
         let truth = arc.truths.iter().find(|(at, _)| *at == position).expect("a position that was asked for").1;
-        let losses = self.losses(state.block, arc);
+        let losses = self.losses_of_arc(state.block, arc);
         let sum = if number.is_multiple_of(2) { &mut losses.kept } else { &mut losses.exchanged };
         *sum += surprisal(logits, truth);
     }
@@ -134,10 +134,10 @@ struct ClaimedArc {
     /// Index of the label's claim among the tested claims.
     claim: usize,
     is_at_offset: bool,
-    exchange: Exchange,
+    exchange: AttentionExchange,
     /// Attention rows of the query word in the two runs, `[partner's weight kept, partner's weight swapped]`.
     /// `None` until the attention head was observed.
-    rows: Option<[AttentionRows; 2]>,
+    rows: Option<[PatchedRows; 2]>,
     /// Position and true token id of each scored token of the query word.
     truths: Vec<(usize, u32)>,
 }
@@ -177,7 +177,7 @@ impl Sums for KnockoutSums {
         };
         let mut arcs = Vec::new();
         for (claim, claimed) in self.claims.iter().enumerate() {
-            let visibility = self.classes.in_layer(self.grid.layer_and_head(claimed.place).0);
+            let visibility = self.classes.layer_visibility(self.grid.layer_and_head(claimed.place).0);
             for (query, partner, is_at_offset) in claimed_arcs(claimed, tree) {
                 let truths = truths(query);
                 if !has_own_tokens(query) || !has_own_tokens(partner) || is_hidden(partner) || truths.is_empty() {
@@ -186,7 +186,7 @@ impl Sums for KnockoutSums {
                 let tokens = |word: usize| &sequence.words[word].tokens;
                 let sees = |word: &usize| visibility.sees_all(tokens(query), tokens(*word)) && has_own_tokens(*word);
                 let visible: Vec<usize> = (0..tree.len()).filter(sees).collect();
-                let exchange = Exchange::new(sequence.index, query, partner, &visible);
+                let exchange = AttentionExchange::new(sequence.index, query, partner, &visible);
                 arcs.extend(exchange.map(|exchange| ClaimedArc { claim, is_at_offset, exchange, rows: None, truths }));
             }
         }
@@ -205,7 +205,7 @@ impl Sums for KnockoutSums {
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid
-            && self.claims.iter().all(|claim| claim.place < grid.count())
+            && self.claims.iter().all(|claim| claim.place < grid.head_count())
             && self.blocks.is_valid(|block| block.len() == self.claims.len())
     }
 }
@@ -214,7 +214,7 @@ impl Sums for KnockoutSums {
 /// partner are rotated among these words. The mass on the partner is kept, or swapped with the mass on a word about
 /// as far away.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exchange {
+pub struct AttentionExchange {
     /// Index of the query word.
     query: usize,
     /// Index of the partner, the word at the other end of the arc.
@@ -227,7 +227,7 @@ pub struct Exchange {
     rotation: Vec<usize>,
 }
 
-impl Exchange {
+impl AttentionExchange {
     /// Plans the exchange for an arc; `visible` lists the words that the query word sees, ascending. `None` if the
     /// partner is not visible, or if no third word is.
     pub fn new(sentence: u64, query: usize, partner: usize, visible: &[usize]) -> Option<Self> {
@@ -247,17 +247,17 @@ impl Exchange {
     ///
     /// The mass of a word is divided equally among its tokens. The masses on special tokens and on the query word
     /// stay, so a row keeps its sum.
-    pub fn rows(&self, attention: AttentionView<'_>, words: &[Range<usize>]) -> [AttentionRows; 2] {
-        let mut rows = [AttentionRows::new(), AttentionRows::new()];
+    pub fn changed_rows(&self, attention: AttentionView<'_>, words: &[Range<usize>]) -> [PatchedRows; 2] {
+        let mut rows = [PatchedRows::new(), PatchedRows::new()];
         for token in words[self.query].clone() {
             let own = attention.row(token);
-            let mut masses: Vec<f64> = words.iter().map(|word| mass(&own[word.clone()])).collect();
+            let mut masses: Vec<f64> = words.iter().map(|word| total_weight(&own[word.clone()])).collect();
             let before = masses.clone();
             let last = self.rotation.iter().cycle().skip(self.rotation.len() - 1);
             self.rotation.iter().zip(last).for_each(|(&word, &last)| masses[word] = before[last]);
-            rows[0].insert(token, self.spread(own, &masses, words));
+            rows[0].insert(token, self.spread_over_tokens(own, &masses, words));
             masses.swap(self.partner, self.distance_match);
-            rows[1].insert(token, self.spread(own, &masses, words));
+            rows[1].insert(token, self.spread_over_tokens(own, &masses, words));
         }
         rows
     }
@@ -265,7 +265,7 @@ impl Exchange {
     /// An attention row (`own`) in which each rotated word and the partner have their new `masses`, divided equally
     /// among their tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
-    fn spread(&self, own: &[f32], masses: &[f64], words: &[Range<usize>]) -> Vec<f32> {
+    fn spread_over_tokens(&self, own: &[f32], masses: &[f64], words: &[Range<usize>]) -> Vec<f32> {
         let mut row = own.to_vec();
         for &word in self.rotation.iter().chain([&self.partner]) {
             let tokens = words[word].clone();
@@ -276,7 +276,7 @@ impl Exchange {
 }
 
 /// Sum of attention weights.
-fn mass(weights: &[f32]) -> f64 {
+fn total_weight(weights: &[f32]) -> f64 {
     weights.iter().map(|&weight| f64::from(weight)).sum()
 }
 
@@ -288,9 +288,9 @@ mod tests {
     const WORDS: [Range<usize>; 4] = [1..2, 2..4, 4..5, 5..6];
     const ROW: [f32; 7] = [0.1, 0.2, 0.05, 0.15, 0.3, 0.08, 0.12];
 
-    fn rows(exchange: &Exchange) -> [Vec<(usize, Vec<f32>)>; 2] {
+    fn rows(exchange: &AttentionExchange) -> [Vec<(usize, Vec<f32>)>; 2] {
         let weights = ROW.repeat(7);
-        let both = exchange.rows(AttentionView::new(0, 0, 7, &weights), &WORDS);
+        let both = exchange.changed_rows(AttentionView::new(0, 0, 7, &weights), &WORDS);
         both.map(|rows| rows.into_iter().collect())
     }
 
@@ -301,9 +301,9 @@ mod tests {
     #[test]
     fn an_example_by_hand() {
         // hashlib.sha256(b"headscope/use/0/7/0/2") begins with 0e17d9, that of word 3 with be7df0.
-        let exchange = Exchange::new(7, 0, 1, &[0, 1, 2, 3]).unwrap();
+        let exchange = AttentionExchange::new(7, 0, 1, &[0, 1, 2, 3]).unwrap();
         // Of the words 2 and 3, both farther from word 0 than word 1, word 2 is nearer.
-        assert_eq!(exchange, Exchange { query: 0, partner: 1, distance_match: 2, rotation: vec![2, 3] });
+        assert_eq!(exchange, AttentionExchange { query: 0, partner: 1, distance_match: 2, rotation: vec![2, 3] });
         let [kept, exchanged] = rows(&exchange);
         // Word 1 keeps its mass of 0.2, now even over its tokens; the words 2 and 3 swap 0.3 and 0.08.
         assert_eq!((kept[0].0, kept.len(), exchanged.len()), (1, 1, 1));
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn all_tokens_of_a_query_word_are_patched() {
         // Word 0 is as far from word 1 as word 2 is.
-        let exchange = Exchange::new(7, 1, 2, &[0, 1, 2, 3]).unwrap();
+        let exchange = AttentionExchange::new(7, 1, 2, &[0, 1, 2, 3]).unwrap();
         assert_eq!(exchange.distance_match, 0);
         let [kept, exchanged] = rows(&exchange);
         let tokens = |rows: &[(usize, Vec<f32>)]| rows.iter().map(|(token, _)| *token).collect::<Vec<_>>();
@@ -329,22 +329,22 @@ mod tests {
 
     #[test]
     fn masses_go_round_in_the_order_of_their_hashes() {
-        let exchange = Exchange::new(12, 1, 4, &[0, 1, 2, 3, 4, 5]).unwrap();
+        let exchange = AttentionExchange::new(12, 1, 4, &[0, 1, 2, 3, 4, 5]).unwrap();
         // The hashes of the words 0, 3, 5 and 2 begin with 1565bf, 899aad, e2fe94 and eb8abd.
         assert_eq!(exchange.rotation, [0, 3, 5, 2]);
         let words: Vec<Range<usize>> = (0..6).map(|word| word..word + 1).collect();
         let weights = [0.1, 0.1, 0.2, 0.3, 0.05, 0.25].repeat(6);
-        let [kept, _] = exchange.rows(AttentionView::new(0, 0, 6, &weights), &words);
+        let [kept, _] = exchange.changed_rows(AttentionView::new(0, 0, 6, &weights), &words);
         // Each has the mass of the one before it, the first that of the last.
         assert_near(&kept[&1], &[0.2, 0.1, 0.25, 0.1, 0.05, 0.3]);
     }
 
     #[test]
     fn a_third_word_is_needed() {
-        assert_eq!(Exchange::new(0, 0, 1, &[0, 1]), None);
-        assert_eq!(Exchange::new(0, 0, 1, &[0, 1, 2]).unwrap().rotation, [2]);
+        assert_eq!(AttentionExchange::new(0, 0, 1, &[0, 1]), None);
+        assert_eq!(AttentionExchange::new(0, 0, 1, &[0, 1, 2]).unwrap().rotation, [2]);
         // What the query does not see takes no part, and a partner that it does not see has no weight to lose.
-        assert_eq!(Exchange::new(0, 0, 2, &[0, 1, 3]), None);
-        assert_eq!(Exchange::new(0, 0, 1, &[0, 1, 3]).unwrap().rotation, [3]);
+        assert_eq!(AttentionExchange::new(0, 0, 2, &[0, 1, 3]), None);
+        assert_eq!(AttentionExchange::new(0, 0, 1, &[0, 1, 3]).unwrap().rotation, [3]);
     }
 }

@@ -1,6 +1,6 @@
 use sha2::{Digest, Sha256};
 
-use super::sums::{Exchange, Losses};
+use super::sums::{ArcLosses, AttentionExchange};
 use super::*;
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
@@ -8,7 +8,7 @@ use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::requests::PatchedRun;
-use crate::passes::observer::{AttentionFolder, Event, Sums};
+use crate::passes::observer::{Event, FoldBuffers, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -16,7 +16,7 @@ use crate::stats::blocks::{Merge, block_of};
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, Section, ViewContext};
+use crate::study::section::{LateFact, Section, ViewContext};
 use crate::study::upstream::ArcClaim;
 use crate::system::parallel::core_count;
 
@@ -45,7 +45,7 @@ fn observe(sums: &mut KnockoutSums, index: u64, logits: impl Fn(usize, usize) ->
     let weights = ROW.repeat(7);
     for head in 0..2 {
         let view = HeadView::from(AttentionView::new(0, head, 7, &weights));
-        sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(&masked(index), view)));
+        sums.observe(&mut state, &mut Event::Head(FoldBuffers::default().head_input(&masked(index), view)));
     }
     let patched_runs = sums.patched_runs(&mut state);
     for (number, run) in patched_runs.iter().enumerate() {
@@ -74,10 +74,10 @@ fn the_weight_to_the_partner_is_exchanged() {
     let run = |place: usize, query: usize, partner: usize, number: usize| {
         let words: Vec<_> = (1..6).map(|token| token..token + 1).collect();
         let weights = ROW.repeat(7);
-        let rows = Exchange::new(0, query, partner, &[0, 1, 2, 3, 4])
+        let rows = AttentionExchange::new(0, query, partner, &[0, 1, 2, 3, 4])
             .unwrap()
-            .rows(AttentionView::new(0, place, 7, &weights), &words);
-        PatchedRun { place: GRID.place(place), rows: rows[number].clone(), predicted: vec![query + 1] }
+            .changed_rows(AttentionView::new(0, place, 7, &weights), &words);
+        PatchedRun { place: GRID.head_place(place), rows: rows[number].clone(), predicted: vec![query + 1] }
     };
     // Word 1 is the only masked object; its head is word 2.
     let (runs, losses) = of(claim(1, Direction::DependentToHead, -1));
@@ -101,7 +101,7 @@ fn the_weight_to_the_partner_is_exchanged() {
 fn losses_are_summed_by_block() {
     let mut sums = KnockoutSums::new(GRID, vec![claim(1, Direction::DependentToHead, -1)]);
     patched_runs(&mut sums, 7);
-    let Losses { arcs, kept, exchanged } = sums.blocks[block_of(7)][0].off_offset;
+    let ArcLosses { arcs, kept, exchanged } = sums.blocks[block_of(7)][0].off_offset;
     let (thirds, likelier) = (3.0_f64.ln(), (1.0_f64.exp() + 2.0).ln() - 1.0);
     assert_eq!(arcs, 1);
     assert!((exchanged.value() - thirds).abs() < 1e-6);
@@ -118,7 +118,7 @@ fn losses_are_summed_by_block() {
 fn measured(sums: &KnockoutSums, policy: &Policy) -> KnockoutSection {
     let context = EstimationContext::new(GRID, core_count());
     let mut section = KnockoutSection::new(sums, &context);
-    section.complete(&Completion::Policy(policy));
+    section.complete(&LateFact::Policy(policy));
     section
 }
 

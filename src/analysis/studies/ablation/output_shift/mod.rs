@@ -13,14 +13,14 @@ use crate::stats::interval::Interval;
 use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts, ShiftSum};
 use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::metrics::metric::{self, Fraction, HeadMetric};
-use crate::study::section::{Section, View, ViewContext, section, stored};
+use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::wording::{aligned_table, counted_sequences, not_in_sample, plus_minus, sequence_noun};
+use crate::study::show::wording::{aligned_table, counted_sequences, empty_sample_reason, plus_minus, sequence_noun};
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Explanation, InBrief, Observed, PassSpec, Study,
     Summary, columns,
 };
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 pub struct OutputShift;
 
@@ -48,8 +48,8 @@ impl Study for OutputShift {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &OutputShiftSums = observed.sums();
-        let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let sums: &OutputShiftSums = observed.first_sums();
+        let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::table_values(METRICS));
         let output_shift = OutputShiftReport::new(sums, &estimates, context);
         (estimates, output_shift)
     }
@@ -60,10 +60,10 @@ const REPORT_CAVEATS: &[Caveat] = &[Caveat {
     text: "Shift says how far the output turns without a head, not whether that is for better or worse, nor for what: no \
             task is measured; and it depends on what stands for the head.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<OutputShiftReport>(labelling.section).tokens > 0,
+    applies: |labelling| downcast_section::<OutputShiftReport>(labelling.section).tokens > 0,
 }];
 
-const MAX_LISTED: usize = 5;
+const MAX_LISTED_HEADS: usize = 5;
 
 /// How far the last hidden states move when heads are removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -126,45 +126,46 @@ impl OutputShiftReport {
             let (output_shift, output_ci95, _) = estimates.metric_estimate(place, "output_shift");
             let (pooled_shift, pooled_ci95, _) = estimates.metric_estimate(place, "pooled_shift");
             let moved = MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 };
-            HeadShift { place: context.grid.place(place), moved }
+            HeadShift { place: context.grid.head_place(place), moved }
         };
         let mut heads: Vec<HeadShift> =
-            (0..context.grid.count()).map(head).filter(|head| head.moved.output_shift.is_some()).collect();
+            (0..context.grid.head_count()).map(head).filter(|head| head.moved.output_shift.is_some()).collect();
         heads.sort_by(|a, b| b.moved.output_shift.partial_cmp(&a.moved.output_shift).expect("shifts are numbers"));
-        let others = heads.split_off(MAX_LISTED.min(heads.len()));
+        let others = heads.split_off(MAX_LISTED_HEADS.min(heads.len()));
         Self {
             removal: sums.conditions.removal,
             sentences: total.sentences,
             tokens: total.tokens,
-            without_heads: without_heads(sums, &total),
+            without_heads: shift_without_heads(sums, &total),
             most: heads,
-            least: others.into_iter().rev().take(MAX_LISTED).collect(),
+            least: others.into_iter().rev().take(MAX_LISTED_HEADS).collect(),
         }
     }
 
     fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let Self { removal, sentences, tokens, without_heads, most, least } = self;
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            let why = not_in_sample("a token of text", read);
+            let why = empty_sample_reason("a token of text", read);
             return writeln!(out, "No sentence had a token of text, so no head was removed: {why}.");
         };
-        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), counted_sequences(*sentences, read));
+        let (by, tokens, read) = (removal.name(), format_count(*tokens, "token"), counted_sequences(*sentences, read));
         writeln!(
             out,
             "Heads removed one at a time (by {by}): change of the output, as 1 - cosine, of the last hidden states of {tokens} \
              (output shift) and of the means of {read} (pooled shift). Largest and smallest shifts, ± half of the 95 % interval:\n"
         )?;
-        out.table(table(most.iter().chain(least), without_heads));
+        out.add_table(table(most.iter().chain(least), without_heads));
         Ok(())
     }
 }
 
-fn without_heads(sums: &OutputShiftSums, total: &OutputShiftTotals) -> MovedBy {
+fn shift_without_heads(sums: &OutputShiftSums, total: &OutputShiftTotals) -> MovedBy {
     let estimate = |metric: fn(&OutputShiftTotals, Option<&OutputShifts>) -> Fraction| {
         let without_any = |sums: &OutputShiftTotals| metric(sums, Some(sums.without_all_heads()));
         (without_any(total).value(), Fraction::jackknife(|block| without_any(&sums.blocks[block])).interval())
     };
-    let ((output_shift, output_ci95), (pooled_shift, pooled_ci95)) = (estimate(output), estimate(pooled));
+    let ((output_shift, output_ci95), (pooled_shift, pooled_ci95)) =
+        (estimate(mean_token_shift), estimate(mean_sentence_shift));
     MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 }
 }
 
@@ -217,7 +218,7 @@ fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
             "The last hidden states of {}, and the means of {}, with one head removed: the heads \
              without which they turn most, then those without which they turn least, with 95 % intervals. Without any head the \
              tokens turn by {all:.3}.",
-            counted(*tokens, "token"),
+            format_count(*tokens, "token"),
             counted_sequences(*sentences, read)
         ),
         chart,
@@ -227,42 +228,42 @@ fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
 pub type OutputShiftSums = RemovalSums<EachHead, OutputShiftTotals>;
 
 /// Mean shift of a text token; `None` for `shifts` gives the chance level, 0.
-fn output(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
-    mean(shifts.map(|shifts| &shifts.output), moved.tokens).with_evidence(moved.tokens, moved.sentences)
+fn mean_token_shift(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
+    mean_shift(shifts.map(|shifts| &shifts.output), moved.tokens).with_evidence(moved.tokens, moved.sentences)
 }
 
 /// Mean shift of a sentence's mean vector; `None` for `shifts` gives the chance level, 0.
-fn pooled(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
-    mean(shifts.map(|shifts| &shifts.pooled), moved.sequences).with_evidence(moved.sequences, moved.sentences)
+fn mean_sentence_shift(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
+    mean_shift(shifts.map(|shifts| &shifts.pooled), moved.sequences).with_evidence(moved.sequences, moved.sentences)
 }
 
 /// Mean of a shift over its vectors; for `None`, 0 over the number of `eligible` vectors.
-fn mean(shift: Option<&ShiftSum>, eligible: u64) -> Fraction {
+fn mean_shift(shift: Option<&ShiftSum>, eligible: u64) -> Fraction {
     shift.map_or(Fraction::new(0.0, eligible as f64), |shift| Fraction::new(shift.sum.value(), shift.vectors as f64))
 }
 
-const CHANCE: &str = "0: nothing moves";
+const CHANCE_TEXT: &str = "0: nothing moves";
 const CAVEATS: &str = "How far is not how much it matters: what moves may be read by nobody. Later heads make up for some of it. \
     It depends on what stands for the head (`settings.ablation`).";
 
 pub const METRICS: &[HeadMetric<OutputShiftTotals>] = &[
-    HeadMetric::<OutputShiftTotals>::single(|moved, head| output(moved, head.map(|head| &moved.without[head])))
-        .explained(Explanation {
+    HeadMetric::<OutputShiftTotals>::single(|moved, head| mean_token_shift(moved, head.map(|head| &moved.without[head])))
+        .with_explanation(Explanation {
             name: "output_shift",
             measures: "How far the last hidden states of tokens of text turn when the head is removed.",
             formula: "output_shift = mean over i in T of 1 - cos(h_i, h'_i), h_i the last hidden state with the head and h'_i \
                 without it",
-            chance: CHANCE,
+            chance: CHANCE_TEXT,
             source: "This project (docs/methodology/output-shift.md).",
             caveats: CAVEATS,
         }),
-    HeadMetric::<OutputShiftTotals>::single(|moved, head| pooled(moved, head.map(|head| &moved.without[head])))
-        .explained(Explanation {
+    HeadMetric::<OutputShiftTotals>::single(|moved, head| mean_sentence_shift(moved, head.map(|head| &moved.without[head])))
+        .with_explanation(Explanation {
             name: "pooled_shift",
             measures: "How far the mean of a sentence's last hidden states turns when the head is removed.",
             formula: "pooled_shift = mean over sentences of 1 - cos(m, m'), m the mean of the last hidden states of all tokens \
                 with the head and m' without it",
-            chance: CHANCE,
+            chance: CHANCE_TEXT,
             source: "This project (docs/methodology/output-shift.md); the mean over tokens is how many sentence encoders make \
                 the vector of a sentence (Reimers & Gurevych 2019).",
             caveats: CAVEATS,

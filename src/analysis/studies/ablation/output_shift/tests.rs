@@ -48,9 +48,12 @@ fn state(grid: HeadGrid) -> OutputShiftSums {
 fn measured(sums: OutputShiftSums, grid: HeadGrid) -> (Estimates, OutputShiftReport) {
     let observer = new_observer(sums);
     let context = EstimationContext::new(grid, core_count());
-    let (estimates, found) =
-        AnyStudy::measure(&OutputShift, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
-    (estimates, section::<OutputShiftReport>(&*found).clone())
+    let (estimates, found) = AnyStudy::measure(
+        &OutputShift,
+        &Observed(&[ObservedPass { sums: &*observer, left_out_sentences: 0 }]),
+        &context,
+    );
+    (estimates, downcast_section::<OutputShiftReport>(&*found).clone())
 }
 
 #[test]

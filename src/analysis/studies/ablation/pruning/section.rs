@@ -118,7 +118,7 @@ pub struct Interaction {
 
 /// Allowed rises: 1 %, 5 % and 10 % of the loss with all heads, or of its rise when all heads are removed. A tenth
 /// of the loss can be half of that rise.
-pub const RISES: [f64; 3] = [0.01, 0.05, 0.10];
+pub const ALLOWED_RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
 /// Quantities that an allowed rise can be relative to.
 ///
@@ -218,7 +218,7 @@ impl Curve {
         total: &Q,
         context: &EstimationContext,
     ) -> Self {
-        let variant = |count: usize| sums.variant_without(sums.removals.removed_at_step(order, count, context.grid));
+        let variant = |count: usize| sums.variant_removing(sums.removals.removed_at_step(order, count, context.grid));
         let variants: Vec<usize> = (1..=order.places.len()).map(variant).collect();
         let task = sums.conditions.task;
         let mean = |variant: &usize| total.total_loss(Some(*variant)) / total.tokens() as f64;
@@ -230,11 +230,12 @@ impl Curve {
                 Jackknife::new(&sums.per_block(|block| change(block, variant)), denominator).interval()
             })
         };
-        let can_go =
-            rise_measures(task).iter().flat_map(|&of| RISES.map(|rise| removable_share(sums, &variants, of, rise)));
+        let can_go = rise_measures(task)
+            .iter()
+            .flat_map(|&of| ALLOWED_RISES.map(|rise| removable_share(sums, &variants, of, rise)));
         Self {
             by: order.by.clone(),
-            heads: order.places.iter().map(|&place| context.grid.place(place)).collect(),
+            heads: order.places.iter().map(|&place| context.grid.head_place(place)).collect(),
             loss: variants.iter().map(mean).collect(),
             rise_ci95: intervals(&tokens, &|block, variant| block.change(variant)),
             right: task.iter().flat_map(|_| variants.iter().map(right)).collect(),
@@ -264,12 +265,12 @@ impl Curve {
     }
 
     /// The removal steps of the order, each with the loss after the step.
-    pub fn step_rows(&self) -> impl Iterator<Item = Step<'_>> {
+    pub fn step_rows(&self) -> impl Iterator<Item = PruningStep<'_>> {
         let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
         points.map(|(gone, ((&place, &loss), &rise_ci95))| {
             let right = self.right.get(gone).copied();
             let right_change_ci95 = self.right_change_ci95.get(gone).copied().flatten();
-            Step { by: &self.by, removed: gone + 1, place, loss, rise_ci95, right, right_change_ci95 }
+            PruningStep { by: &self.by, removed: gone + 1, place, loss, rise_ci95, right, right_change_ci95 }
         })
     }
 }
@@ -312,7 +313,7 @@ fn removable_share<Q: LossQuantity>(
 }
 
 #[derive(Serialize)]
-pub struct Step<'a> {
+pub struct PruningStep<'a> {
     by: &'a str,
     removed: usize,
     #[serde(flatten)]
@@ -337,14 +338,14 @@ pub struct PrunedLayer<'a> {
 impl Interaction {
     fn new<Q: LossQuantity>(sums: &RemovalSums<Orders, Q>, total: &Q, context: &EstimationContext) -> Self {
         let places = &sums.removals.negligible;
-        let all = sums.variant_without(places);
-        let each: Vec<usize> = places.iter().map(|&place| sums.variant_without(&[place])).collect();
+        let all = sums.variant_removing(places);
+        let each: Vec<usize> = places.iter().map(|&place| sums.variant_removing(&[place])).collect();
         let of_each = |losses: &Q| each.iter().map(|&variant| losses.change(variant)).sum::<f64>();
         let mean = |sum: f64| sum / total.tokens() as f64;
         let (together, sum) = (mean(total.change(all)), mean(of_each(total)));
         let more = sums.per_block(|losses| losses.change(all) - of_each(losses));
         let ci95 = Jackknife::new(&more, &sums.per_block(|losses| losses.tokens() as f64)).interval();
-        let heads = places.iter().map(|&place| context.grid.place(place)).collect();
+        let heads = places.iter().map(|&place| context.grid.head_place(place)).collect();
         Self { heads, together, sum, difference: together - sum, ci95 }
     }
 }
@@ -374,7 +375,7 @@ impl Orders {
         let together = |Ranking { by, places }: Ranking| {
             let mut groups: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
             for (rank, &place) in places.iter().enumerate() {
-                groups.entry(orders.first_with_weights(place, grid)).or_default().push((rank, place));
+                groups.entry(orders.first_head_with_weights(place, grid)).or_default().push((rank, place));
             }
             let mut groups: Vec<Vec<(usize, usize)>> = groups.into_values().collect();
             let mean_rank =
@@ -387,7 +388,7 @@ impl Orders {
     }
 
     /// Index of the first head with the weights of the head at index `place`.
-    fn first_with_weights(&self, place: usize, grid: HeadGrid) -> usize {
+    fn first_head_with_weights(&self, place: usize, grid: HeadGrid) -> usize {
         let (layer, head) = grid.layer_and_head(place);
         grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)
     }
@@ -395,8 +396,8 @@ impl Orders {
     /// Indices of the heads that are removed at step `count` of an order. They are the first `count` heads, and the
     /// heads that share weights with the last of these.
     pub fn removed_at_step<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
-        let last = self.first_with_weights(order.places[count - 1], grid);
-        let more = order.places[count..].iter().take_while(|&&place| self.first_with_weights(place, grid) == last);
+        let last = self.first_head_with_weights(order.places[count - 1], grid);
+        let more = order.places[count..].iter().take_while(|&&place| self.first_head_with_weights(place, grid) == last);
         &order.places[..count + more.count()]
     }
 }
@@ -417,8 +418,8 @@ impl Removals for Orders {
         let are_first = self.first_layers.iter().enumerate().all(|(layer, first)| *first <= layer);
         are_first
             && [0, grid.layers].contains(&self.first_layers.len())
-            && self.rankings.iter().all(|order| is_permutation(&order.places, grid.count()))
-            && self.negligible.iter().all(|&place| place < grid.count())
+            && self.rankings.iter().all(|order| is_permutation(&order.places, grid.head_count()))
+            && self.negligible.iter().all(|&place| place < grid.head_count())
     }
 }
 

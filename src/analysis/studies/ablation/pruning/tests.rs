@@ -9,7 +9,7 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section};
+use crate::study::section::{LateFact, Section};
 use crate::study::section::{ShareOf, ViewContext};
 use crate::system::parallel::core_count;
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ fn a_curve_by_hand() {
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));
     let rounded = |loss: &[f64]| loss.iter().map(|loss| (loss * 1e4).round() / 1e4).collect::<Vec<_>>();
     let [effect, random] = &found.orders[..] else { panic!("two orders") };
-    assert_eq!(effect.heads, [0, 2, 1, 3].map(|place| GRID.place(place)));
+    assert_eq!(effect.heads, [0, 2, 1, 3].map(|place| GRID.head_place(place)));
     assert_eq!(rounded(&effect.loss), [2.0, 2.14, 2.39, 3.39]);
     assert_eq!(rounded(&random.loss), [3.0, 3.04, 3.29, 3.39]);
     // A loss of 2 may rise to 2.02, to 2.1 and to 2.2, by shares of it; by shares of the 1.39 that all heads are worth to
@@ -76,14 +76,14 @@ fn a_curve_by_hand() {
     assert!(effect.can_go.iter().all(|can_go| can_go.ci95 == Some(Interval(can_go.share, can_go.share))));
     assert!(effect.rise_ci95.iter().all(Option::is_some));
     let interaction = found.interaction.clone().unwrap();
-    assert_eq!(interaction.heads, [0, 2].map(|place| GRID.place(place)));
+    assert_eq!(interaction.heads, [0, 2].map(|place| GRID.head_place(place)));
     assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("effect    25 % [25, 25]  25 % [25, 25]  50 % [50, 50]"), "{summary}");
     assert!(summary.contains("what all heads are worth (1.390 nats)"), "{summary}");
     assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
     assert!(!summary.contains("keys"), "{summary}");
-    found.complete(&Completion::SharedKeys(2));
+    found.complete(&LateFact::SharedKeys(2));
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("; keys and values go with the last of the 2 heads that share them."), "{summary}");
     assert_eq!(found.defect(GRID), None);

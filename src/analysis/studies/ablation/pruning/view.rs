@@ -3,21 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use super::section::{CanGo, Curve, Curves, Interaction, RISES};
+use super::section::{ALLOWED_RISES, CanGo, Curve, Curves, Interaction};
 use crate::model::grid::HeadGrid;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::loss_unit;
 use crate::studies::ablation::removal::scored_counts_text;
-use crate::study::section::{Completion, Section, SectionFacts, ShareOf, View, ViewContext};
+use crate::study::section::{LateFact, Section, SectionFacts, ShareOf, View, ViewContext};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
-use crate::study::show::wording::{aligned_table, not_in_sample, plus_minus};
+use crate::study::show::wording::{aligned_table, empty_sample_reason, plus_minus};
 use crate::study::{InBrief, Summary, TableRows};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 impl Section for Curves {
-    fn complete(&mut self, completion: &Completion<'_>) {
-        if let Completion::SharedKeys(heads) = completion {
+    fn complete(&mut self, completion: &LateFact<'_>) {
+        if let LateFact::SharedKeys(heads) = completion {
             self.heads_per_key_value_group = Some(*heads);
         }
     }
@@ -26,7 +26,7 @@ impl Section for Curves {
         View {
             in_brief: InBrief {
                 finding: self.removable_text(run),
-                comes_first: self.task.is_some(),
+                has_priority: self.task.is_some(),
                 ..InBrief::default()
             },
             summary: Summary::from_writer(|out| self.write_summary(out, run)),
@@ -45,11 +45,12 @@ impl Section for Curves {
             // An order of removal is arbitrary, so its heads are compared as a set.
             let all = BTreeSet::from_iter(heads).into_iter().copied();
             !grid.equals_all_heads(all)
-                || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
-                || [right.len(), right_change_ci95.len()] != [if self.task.is_some() { grid.count() } else { 0 }; 2]
-                || can_go.len() > ShareOf::ALL.len() * RISES.len()
+                || [heads.len(), loss.len(), rise_ci95.len()] != [grid.head_count(); 3]
+                || [right.len(), right_change_ci95.len()]
+                    != [if self.task.is_some() { grid.head_count() } else { 0 }; 2]
+                || can_go.len() > ShareOf::ALL.len() * ALLOWED_RISES.len()
         };
-        let is_whole = |constants: &Vec<Vec<f32>>| constants.len() == grid.count();
+        let is_whole = |constants: &Vec<Vec<f32>>| constants.len() == grid.head_count();
         if !self.constants.as_ref().is_none_or(is_whole) {
             return Some("the constants of `pruning` are not one for each head".to_owned());
         }
@@ -84,7 +85,7 @@ impl Curves {
         let Interval(low, high) = ci95?;
         let random = self.orders.iter().filter(|order| order.by.starts_with(RANDOM_PREFIX)).filter_map(allowed);
         let random: Vec<f64> = random.map(|can_go| can_go.share).collect();
-        let random_orders = counted(random.len(), "random order");
+        let random_orders = format_count(random.len(), "random order");
         let random = random.into_iter().max_by(f64::total_cmp);
         let is_by_chance = random.is_some_and(|random| random >= share && random > 0.0);
         let [share, low, high, rise] = [share, low, high, rise].map(|share| format!("{:.0}", share * 100.0));
@@ -95,7 +96,7 @@ impl Curves {
         let removal = self.removal.map_or_else(String::new, |removal| format!("by {}, ", removal.name()));
         let [loses, itself] = match of {
             ShareOf::Right => ["the share right falls", "itself"],
-            ShareOf::Loss | ShareOf::AllHeads => ["the loss rises", of.words()],
+            ShareOf::Loss | ShareOf::AllHeads => ["the loss rises", of.noun_phrase()],
         };
         let heads = match self.task {
             Some(_) => {
@@ -113,7 +114,7 @@ impl Curves {
     }
 
     /// Denominator of a mean loss: `an item` or `a token`.
-    fn per_unit(&self) -> &'static str {
+    fn loss_denominator(&self) -> &'static str {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
@@ -131,9 +132,13 @@ impl Curves {
         for budget @ CanGo { of, rise, .. } in &order.can_go {
             let heads = match order.removable_count(budget) {
                 0 => "none".to_owned(),
-                count => format!("{}: {}", counted(count, "head"), by_layer(&order.removable_by_layer(budget))),
+                count => format!(
+                    "{}: {}",
+                    format_count(count, "head"),
+                    heads_by_layer_text(&order.removable_by_layer(budget))
+                ),
             };
-            writeln!(out, "{:.0} % of {}: {heads}", 100.0 * rise, of.words())?;
+            writeln!(out, "{:.0} % of {}: {heads}", 100.0 * rise, of.noun_phrase())?;
         }
         Ok(())
     }
@@ -143,12 +148,12 @@ impl Curves {
             if self.task.is_some() {
                 return writeln!(out, "No item of the task was scored, so no heads were pruned.");
             }
-            let why = not_in_sample("a token to score", run.read);
+            let why = empty_sample_reason("a token to score", run.read);
             return writeln!(out, "No token could be scored, so no heads were pruned: {why}.");
         };
         let right = self.right.map_or_else(String::new, |right| format!("; {right} are right"));
         let unit = loss_unit(self.task);
-        let per = self.per_unit();
+        let per = self.loss_denominator();
         writeln!(
             out,
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
@@ -168,7 +173,7 @@ impl Curves {
             };
             if self.orders.iter().flat_map(|order| &order.can_go).any(|can_go| can_go.of == of) {
                 writeln!(out, "\nWhile {while_what}:\n")?;
-                out.table(table(&self.orders, of));
+                out.add_table(table(&self.orders, of));
             }
         }
         self.write_heads(out, run)?;
@@ -189,7 +194,7 @@ impl Curves {
                 out,
                 "The {} with a surely negligible effect (some may be helpful or harmful as well) together {} worth {together:+.4} {unit}, one by \
                  one {sum:+.4} in all: interaction {difference:+.4}{spread}.",
-                counted(heads.len(), "head"),
+                format_count(heads.len(), "head"),
                 plural(&heads.len(), "is", "are")
             )?;
         }
@@ -198,7 +203,7 @@ impl Curves {
 }
 
 /// Lists heads, grouped by layer: `L0 H1 H3, L2 H0`.
-fn by_layer(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
+fn heads_by_layer_text(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
     let layer = |(layer, heads): (&usize, &BTreeSet<usize>)| {
         format!("L{layer} {}", heads.iter().map(|head| format!("H{head}")).collect::<Vec<_>>().join(" "))
     };
@@ -206,7 +211,7 @@ fn by_layer(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
 }
 
 fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
-    let rises = RISES.iter().map(|rise| format!("{:.0} %", rise * 100.0));
+    let rises = ALLOWED_RISES.iter().map(|rise| format!("{:.0} %", rise * 100.0));
     let row = |Curve { by, can_go, .. }: &Curve| {
         [by.clone()]
             .into_iter()
@@ -237,7 +242,7 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
     let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM_PREFIX)).flat_map(|curve| {
         let words = |can_go @ CanGo { of, rise, .. }: &CanGo| {
             let (share, change) = (removable_percent(can_go), if *of == ShareOf::Right { "fall" } else { "rise" });
-            format!("{share} with a {change} of {:.0} % of {} by {}", 100.0 * rise, of.words(), curve.by)
+            format!("{share} with a {change} of {:.0} % of {} by {}", 100.0 * rise, of.noun_phrase(), curve.by)
         };
         curve.can_go.iter().map(words)
     });
@@ -253,7 +258,7 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
         ),
         chart: Chart::Curves(Lines {
             x_label: "heads removed".to_owned(),
-            y_label: format!("upward: loss in {} {}", loss_unit(pruning.task), pruning.per_unit()),
+            y_label: format!("upward: loss in {} {}", loss_unit(pruning.task), pruning.loss_denominator()),
             curves: pruning.orders.iter().map(line).collect(),
         }),
     }]

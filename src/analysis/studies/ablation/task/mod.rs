@@ -7,7 +7,7 @@ use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::studies::ablation::losses::TaskSums;
 use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::metric;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
     UpstreamResults, VerdictRule, columns,
@@ -44,16 +44,22 @@ impl Study for UserTask {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &TaskSums = observed.sums();
-        let estimates = sums.estimates(&columns(self), context, metric::values(METRICS), "task_effect", overall_effect);
-        let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
+        let sums: &TaskSums = observed.first_sums();
+        let estimates = sums.estimate_metrics(
+            &columns(self),
+            context,
+            metric::table_values(METRICS),
+            "task_effect",
+            overall_effect,
+        );
+        let task = TaskResult::new(sums, observed.left_out_sentences(), &estimates, context);
         (estimates, task)
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
-        let sums: &TaskSums = observed.sums();
-        let rankings = sums.rankings("task", overall_effect);
-        let (negligible, obstacle) = (section.negligible(), section.obstacle);
+        let sums: &TaskSums = observed.first_sums();
+        let rankings = sums.rank_by_effect("task", overall_effect);
+        let (negligible, obstacle) = (section.negligible_heads(), section.obstacle);
         UpstreamResults { rankings, negligible, obstacle, ..UpstreamResults::default() }
     }
 }
@@ -68,7 +74,7 @@ const VERDICTS: &[VerdictRule] = &[
         verdict: "a model can do a task",
         statistic: "share of items right less its baseline",
         margin: "0",
-        family: "the task alone",
+        test_family: "the task alone",
         min_evidence: MIN_EVIDENCE,
         printed: "the share with its interval, the baseline",
     },
@@ -77,7 +83,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "`task_effect`",
         margin: "as in `effect`; none where items or units are too few, the model cannot do the task, or one answer is right for more than \
             60 % of the items",
-        family: "as in `effect`",
+        test_family: "as in `effect`",
         min_evidence: MIN_EVIDENCE,
         printed: "effect with its interval, q; the change in the share right",
     },
@@ -89,7 +95,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Effects on a task are about more items like these: heads that matter for these templates may not for others, and several \
             heads without an effect may do one thing together.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<TaskResult>(labelling.section).items > 0,
+    applies: |labelling| downcast_section::<TaskResult>(labelling.section).items > 0,
 }];
 
 const TERMS: &[Term] = &[Term {

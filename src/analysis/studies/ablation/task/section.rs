@@ -20,7 +20,7 @@ use crate::study::{Estimates, EstimationContext, Explanation, Policy};
 use crate::system::parallel::parallel_map;
 
 /// Chance accuracy on items with two alternatives.
-const EVEN_ODDS: f64 = 0.5;
+const TWO_CHOICE_CHANCE: f64 = 0.5;
 
 /// Accuracy and loss of the model on a user's task, and the effect of removing each head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -102,7 +102,7 @@ pub struct GroupResult {
 }
 
 /// The items of a task for which `includes` is true.
-struct Selection<'a, F> {
+struct ItemSelection<'a, F> {
     sums: &'a TaskSums,
     /// All items of the task.
     total: &'a Items,
@@ -110,9 +110,9 @@ struct Selection<'a, F> {
     includes: F,
 }
 
-impl<F: Fn(&Item) -> bool> Selection<'_, F> {
+impl<F: Fn(&Item) -> bool> ItemSelection<'_, F> {
     /// Ratio over the selected items of the whole corpus.
-    fn value(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
+    fn selected_ratio(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
         ratio(&mut self.total.values().filter(|item| (self.includes)(item)))
     }
 
@@ -123,35 +123,39 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 
     /// Accuracy on the selected items.
-    fn right(&self) -> RightShare {
-        let ratio = |items: &mut dyn Iterator<Item = &Item>| share(items, |item| item.correct_predictions(None));
-        let all = self.value(ratio);
+    fn accuracy(&self) -> RightShare {
+        let ratio =
+            |items: &mut dyn Iterator<Item = &Item>| prediction_share(items, |item| item.correct_predictions(None));
+        let all = self.selected_ratio(ratio);
         RightShare::new(all.value().unwrap_or(f64::NAN), self.jackknife(ratio), all.evidence().sentences)
     }
 }
 
 /// Loss of items, with all heads (`None`) or in an ablation variant.
-fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
-    ratio(items, |item| -item.score(variant), |_| 1.0)
+fn mean_loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
+    ratio_of_sums(items, |item| -item.score(variant), |_| 1.0)
 }
 
 impl TaskResult {
     pub fn new(sums: &TaskSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = &sums.blocks.total();
-        let all = Selection { sums, total, includes: |_: &Item| true };
-        let bare = Some(sums.variant_without(&(0..sums.head_count()).collect::<Vec<_>>()));
-        let basis = all.value(|items| loss(items, None)).evidence();
-        let loss_of = |variant| all.value(|items| loss(items, variant)).value();
+        let all = ItemSelection { sums, total, includes: |_: &Item| true };
+        let bare = Some(sums.variant_removing(&(0..sums.head_count()).collect::<Vec<_>>()));
+        let basis = all.selected_ratio(|items| mean_loss(items, None)).evidence();
+        let loss_of = |variant| all.selected_ratio(|items| mean_loss(items, variant)).value();
         let (whole, without) = (loss_of(None), loss_of(bare));
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
         let class = most_frequent.filter(|_| kind.is_some_and(TaskKind::has_class_labels));
         // Share of the item's predictions that are right without reading the item.
         let baseline = |item: &Item| {
-            class.map_or(EVEN_ODDS, |(class, _)| item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64))
+            class.map_or(TWO_CHOICE_CHANCE, |(class, _)| {
+                item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64)
+            })
         };
         let above = |item: &Item| item.correct_predictions(None) - baseline(item);
-        let band = whole.zip(without).map(|(whole, without)| equivalence_margin(without - whole, context.grid.count()));
+        let band =
+            whole.zip(without).map(|(whole, without)| equivalence_margin(without - whole, context.grid.head_count()));
         let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
         let on_task = |(place, on_loss): (usize, HeadEffect)| {
             let (right_effect, right_ci95, _) = estimates.metric_estimate(place, "task_right_effect");
@@ -163,25 +167,27 @@ impl TaskResult {
             items: basis.count,
             units: basis.sentences,
             items_skipped,
-            right: all.right(),
-            baseline: class.map_or(EVEN_ODDS, |(_, share)| share),
-            p_above_baseline: all.jackknife(|items| share(items, above)).p_above(0.0),
+            right: all.accuracy(),
+            baseline: class.map_or(TWO_CHOICE_CHANCE, |(_, share)| share),
+            p_above_baseline: all.jackknife(|items| prediction_share(items, above)).p_above(0.0),
             most_frequent_answer: most_frequent.map(|(_, share)| share),
             obstacle: None,
             loss: whole,
-            loss_ci95: all.jackknife(|items| loss(items, None)).interval(),
+            loss_ci95: all.jackknife(|items| mean_loss(items, None)).interval(),
             loss_without_heads: without,
-            right_without_heads: all.value(|items| share(items, |item| item.correct_predictions(bare))).value(),
+            right_without_heads: all
+                .selected_ratio(|items| prediction_share(items, |item| item.correct_predictions(bare)))
+                .value(),
             band,
             absent_heads: context.absent_heads.len(),
             verdicts: Verdicts::default(),
             heads: heads.map(on_task).collect(),
-            groups: groups(sums, total, context),
+            groups: group_results(sums, total, context),
         }
     }
 
     /// Indices of the heads with a negligible effect.
-    pub fn negligible(&self) -> Vec<usize> {
+    pub fn negligible_heads(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
     }
 
@@ -205,21 +211,21 @@ fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
 }
 
 /// Results for each group (condition) of items.
-fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
+fn group_results(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
     let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
     parallel_map(context.threads, named, |group| {
-        let of_group = Selection { sums, total, includes: |item: &Item| item.group.as_deref() == Some(group) };
-        let heads = 0..context.grid.count();
-        let losses = of_group.value(|items| loss(items, None));
-        let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| effect(items, Some(head));
+        let of_group = ItemSelection { sums, total, includes: |item: &Item| item.group.as_deref() == Some(group) };
+        let heads = 0..context.grid.head_count();
+        let losses = of_group.selected_ratio(|items| mean_loss(items, None));
+        let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| mean_loss_rise(items, Some(head));
         let measured = |head: usize| Some(&of_group).filter(|_| sums.removes_alone(head));
         GroupResult {
             group: group.to_owned(),
             items: losses.evidence().count,
             units: losses.evidence().sentences,
             loss: losses.value(),
-            right: of_group.right(),
-            effects: heads.clone().map(|head| measured(head)?.value(effect(head)).value()).collect(),
+            right: of_group.accuracy(),
+            effects: heads.clone().map(|head| measured(head)?.selected_ratio(effect(head)).value()).collect(),
             ci95: heads.map(|head| measured(head)?.jackknife(effect(head)).interval()).collect(),
         }
     })
@@ -249,18 +255,22 @@ impl GroupResult {
 stored!(TaskResult as task);
 
 /// Mean rise of the loss per item when a head is removed; 0 for `None` (chance).
-fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
-    ratio(items, |item| item.score(None) - item.score(head), |_| 1.0)
+fn mean_loss_rise<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
+    ratio_of_sums(items, |item| item.score(None) - item.score(head), |_| 1.0)
 }
 
 /// Share of the items' predictions that `part` counts. A tagging item has one prediction per word; every other item
 /// has one.
-fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
-    ratio(items, part, Item::prediction_count)
+fn prediction_share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
+    ratio_of_sums(items, part, Item::prediction_count)
 }
 
 /// Sum of `part` over the items, divided by the sum of `whole`.
-fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64, whole: fn(&Item) -> f64) -> Fraction {
+fn ratio_of_sums<'a>(
+    items: impl Iterator<Item = &'a Item>,
+    part: impl Fn(&Item) -> f64,
+    whole: fn(&Item) -> f64,
+) -> Fraction {
     let (mut sum, mut all, mut count, mut units) = (0.0, 0.0, 0, 0);
     for item in items {
         sum += part(item);
@@ -274,11 +284,11 @@ fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64,
 /// Mean rise of the loss over all items when a head is removed, which is the fall of the mean score; 0 for `None`
 /// (chance).
 pub fn overall_effect(items: &Items, head: Option<usize>) -> Fraction {
-    effect(items.values(), head)
+    mean_loss_rise(items.values(), head)
 }
 
 pub const METRICS: &[HeadMetric<Items>] = &[
-    HeadMetric::single(overall_effect).explained(Explanation {
+    HeadMetric::single(overall_effect).with_explanation(Explanation {
         name: "task_effect",
         measures: "How much the loss of a task of the user's own rises when the head is removed.",
         formula: "task_effect = mean over items of (score with the head - score without it), in nats, of triples in cosines; the score of an item is \
@@ -290,8 +300,8 @@ pub const METRICS: &[HeadMetric<Items>] = &[
         caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
             alone. It depends on what stands for the head: `settings.ablation`.",
     }),
-    HeadMetric::<Items>::single(|items, head| share(items.values(), |item| item.correct_predictions(head) - item.correct_predictions(None)))
-        .explained(Explanation {
+    HeadMetric::<Items>::single(|items, head| prediction_share(items.values(), |item| item.correct_predictions(head) - item.correct_predictions(None)))
+        .with_explanation(Explanation {
             name: "task_right_effect",
             measures: "How much the share of items, or of tagged words, that the model has right changes when the head is removed.",
             formula: "task_right_effect = share of items, or of words, that are right without the head - the share with it; right is a score above 0, of \

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::section::TaskResult;
 use super::*;
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::model::files::Pooling;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
@@ -18,7 +18,7 @@ use crate::stats::blocks::Merge;
 use crate::studies::ablation::losses::RightShare;
 use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section, ViewContext};
+use crate::study::section::{LateFact, Section, ViewContext};
 use crate::study::upstream::Obstacle;
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::core_count;
@@ -36,7 +36,7 @@ fn cloze(index: u64, unit: u64, is_first: bool, answer: u32) -> Sequence {
         corruption: None,
     };
     Sequence {
-        family: SentenceFamily { number: unit, is_first },
+        family: SentenceGroup { number: unit, is_first },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
         item: Some(part),
         ..sentence(index, 1, "dep")
@@ -58,10 +58,10 @@ fn show(sums: &mut TaskSums, sequence: &Sequence, differences: &[f64]) {
 fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
     let observer = new_observer(sums);
     let context = EstimationContext::new(grid, core_count());
-    let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
+    let observed = [ObservedPass { sums: &*observer, left_out_sentences: 3 }];
     let (_, mut found) = AnyStudy::measure(&UserTask, &Observed(&observed), &context);
-    found.complete(&Completion::Policy(&default_policy()));
-    section::<TaskResult>(&*found).clone()
+    found.complete(&LateFact::Policy(&default_policy()));
+    downcast_section::<TaskResult>(&*found).clone()
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn planted(
     let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     for index in 0..128 {
-        let without = (0..grid.count()).map(|head| score(index) - effect(index, head));
+        let without = (0..grid.head_count()).map(|head| score(index) - effect(index, head));
         let all: Vec<f64> = [score(index)].into_iter().chain(without).chain([score(index) - 4.0]).collect();
         show(&mut sums, &cloze(index, index, true, answer(index)), &all);
     }

@@ -8,16 +8,16 @@ use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
 use crate::studies::ablation::losses::loss_unit;
 use crate::studies::ablation::verdicts::{
-    HeadEffect, Verdict, effect_forest, ranked_by_effect, set_verdicts, shortened_to_both_ends,
+    HeadEffect, Verdict, effect_forest, ranked_by_effect, set_verdicts, shorten_to_both_ends,
 };
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, HeadCard, Section, View, ViewContext};
+use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext};
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
-use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance_text};
 use crate::study::upstream::Obstacle;
 use crate::study::{InBrief, Policy, Summary, TableRows};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 /// Largest share of items with one right answer at which heads get verdicts.
 ///
@@ -29,11 +29,11 @@ const MAX_ONE_ANSWER_SHARE: f64 = 0.6;
 const ROWS_PER_END: usize = 3;
 
 /// Maximum number of helpful heads that the opening sentence names.
-const MAX_NAMED: usize = 3;
+const MAX_NAMED_HEADS: usize = 3;
 
 impl Section for TaskResult {
-    fn complete(&mut self, completion: &Completion<'_>) {
-        let Completion::Policy(policy) = completion else { return };
+    fn complete(&mut self, completion: &LateFact<'_>) {
+        let LateFact::Policy(policy) = completion else { return };
         let is_above = self.is_above_baseline(policy);
         // The baseline of classes is their most frequent one already.
         let is_of_one = !self.kind.is_some_and(TaskKind::has_class_labels)
@@ -73,8 +73,8 @@ impl Section for TaskResult {
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
         let (spread, unit) = (plus_minus(on_loss.ci95, 3), loss_unit(self.kind));
         let removal = self.removal.map_or("", Replacement::name);
-        let right = right_effect.map_or_else(String::new, |right| format!(", {} right", points(right)));
-        let q = on_loss.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
+        let right = right_effect.map_or_else(String::new, |right| format!(", {} right", points_text(right)));
+        let q = on_loss.q.map_or_else(String::new, |q| format!(" (q {})", significance_text(q)));
         let line = format!(
             "without it (by {removal}) the loss of the task is {effect:+.3}{spread} {unit} an item more{right}: {}{q}",
             on_loss.verdict_text()
@@ -90,7 +90,8 @@ impl Section for TaskResult {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let TaskResult { heads, groups, .. } = self;
-        let is_broken = |group: &&GroupResult| group.effects.len() != grid.count() || group.ci95.len() != grid.count();
+        let is_broken =
+            |group: &&GroupResult| group.effects.len() != grid.head_count() || group.ci95.len() != grid.head_count();
         let broken = groups.iter().find(is_broken);
         let broken =
             broken.map(|group| format!("the group `{}` of `task` has not an effect of each head", group.group));
@@ -99,7 +100,7 @@ impl Section for TaskResult {
 }
 
 /// A change of a share in percentage points, as text.
-fn points(change: f64) -> String {
+fn points_text(change: f64) -> String {
     format!("{:+.1} points", 100.0 * change)
 }
 
@@ -114,11 +115,11 @@ impl TaskResult {
             .no_verdict_reason()
             .map_or_else(|| format!(". {}", self.helpful_heads_text()), |why| format!(": {why}."));
         let found = format!("{}{verdict}", self.accuracy_text());
-        InBrief { shortage, comes_first: true, ..InBrief::from_finding(found) }
+        InBrief { shortage, has_priority: true, ..InBrief::from_finding(found) }
     }
 
     fn accuracy_text(&self) -> String {
-        let items = counted(self.items, "item");
+        let items = format_count(self.items, "item");
         let of_words = if self.kind == Some(TaskKind::Tag) { "the words of " } else { "" };
         let baseline = decimal(100.0 * self.baseline, 0);
         format!("The model is right on {} of {of_words}{items} of the task (baseline {baseline} %)", self.right)
@@ -135,7 +136,7 @@ impl TaskResult {
                 format!("one answer is right for {most} % of the items, so no head has a verdict: mix the answers")
             }
             Obstacle::TooFewUnits => {
-                let (items, units) = (counted(self.items, "item"), counted(self.units, "unit"));
+                let (items, units) = (format_count(self.items, "item"), format_count(self.units, "unit"));
                 format!("{items} of {units} {} too few for a verdict on heads", plural(&self.items, "is", "are"))
             }
         })
@@ -160,13 +161,13 @@ impl TaskResult {
         }
         format!(
             " Removed by itself: {removed} of {}, chosen by the derivative on the even blocks; all of this is over the odd blocks.",
-            counted(present, "head"),
+            format_count(present, "head"),
         )
     }
 
     /// Writes how many heads are shown to be helpful. The text for none does not say that no head matters.
     fn helpful_heads_text(&self) -> String {
-        let (helpful, heads) = (self.verdicts.helpful, counted(self.removed_count(), "head"));
+        let (helpful, heads) = (self.verdicts.helpful, format_count(self.removed_count(), "head"));
         let shown = match helpful {
             0 => return format!("None of {heads} is shown to matter for this task, each removed alone."),
             _ => format!("{helpful} of {heads} {}", plural(&helpful, "is", "are")),
@@ -181,14 +182,14 @@ impl TaskResult {
             harmful => format!(", and {harmful} to harm it"),
         };
         let most: Vec<String> =
-            self.ranked().iter().take(MAX_NAMED).map(|(_, of)| of.on_loss.place.to_string()).collect();
+            self.heads_by_effect().iter().take(MAX_NAMED_HEADS).map(|(_, of)| of.on_loss.place.to_string()).collect();
         let most = if helpful > most.len() as u64 { format!(" (most {})", most.join(", ")) } else { String::new() };
         let removal = self.removal.map_or_else(String::new, |removal| format!(" (by {})", removal.name()));
         format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")
     }
 
     /// Heads that were removed alone with their effects, the largest first.
-    fn ranked(&self) -> Vec<(f64, &HeadOnTask)> {
+    fn heads_by_effect(&self) -> Vec<(f64, &HeadOnTask)> {
         ranked_by_effect(&self.heads, |head| &head.on_loss)
     }
 
@@ -199,9 +200,9 @@ impl TaskResult {
         };
         let skipped = match self.items_skipped {
             0 => String::new(),
-            skipped => format!(" {} of the file cannot be scored.", counted(skipped, "item")),
+            skipped => format!(" {} of the file cannot be scored.", format_count(skipped, "item")),
         };
-        let (unit, units) = (loss_unit(self.kind), counted(self.units, "unit"));
+        let (unit, units) = (loss_unit(self.kind), format_count(self.units, "unit"));
         let bare_right = right_without_heads.map_or_else(|| "-".to_owned(), |right| decimal(100.0 * right, 1));
         let (can_do, spread, chosen) = (self.accuracy_text(), plus_minus(*loss_ci95, 3), self.chosen_heads_text());
         writeln!(
@@ -210,7 +211,7 @@ impl TaskResult {
              are right and the loss is {bare:.3}.{skipped}{chosen}",
         )?;
         let found = self.no_verdict_reason().unwrap_or_else(|| {
-            let (heads, verdicts) = (counted(self.removed_count(), "head"), self.verdicts.counts_text());
+            let (heads, verdicts) = (format_count(self.removed_count(), "head"), self.verdicts.counts_text());
             format!("of {heads} {verdicts}; negligible is an effect that is surely within ±{band:.4}")
         });
         writeln!(out, "Heads removed one at a time (by {}): {found}.", removal.name())?;
@@ -219,11 +220,11 @@ impl TaskResult {
             "The heads with the largest and smallest effects on the loss, ± half of the 95 % interval, q (false-discovery rate), and \
              the change in the share right:\n"
         )?;
-        let order = self.ranked();
-        out.table(table(&order));
+        let order = self.heads_by_effect();
+        out.add_table(table(&order));
         if !groups.is_empty() {
             writeln!(out, "\nBy group:\n")?;
-            out.table(group_table(groups, &self.heads));
+            out.add_table(group_table(groups, &self.heads));
         }
         Ok(())
     }
@@ -232,11 +233,11 @@ impl TaskResult {
 fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
     let row = |(effect, HeadOnTask { on_loss, right_effect, .. }): &(f64, &HeadOnTask)| {
         let effect = format!("{effect:+.4}{}", plus_minus(on_loss.ci95, 4));
-        let q = on_loss.q.map_or_else(|| "-".to_owned(), significance);
-        let right = right_effect.map_or_else(|| "-".to_owned(), points);
+        let q = on_loss.q.map_or_else(|| "-".to_owned(), significance_text);
+        let right = right_effect.map_or_else(|| "-".to_owned(), points_text);
         vec![on_loss.place.to_string(), effect, q, right, on_loss.verdict_text()]
     };
-    let rows = shortened_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
+    let rows = shorten_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
     aligned_table(["head", "effect", "q", "right", "verdict"], rows, 1..4)
 }
 
@@ -255,7 +256,7 @@ fn group_table(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Tab
 
 fn figure(task: &TaskResult) -> Option<Figure> {
     let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, loss_unit(task.kind));
-    let order: Vec<&HeadEffect> = task.ranked().into_iter().map(|(_, head)| &head.on_loss).collect();
+    let order: Vec<&HeadEffect> = task.heads_by_effect().into_iter().map(|(_, head)| &head.on_loss).collect();
     let scale = format!("rise of the loss of the task without the head, in {unit} an item");
     let (chart, left_out) = effect_forest(&scale, &order);
     Some(Figure {

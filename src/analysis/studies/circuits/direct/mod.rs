@@ -8,7 +8,7 @@ use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 use crate::study::metrics::unit::Unit;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use section::DirectResult;
 use sums::{DirectSums, ItemEffects};
@@ -40,19 +40,19 @@ impl Study for DirectEffect {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &DirectSums = observed.sums();
+        let sums: &DirectSums = observed.first_sums();
         // Chance is 0: a head that writes nothing along the difference of the two tokens.
         let values = |items: &ItemEffects, head: Option<usize>| {
             let effect = head.map_or(0.0, |head| items.effect_of_head(head));
             vec![Fraction::mean(effect, items.items, items.units)]
         };
         let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, values);
-        let direct = DirectResult::new(sums, observed.left_out(), &estimates, context);
+        let direct = DirectResult::new(sums, observed.left_out_sentences(), &estimates, context);
         (estimates, direct)
     }
 }
 
-const METRICS: &[Metric<()>] = &[Metric::single(()).explained(Explanation {
+const METRICS: &[Metric<()>] = &[Metric::single(()).with_explanation(Explanation {
     name: "direct_effect",
     measures: "How much the head adds by itself, without any layer after it, to the logit of the answer of a task less that of the \
         foil.",
@@ -71,7 +71,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A direct effect leaves out what later layers make of a head's output, and holds at the scale of the final norm in the whole \
             run: without the head that scale is another.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<DirectResult>(labelling.section).items > 0,
+    applies: |labelling| downcast_section::<DirectResult>(labelling.section).items > 0,
 }];
 
 #[cfg(test)]

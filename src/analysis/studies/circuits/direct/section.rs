@@ -13,12 +13,12 @@ use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
-use crate::study::show::wording::{aligned_table, plus_minus, signed};
+use crate::study::show::wording::{aligned_table, plus_minus, signed_decimal};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 /// Maximum number of heads in the table of the summary.
-const SHOWN: usize = 10;
+const MAX_TABLE_HEADS: usize = 10;
 
 /// Logit difference between answer and foil, as a sum of direct effects of heads and other parts; means over items.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -95,23 +95,23 @@ impl DirectResult {
         };
         let head = |place: usize| {
             let (effect, ci95, _) = estimates.metric_estimate(place, "direct_effect");
-            HeadDirectEffect { place: context.grid.place(place), effect: PartEffect { effect, ci95 } }
+            HeadDirectEffect { place: context.grid.head_place(place), effect: PartEffect { effect, ci95 } }
         };
         Self {
             items: total.items,
             units: total.units,
             items_skipped,
             score: mean(&|items| items.score.value()),
-            sum: mean(&ItemEffects::sum),
+            sum: mean(&ItemEffects::sum_of_effects),
             embeddings: effect_of(ResidualPart::Embeddings),
             constants: mean(&ItemEffects::effect_of_constants),
             layers: (0..grid.layers).map(layer).collect(),
-            heads: (0..grid.count()).map(head).collect(),
+            heads: (0..grid.head_count()).map(head).collect(),
         }
     }
 
     /// Lists the heads by falling absolute direct effect.
-    pub fn ranked(&self) -> Vec<&HeadDirectEffect> {
+    pub fn heads_by_abs_effect(&self) -> Vec<&HeadDirectEffect> {
         let mut order: Vec<_> = self.heads.iter().filter(|head| head.effect.effect.is_some()).collect();
         let size = |head: &HeadDirectEffect| head.effect.effect.map_or(0.0, f64::abs);
         order.sort_by(|a, b| size(b).total_cmp(&size(a)));
@@ -127,8 +127,8 @@ impl DirectResult {
 
     /// A sentence on the head with the largest direct effect; `None` if the effect is not significantly different
     /// from 0.
-    fn adds_most(&self) -> Option<String> {
-        let ranked = self.ranked();
+    fn largest_effect_sentence(&self) -> Option<String> {
+        let ranked = self.heads_by_abs_effect();
         let &HeadDirectEffect { place, effect } = *ranked.first()?;
         let is_above = effect.ci95?.low() > 0.0;
         if !is_above && effect.ci95?.high() >= 0.0 {
@@ -137,13 +137,13 @@ impl DirectResult {
         Some(format!(
             "The logit of the answer is {} nats above the foil's; of {} {place} adds most to it directly, {effect} for the {}.",
             self.sum,
-            counted(ranked.len(), "head"),
+            format_count(ranked.len(), "head"),
             if is_above { "answer" } else { "foil" },
         ))
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let [heads, feed_forward, biases] = self.effects_by_kind().map(|effect| signed(effect, 3));
+        let [heads, feed_forward, biases] = self.effects_by_kind().map(|effect| signed_decimal(effect, 3));
         // Models that bound their logits answer with less.
         let is_bounded = self.sum.to_string() != self.score.to_string();
         let bounded = if is_bounded { format!(" before the bound, {} after it", self.score) } else { String::new() };
@@ -151,16 +151,16 @@ impl DirectResult {
             out,
             "Logit of the answer less the foil's, mean of {} of {}: {} nats{bounded}. Its parts: all heads {heads}, feed-forward blocks \
              {feed_forward}, embeddings {}, biases of layers {biases}, of the final norm and the prediction head {}.",
-            counted(self.items, "item"),
-            counted(self.units, "unit"),
+            format_count(self.items, "item"),
+            format_count(self.units, "unit"),
             self.sum,
             self.embeddings,
             self.constants,
         )?;
         writeln!(out, "The heads that add most, to the answer (+) or the foil (-), ± half of the 95 % interval:\n")?;
         let row = |head: &HeadDirectEffect| [head.place.to_string(), head.effect.to_string()];
-        let rows = self.ranked().into_iter().take(SHOWN).map(row);
-        out.table(aligned_table(["head", "direct effect"], rows, 1..));
+        let rows = self.heads_by_abs_effect().into_iter().take(MAX_TABLE_HEADS).map(row);
+        out.add_table(aligned_table(["head", "direct effect"], rows, 1..));
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl DirectResult {
             note: String::new(),
             marks: vec![Mark::from_value(head.effect.effect, head.effect.ci95)],
         };
-        let rows: Vec<ForestRow> = self.ranked().into_iter().map(row).collect();
+        let rows: Vec<ForestRow> = self.heads_by_abs_effect().into_iter().map(row).collect();
         let is_drawn = !rows.is_empty();
         let (forest, left_out) =
             Forest::heads_around_zero("direct effect, in nats", &["direct effect"], rows, "effects");
@@ -194,7 +194,7 @@ impl Section for DirectResult {
         let DirectResult { heads, layers, .. } = self;
         let parts = layers.iter().flat_map(LayerEffects::rows);
         View {
-            in_brief: InBrief { finding: self.adds_most(), ..InBrief::default() },
+            in_brief: InBrief { finding: self.largest_effect_sentence(), ..InBrief::default() },
             lacks_subject: self.items == 0,
             summary: Summary::from_writer(|out| self.write_summary(out)),
             figures: self.figure().into_iter().collect(),
@@ -240,6 +240,6 @@ impl LayerEffects {
 impl fmt::Display for PartEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(effect) = self.effect else { return f.write_str("-") };
-        write!(f, "{}{}", signed(effect, 3), plus_minus(self.ci95, 3))
+        write!(f, "{}{}", signed_decimal(effect, 3), plus_minus(self.ci95, 3))
     }
 }

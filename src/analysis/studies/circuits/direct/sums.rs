@@ -32,7 +32,7 @@ merge_fields!(ItemEffects { items, units, score, parts });
 impl ItemEffects {
     /// Direct effect of a part of the residual stream, summed over items.
     pub fn effect_of(&self, part: ResidualPart, grid: HeadGrid) -> f64 {
-        self.parts[place(part, grid)].value()
+        self.parts[part_index(part, grid)].value()
     }
 
     /// Direct effect of the attention head with index `head`, summed over items.
@@ -46,13 +46,13 @@ impl ItemEffects {
     }
 
     /// Sum of the direct effects of all parts, over all items.
-    pub fn sum(&self) -> f64 {
+    pub fn sum_of_effects(&self) -> f64 {
         self.parts.iter().map(|part| part.value()).sum()
     }
 }
 
 /// Index of a part of the residual stream. The order is heads, biases, feed-forward blocks, embeddings.
-fn place(part: ResidualPart, grid: HeadGrid) -> usize {
+fn part_index(part: ResidualPart, grid: HeadGrid) -> usize {
     let HeadGrid { layers, heads } = grid;
     match part {
         ResidualPart::Head { layer, head } => grid.index(layer, head),
@@ -64,7 +64,7 @@ fn place(part: ResidualPart, grid: HeadGrid) -> usize {
 
 /// Number of parts of the residual stream, with the constants.
 fn part_count(grid: HeadGrid) -> usize {
-    place(ResidualPart::Embeddings, grid) + 2
+    part_index(ResidualPart::Embeddings, grid) + 2
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ impl Sums for DirectSums {
         let difference_of = |row: &[f32]| difference([row[0], row[1]]);
         match event {
             Event::DirectEffects { part, effects: rows } => {
-                effects[place(*part, self.grid)] += difference_of(rows.row(*position));
+                effects[part_index(*part, self.grid)] += difference_of(rows.row(*position));
             }
             Event::FinalNorm(FinalNorm { scales, constants }) => {
                 let scale = f64::from(scales[*position]);

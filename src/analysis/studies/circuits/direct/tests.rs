@@ -1,5 +1,5 @@
 use super::*;
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::grid::HeadGrid;
@@ -14,7 +14,7 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 /// An item whose answer is token 1 and whose foil is token 0, predicted at position 1.
 fn item(index: u64) -> Sequence {
     Sequence {
-        family: SentenceFamily { number: index, is_first: true },
+        family: SentenceGroup { number: index, is_first: true },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
         item: Some(ItemPart {
             rule: ScoreRule::VersusFoil(0),
@@ -43,9 +43,9 @@ fn show(sums: &mut DirectSums, index: u64, parts: &[(ResidualPart, [f32; 2])], l
 fn measured(sums: DirectSums) -> DirectResult {
     let observer = new_observer(sums);
     let context = EstimationContext::new(GRID, core_count());
-    let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
+    let observed = [ObservedPass { sums: &*observer, left_out_sentences: 3 }];
     let (_, found) = AnyStudy::measure(&DirectEffect, &Observed(&observed), &context);
-    section::<DirectResult>(&*found).clone()
+    downcast_section::<DirectResult>(&*found).clone()
 }
 
 #[test]
@@ -83,6 +83,6 @@ fn weights_without_direct_effects_show_nothing() {
     let mut sums = DirectSums::new(GRID);
     assert!(sums.begin(&item(0)).is_none());
     let found = measured(sums);
-    assert_eq!((found.items, found.score.effect, found.ranked().len()), (0, None, 0));
+    assert_eq!((found.items, found.score.effect, found.heads_by_abs_effect().len()), (0, None, 0));
     assert_eq!(found.heads[0].effect.to_string(), "-");
 }

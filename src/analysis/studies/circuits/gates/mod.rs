@@ -6,12 +6,12 @@ mod view;
 
 use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences, ShownEvents};
 use crate::sequences::derived::task::TaskKind;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use section::GatesResult;
-use sums::{FoldFits, ItemsAlone, KeptSets, LossesAlone};
+use sums::{FoldFits, KeptHeadItems, KeptHeadLosses, KeptSets};
 
 pub struct FittedGates;
 
@@ -44,9 +44,9 @@ impl Study for FittedGates {
                 |portion| PassSpec::new(pass(portion, ShownEvents::Fits), |subject| FoldFits::new(subject.grid));
             let alone_pass = pass(Portion::Sample, ShownEvents::Activations);
             let scored = if sequences == Sequences::Task {
-                PassSpec::new(alone_pass, |subject| ItemsAlone::new(subject.grid, sets(subject)))
+                PassSpec::new(alone_pass, |subject| KeptHeadItems::new(subject.grid, kept_sets(subject)))
             } else {
-                PassSpec::new(alone_pass, |subject| LossesAlone::new(subject.grid, sets(subject)))
+                PassSpec::new(alone_pass, |subject| KeptHeadLosses::new(subject.grid, kept_sets(subject)))
             };
             vec![fitted(Portion::EvenSample), fitted(Portion::OddSample), scored.in_second_stage()]
         };
@@ -57,23 +57,23 @@ impl Study for FittedGates {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let fits = folds(observed).expect("a study gets back the sums that it gave");
-        let of_task = observed.all_sums::<ItemsAlone>().next().map(|sums| GatesResult::new(fits, sums, context));
-        let gates = of_task.unwrap_or_else(|| GatesResult::new(fits, observed.sums::<LossesAlone>(), context));
-        (Estimates::without_metrics(context.grid.count()), gates)
+        let fits = fold_fits(observed).expect("a study gets back the sums that it gave");
+        let of_task = observed.all_sums::<KeptHeadItems>().next().map(|sums| GatesResult::new(fits, sums, context));
+        let gates = of_task.unwrap_or_else(|| GatesResult::new(fits, observed.first_sums::<KeptHeadLosses>(), context));
+        (Estimates::without_metrics(context.grid.head_count()), gates)
     }
 }
 
 /// The gate fits to the even-numbered and the odd-numbered blocks. `None` before the fits exist.
-fn folds<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
+fn fold_fits<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
     let folds: Vec<&FoldFits> = observed.all_sums().collect();
     folds.try_into().ok()
 }
 
 /// The sets of kept heads whose loss alone is to be measured; empty before the fits exist.
-fn sets(subject: &Subject<'_>) -> KeptSets {
+fn kept_sets(subject: &Subject<'_>) -> KeptSets {
     let sets_of = |folds| KeptSets::new(folds, subject.upstream.obstacle, subject.first_layers);
-    folds(&subject.first_stage_sums).map(sets_of).unwrap_or_default()
+    fold_fits(&subject.first_stage_sums).map(sets_of).unwrap_or_default()
 }
 
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
@@ -81,7 +81,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     statistic: "rise of the loss with the set of one half of the sample alone, on the other half; both ways",
     margin: "1 % of the loss, from below; of cloze items and pairs, whose loss may be below 0, 1 % of what all heads are worth; none where \
         nothing can be said of the task (`task`)",
-    family: "both sets together",
+    test_family: "both sets together",
     min_evidence: "{min_queries} predicted tokens in {min_sentences} sentences, or items in units",
     printed: "the rise with its interval, the margin, the rise with random sets of as many heads",
 }];
@@ -91,7 +91,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "In how many fits a head is kept is no verdict on it: of heads that can stand in for each other a fit keeps some, and \
             another fit may keep others.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<GatesResult>(labelling.section).fits() > 0,
+    applies: |labelling| downcast_section::<GatesResult>(labelling.section).fit_count() > 0,
 }];
 
 const TERMS: &[Term] = &[Term {

@@ -216,12 +216,12 @@ impl GatesResult {
             folds: [("even", 0), ("odd", 1)]
                 .map(|(blocks, fold)| FoldOfGates::new(blocks, fits[fold], sets.map(|sets| &sets[fold]), context.grid))
                 .into(),
-            folds_agree: FitAgreement::of(
+            folds_agree: FitAgreement::from_pairs(
                 fits[0]
                     .fits_by_start()
                     .flat_map(|(_, here)| fits[1].fits_by_start().map(move |(_, there)| (here, there))),
             ),
-            heads: (0..context.grid.count()).map(|place| GatedHead::new(place, fits, context.grid)).collect(),
+            heads: (0..context.grid.head_count()).map(|place| GatedHead::new(place, fits, context.grid)).collect(),
             alone: sets.zip(worth).map(|(sets, worth)| SetsAlone::new(sets, worth, sums, context.grid)),
             together: false,
             obstacle,
@@ -242,7 +242,7 @@ impl GatesResult {
     }
 
     /// Number of gate fits to both halves of the sample.
-    pub fn fits(&self) -> usize {
+    pub fn fit_count(&self) -> usize {
         self.folds.iter().map(|fold| fold.fits.len()).sum()
     }
 }
@@ -265,15 +265,15 @@ impl FoldOfGates {
             loss_without_heads: scored(known.loss_without_heads),
             price: scored(known.band),
             fits: fold.fits_by_start().map(fitted).collect(),
-            starts_agree: FitAgreement::of(pairs),
-            set: set.map_or_else(Vec::new, |set| heads(&set.kept, grid)),
+            starts_agree: FitAgreement::from_pairs(pairs),
+            set: set.map_or_else(Vec::new, |set| head_places(&set.kept, grid)),
         }
     }
 }
 
 impl FitAgreement {
     /// Mean agreement over pairs of fits. `None` if there is no pair of fits.
-    fn of<'a>(pairs: impl Iterator<Item = (&'a GateFit, &'a GateFit)>) -> Option<Self> {
+    fn from_pairs<'a>(pairs: impl Iterator<Item = (&'a GateFit, &'a GateFit)>) -> Option<Self> {
         let agreement = |(a, b): (&GateFit, &GateFit)| {
             let places = 0..a.gates.len();
             let both: Vec<(bool, bool)> =
@@ -297,7 +297,7 @@ impl GatedHead {
         let [gate_even, gate_odd] = fits.map(gate);
         let halves = [kept_even, kept_odd];
         let kept = halves.iter().any(Option::is_some).then(|| halves.iter().flatten().sum());
-        Self { place: grid.place(place), kept, kept_even, kept_odd, gate_even, gate_odd }
+        Self { place: grid.head_place(place), kept, kept_even, kept_odd, gate_even, gate_odd }
     }
 }
 
@@ -312,7 +312,7 @@ impl SetsAlone {
         let changes = |others: &dyn Fn(&KeptSet) -> Vec<usize>, change: &dyn Fn(&Q, usize) -> f64| -> PerBlock {
             let variants = [&sets[1], &sets[0]].map(|set| {
                 let others = others(set);
-                (!others.is_empty()).then(|| sums.variant_without(&others))
+                (!others.is_empty()).then(|| sums.variant_removing(&others))
             });
             std::array::from_fn(|block| variants[block % 2].map_or(0.0, |without| change(&sums.blocks[block], without)))
         };
@@ -320,7 +320,7 @@ impl SetsAlone {
         let rise = |others: &dyn Fn(&KeptSet) -> Vec<usize>| {
             Jackknife::new(&changes(others, &|block, without| block.change(without)), &tokens)
         };
-        let others = |set: &KeptSet| set.without(&set.kept);
+        let others = |set: &KeptSet| set.heads_to_remove(&set.kept);
         let alone = rise(&others);
         let task = sums.conditions.task;
         let right_jackknife = task.map(|_| {
@@ -333,8 +333,8 @@ impl SetsAlone {
         let basis = if share_of == ShareOf::Loss { loss } else { loss_without_heads - loss };
         let [even, odd] = sets.each_ref().map(|set| set.kept.iter().copied().collect::<BTreeSet<_>>());
         Self {
-            in_both: heads(&even.intersection(&odd).copied().collect::<Vec<_>>(), grid),
-            in_one: heads(&even.symmetric_difference(&odd).copied().collect::<Vec<_>>(), grid),
+            in_both: head_places(&even.intersection(&odd).copied().collect::<Vec<_>>(), grid),
+            in_one: head_places(&even.symmetric_difference(&odd).copied().collect::<Vec<_>>(), grid),
             rise: alone.value(),
             rise_ci95: alone.interval(),
             right_change: right_jackknife.as_ref().map(Jackknife::value),
@@ -342,15 +342,15 @@ impl SetsAlone {
             of: share_of,
             margin: ALLOWED_RISE * basis,
             random_rises: (0..sets[0].random.len())
-                .map(|number| rise(&|set| set.without(&set.random[number])).value())
+                .map(|number| rise(&|set| set.heads_to_remove(&set.random[number])).value())
                 .collect(),
         }
     }
 }
 
 /// Layer and number of the heads with these indices.
-fn heads(places: &[usize], grid: HeadGrid) -> Vec<HeadPlace> {
-    places.iter().map(|&place| grid.place(place)).collect()
+fn head_places(places: &[usize], grid: HeadGrid) -> Vec<HeadPlace> {
+    places.iter().map(|&place| grid.head_place(place)).collect()
 }
 
 stored!(GatesResult as gates);

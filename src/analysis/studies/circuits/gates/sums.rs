@@ -22,10 +22,10 @@ use crate::studies::ablation::removal::{RemovalSums, Removals};
 use crate::study::upstream::Obstacle;
 
 /// Losses of tokens with only the heads of a kept set.
-pub type LossesAlone = RemovalSums<KeptSets, Losses>;
+pub type KeptHeadLosses = RemovalSums<KeptSets, Losses>;
 
 /// Scores of task items with only the heads of a kept set.
-pub type ItemsAlone = RemovalSums<KeptSets, Items>;
+pub type KeptHeadItems = RemovalSums<KeptSets, Items>;
 
 /// Minimum number of a fold's five fits that must keep a head for the fold's kept set to include it: all but one.
 pub const MIN_KEEPING_FITS: usize = 4;
@@ -68,8 +68,10 @@ impl FoldFits {
     }
 
     /// Indices of the heads that at least `least` fits keep, among the heads with a gate.
-    fn kept_by(&self, least: usize) -> Vec<usize> {
-        (0..self.grid.count()).filter(|&place| self.keeping_fits(place).is_some_and(|kept| kept >= least)).collect()
+    fn heads_kept_by(&self, least: usize) -> Vec<usize> {
+        (0..self.grid.head_count())
+            .filter(|&place| self.keeping_fits(place).is_some_and(|kept| kept >= least))
+            .collect()
     }
 }
 
@@ -96,7 +98,7 @@ impl Sums for FoldFits {
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let is_gate = |gate: &f64| (0.0..=1.0).contains(gate);
         let fits = |(start, fit): (u64, &GateFit)| {
-            start < STARTING_POINTS && fit.gates.len() == grid.count() && fit.gates.iter().flatten().all(is_gate)
+            start < STARTING_POINTS && fit.gates.len() == grid.head_count() && fit.gates.iter().flatten().all(is_gate)
         };
         self.grid == grid && self.fits_by_start().all(fits)
     }
@@ -124,7 +126,7 @@ pub struct KeptSet {
 
 impl KeptSet {
     /// Indices of the heads to remove so that only `kept` remain of the gated heads.
-    pub fn without(&self, kept: &[usize]) -> Vec<usize> {
+    pub fn heads_to_remove(&self, kept: &[usize]) -> Vec<usize> {
         self.gated.iter().copied().filter(|place| !kept.contains(place)).collect()
     }
 }
@@ -142,7 +144,7 @@ impl KeptSets {
         }
         let set = |fold: &FoldFits| {
             // `kept_by(0)` lists every head with a gate.
-            let (kept, gated) = (fold.kept_by(MIN_KEEPING_FITS), fold.kept_by(0));
+            let (kept, gated) = (fold.heads_kept_by(MIN_KEEPING_FITS), fold.heads_kept_by(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
             KeptSet { random: random.collect(), kept, gated }
         };
@@ -172,7 +174,7 @@ impl Removals for KeptSets {
     /// Head sets to remove: the gated heads outside each kept or random set, and all heads.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
-            set.random.iter().chain([&set.kept]).map(|kept| head_set_at(grid, &set.without(kept))).collect()
+            set.random.iter().chain([&set.kept]).map(|kept| head_set_at(grid, &set.heads_to_remove(kept))).collect()
         };
         let sets: BTreeSet<HeadSet> = self.folds.iter().flat_map(of_fold).collect();
         let all = (!self.folds.is_empty()).then(|| all_heads(grid));
@@ -181,7 +183,7 @@ impl Removals for KeptSets {
     }
 
     fn fits_grid(&self, grid: HeadGrid) -> bool {
-        let are_places = |places: &Vec<usize>| places.iter().all(|&place| place < grid.count());
+        let are_places = |places: &Vec<usize>| places.iter().all(|&place| place < grid.head_count());
         let fits = |set: &KeptSet| {
             let lists = set.random.iter().chain([&set.kept, &set.gated]);
             set.random.len() as u64 == RANDOM_SETS && lists.into_iter().all(are_places)

@@ -12,7 +12,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section, ShareOf, ViewContext};
+use crate::study::section::{LateFact, Section, ShareOf, ViewContext};
 use crate::study::upstream::Obstacle;
 use crate::system::parallel::core_count;
 
@@ -47,7 +47,7 @@ fn logits(nats: f64) -> [f32; 2] {
 }
 
 /// Shows sentences of one masked token each, whose loss of 2 rises by what `rise` says of the heads that are gone.
-fn show(sums: &mut LossesAlone, rise: impl Fn(u64, &[usize]) -> f64) {
+fn show(sums: &mut KeptHeadLosses, rise: impl Fn(u64, &[usize]) -> f64) {
     for index in 0..128 {
         let token = PredictedToken::masked(1, 0, Some(0));
         let masked = Sequence { predictions: vec![token], ..sentence(index, 2, "dep") };
@@ -61,8 +61,8 @@ fn show(sums: &mut LossesAlone, rise: impl Fn(u64, &[usize]) -> f64) {
     }
 }
 
-fn result(folds: &[FoldFits; 2], sums: &LossesAlone) -> GatesResult {
-    let absent = vec![GRID.place(3)];
+fn result(folds: &[FoldFits; 2], sums: &KeptHeadLosses) -> GatesResult {
+    let absent = vec![GRID.head_place(3)];
     let context = EstimationContext {
         grid: GRID,
         threads: core_count(),
@@ -71,7 +71,7 @@ fn result(folds: &[FoldFits; 2], sums: &LossesAlone) -> GatesResult {
         removed_heads: Vec::new(),
     };
     let mut section = GatesResult::new([&folds[0], &folds[1]], sums, &context);
-    section.complete(&Completion::Policy(&default_policy()));
+    section.complete(&LateFact::Policy(&default_policy()));
     section
 }
 
@@ -88,12 +88,12 @@ fn names(heads: &[HeadPlace]) -> Vec<String> {
 #[test]
 fn the_set_of_one_fold_is_scored_on_the_other() {
     let folds = folds();
-    let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+    let mut sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
     let worth = [1.0, 0.02, 0.01, 0.5];
     show(&mut sums, |_, gone| gone.iter().map(|&place| worth[place]).sum());
     let section = result(&folds, &sums);
     let found = &section;
-    assert_eq!((found.masked_tokens, found.sentences, found.loss, found.fits()), (128, 128, Some(2.0), 10));
+    assert_eq!((found.masked_tokens, found.sentences, found.loss, found.fit_count()), (128, 128, Some(2.0), 10));
     assert_eq!([names(&found.folds[0].set), names(&found.folds[1].set)], [vec!["L0H0"], vec!["L0H0", "L1H0"]]);
     let kept: Vec<_> = found.heads.iter().map(|head| (head.kept, head.kept_even, head.kept_odd)).collect();
     assert_eq!(kept[..2], [(Some(9), Some(5), Some(4)), (Some(3), Some(3), Some(0))]);
@@ -119,13 +119,13 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
         "{summary}"
     );
     assert!(section.view(ViewContext::new(&default_policy())).in_brief.finding.is_none());
-    let card = section.head_card(GRID.place(0), ViewContext::new(&default_policy()));
+    let card = section.head_card(GRID.head_place(0), ViewContext::new(&default_policy()));
     assert_eq!(
         card.lines,
         ["kept in 9 of 10 fits of all gates together (mean gate 0.98 and 0.80 in the halves of the sample)"]
     );
     assert!(
-        section.head_card(GRID.place(3), ViewContext::new(&default_policy())).lines.is_empty()
+        section.head_card(GRID.head_place(3), ViewContext::new(&default_policy())).lines.is_empty()
             && card.clauses.is_empty()
     );
     assert_eq!((section.view(ViewContext::new(&default_policy())).figures.len(), section.defect(GRID)), (1, None));
@@ -136,7 +136,7 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
 fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     let folds = folds();
     let rise = |high: f64| {
-        let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+        let mut sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
         // Half of the sentences in each fold, one sentence a block.
         let of = move |index: u64| if index % 4 < 2 { high } else { 0.0 };
         show(&mut sums, move |index, gone| if gone.contains(&0) { 1.0 } else { of(index) });
@@ -163,7 +163,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
 #[test]
 fn agreement_by_hand() {
     let all_alike = fold(&[[1.0, 0.0, 0.0]; 3]);
-    let sums = LossesAlone::new(GRID, KeptSets::default());
+    let sums = KeptHeadLosses::new(GRID, KeptSets::default());
     let found = result(&[all_alike.clone(), fold(&[[1.0, 1.0, 0.0]])], &sums);
     assert_eq!(found.folds[0].starts_agree, Some(FitAgreement { share: 1.0, kappa: Some(1.0) }));
     assert_eq!(found.folds[1].starts_agree, None);
@@ -180,8 +180,8 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     let folds = folds();
     // A model that cannot do its task: nothing runs, and the reason is kept.
     let sets = kept_sets(&folds, Some(Obstacle::NotAboveBaseline));
-    assert!(LossesAlone::new(GRID, sets.clone()).demands().further_runs.ablated_sets().is_empty());
-    let section = result(&folds, &LossesAlone::new(GRID, sets));
+    assert!(KeptHeadLosses::new(GRID, sets.clone()).demands().further_runs.ablated_sets().is_empty());
+    let section = result(&folds, &KeptHeadLosses::new(GRID, sets));
     assert_eq!((section.obstacle, section.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
     let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(
@@ -194,24 +194,24 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
         let fits = GateFits { known: Some(FittedLoss { units, band, ..FittedLoss::default() }), fits: BTreeMap::new() };
         fold.begin_pass(&PassSetup { gate_fits: Some(fits), ..PassSetup::default() });
         let folds = [fold, folds[0].clone()];
-        let sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+        let sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
         assert!(sums.demands().further_runs.ablated_sets().is_empty());
         result(&folds, &sums).obstacle
     };
     assert_eq!([nothing(0, 0.0), nothing(3, 0.0)], [Some(NoSet::NothingScored), Some(NoSet::NothingLost)]);
     // Too few sentences for a verdict.
-    let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+    let mut sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
     show(&mut sums, |_, _| 0.0);
     let mut section = result(&folds, &sums);
     section.sentences = 3;
-    section.complete(&Completion::Policy(&default_policy()));
+    section.complete(&LateFact::Policy(&default_policy()));
     assert_eq!((section.together, section.obstacle), (false, Some(NoSet::TooFew)));
 }
 
 #[test]
 fn a_set_of_all_heads_costs_nothing() {
     let folds = [fold(&[[1.0; 3]; 5]), fold(&[[1.0; 3]; 5])];
-    let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
+    let mut sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
     // Without any head alone.
     assert_eq!(sums.demands().further_runs.ablated_sets().len(), 1);
     show(&mut sums, |_, _| 1.0);
@@ -226,7 +226,7 @@ fn heads_of_shared_layers_are_drawn_together() {
     for random in &shared.folds[0].random {
         assert!([vec![0, 2], vec![0, 1, 2]].contains(random), "{random:?}");
     }
-    assert!(shared.folds[0].without(&shared.folds[0].kept) == [1]);
+    assert!(shared.folds[0].heads_to_remove(&shared.folds[0].kept) == [1]);
 }
 
 #[test]

@@ -8,14 +8,14 @@ use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
 use crate::studies::ablation::losses::loss_unit;
 use crate::studies::ablation::removal::scored_counts_text;
-use crate::study::section::{Completion, HeadCard, Section, View, ViewContext};
+use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext};
 use crate::study::show::wording::{TableColumn, capitalize, column_table, decimal, plus_minus, whole_percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 impl Section for GatesResult {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
+    fn complete(&mut self, known: &LateFact<'_>) {
+        if let LateFact::Policy(policy) = known {
             self.judge(policy);
         }
     }
@@ -23,7 +23,7 @@ impl Section for GatesResult {
     fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         let alone = self.alone.as_ref().filter(|_| self.together);
         View {
-            in_brief: InBrief { finding: alone.map(|alone| self.sentence(alone)), ..InBrief::default() },
+            in_brief: InBrief { finding: alone.map(|alone| self.verdict_sentence(alone)), ..InBrief::default() },
             summary: Summary::from_writer(|out| self.write_summary(out, run.read)),
             figures: self.figure().into_iter().collect(),
             tables: vec![TableRows::new("gates", &self.heads)],
@@ -34,50 +34,51 @@ impl Section for GatesResult {
     fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let Some((kept, head)) = head.and_then(|head| Some((head.kept?, head))) else { return HeadCard::default() };
-        let gates = head.gates().map(|gate| decimal(gate, 2)).collect::<Vec<_>>().join(" and ");
+        let gates = head.mean_gates().map(|gate| decimal(gate, 2)).collect::<Vec<_>>().join(" and ");
         HeadCard::from_iter([format!(
             "kept in {kept} of {} fits of all gates together (mean gate {gates} in the halves of the sample)",
-            self.fits()
+            self.fit_count()
         )])
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let GatesResult { heads, folds, .. } = self;
-        let has_gates = |fold: &FoldOfGates| fold.fits.iter().all(|fit| fit.gates.len() == grid.count());
+        let has_gates = |fold: &FoldOfGates| fold.fits.iter().all(|fit| fit.gates.len() == grid.head_count());
         if !grid.equals_all_heads(heads.iter().map(|head| head.place)) || !folds.iter().all(has_gates) {
             return Some("`gates` does not have each head of the model once, layer by layer".to_owned());
         }
         let sets = folds.iter().flat_map(|fold| &fold.set);
-        let stray = grid.first_outside(sets.chain(self.alone.iter().flat_map(SetsAlone::heads)).copied())?;
+        let stray =
+            grid.first_outside(sets.chain(self.alone.iter().flat_map(SetsAlone::heads_in_either_set)).copied())?;
         Some(format!("the sets of `gates` have {stray}, which the model has not"))
     }
 }
 
 impl GatedHead {
     /// Mean gate of the head in each half of the sample that has fits.
-    fn gates(&self) -> impl Iterator<Item = f64> {
+    fn mean_gates(&self) -> impl Iterator<Item = f64> {
         [self.gate_even, self.gate_odd].into_iter().flatten()
     }
 }
 
 impl SetsAlone {
     /// Heads in the set of either half.
-    fn heads(&self) -> impl Iterator<Item = &HeadPlace> {
+    fn heads_in_either_set(&self) -> impl Iterator<Item = &HeadPlace> {
         self.in_both.iter().chain(&self.in_one)
     }
 
     /// The margin as text: its share of the reference quantity, and its value in `unit`.
-    fn margin(&self, unit: &str) -> String {
-        format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED_RISE, self.of.words(), decimal(self.margin, 4))
+    fn margin_text(&self, unit: &str) -> String {
+        format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED_RISE, self.of.noun_phrase(), decimal(self.margin, 4))
     }
 
     /// Writes the number and names of the heads of the sets: `2 heads in the sets of both halves (L0H1 L1H2), 1 in
     /// one (L0H0)`.
-    fn named(&self) -> String {
+    fn named_heads_text(&self) -> String {
         let joined = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let both = match self.in_both.len() {
             0 => "no head in the sets of both halves".to_owned(),
-            count => format!("{} in the sets of both halves ({})", counted(count, "head"), joined(&self.in_both)),
+            count => format!("{} in the sets of both halves ({})", format_count(count, "head"), joined(&self.in_both)),
         };
         match self.in_one.len() {
             0 => both,
@@ -88,30 +89,30 @@ impl SetsAlone {
 
 impl GatesResult {
     /// Unit of the loss: cosines for a task of triples, nats otherwise.
-    fn unit(&self) -> &'static str {
+    fn loss_unit_name(&self) -> &'static str {
         loss_unit(self.task)
     }
 
     /// Denominator of a mean loss: `an item` or `a token`.
-    fn per(&self) -> &'static str {
+    fn loss_denominator(&self) -> &'static str {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
     /// A sentence on whether the heads of the sets do the task together.
-    fn sentence(&self, alone: &SetsAlone) -> String {
-        let unit = self.unit();
+    fn verdict_sentence(&self, alone: &SetsAlone) -> String {
+        let unit = self.loss_unit_name();
         format!(
             "Heads that do the task together: {}. Alone on the other half they cost {:+.4}{} {unit} {}, below {}.",
-            alone.named(),
+            alone.named_heads_text(),
             alone.rise,
             plus_minus(alone.rise_ci95, 4),
-            self.per(),
-            alone.margin(unit)
+            self.loss_denominator(),
+            alone.margin_text(unit)
         )
     }
 
     /// The reason why no heads are said to do the task together, as a sentence. `None` if some heads are.
-    fn why_none(&self) -> Option<String> {
+    fn no_set_reason(&self) -> Option<String> {
         let [token, sentence] = if self.task.is_some() { ["item", "unit"] } else { ["token", "sentence"] };
         Some(match self.obstacle? {
             NoSet::NothingScored => {
@@ -124,20 +125,25 @@ impl GatesResult {
             NoSet::NotAboveBaseline => "the model is not shown to be above the baseline of the task".to_owned(),
             NoSet::OneAnswer => "one answer is right for most items of the task: mix the answers".to_owned(),
             NoSet::TooFew => {
-                format!("{} of {} are too few", counted(self.masked_tokens, token), counted(self.sentences, sentence))
+                format!(
+                    "{} of {} are too few",
+                    format_count(self.masked_tokens, token),
+                    format_count(self.sentences, sentence)
+                )
             }
             NoSet::NoInterval => "the rise of the loss has no interval over so few blocks".to_owned(),
             NoSet::RiseNotBelow => {
-                let margin = self.alone.as_ref().map_or_else(String::new, |alone| alone.margin(self.unit()));
+                let margin =
+                    self.alone.as_ref().map_or_else(String::new, |alone| alone.margin_text(self.loss_unit_name()));
                 format!("the rise of the loss is not shown to be below {margin}")
             }
         })
     }
 
     fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
-        let unit = self.unit();
-        let why_none = self.why_none();
-        let (Some(loss), true) = (self.loss, self.fits() > 0) else {
+        let unit = self.loss_unit_name();
+        let why_none = self.no_set_reason();
+        let (Some(loss), true) = (self.loss, self.fit_count() > 0) else {
             return writeln!(out, "No gates were fitted: {}.", why_none.unwrap_or_default());
         };
         writeln!(
@@ -146,11 +152,11 @@ impl GatesResult {
              open gates. {}, {loss:.3} {unit} {} with all heads.\n",
             self.removal.map_or("", Replacement::name),
             scored_counts_text([self.masked_tokens, self.sentences], self.objective, self.task, read),
-            self.per(),
+            self.loss_denominator(),
         )?;
-        out.table(table(&self.folds));
+        out.add_table(table(&self.folds));
         if let Some(agreement) = self.folds_agree {
-            writeln!(out, "\nA fit of one half and one of the other agree on {}.", agreement.words())?;
+            writeln!(out, "\nA fit of one half and one of the other agree on {}.", agreement.agreement_text())?;
         }
         self.write_kept(out)?;
         let Some(alone) = &self.alone else {
@@ -160,21 +166,21 @@ impl GatesResult {
         let right =
             alone.right_change.map_or_else(String::new, |right| format!(", {:+.1} points right", 100.0 * right));
         match why_none {
-            None => writeln!(out, "{}", self.sentence(alone))?,
+            None => writeln!(out, "{}", self.verdict_sentence(alone))?,
             Some(why) => writeln!(
                 out,
                 "No heads are said to do the task together: {why}. {} alone on the other half cost {:+.4}{} {unit} {}{right}.",
-                capitalize(&alone.named()),
+                capitalize(&alone.named_heads_text()),
                 alone.rise,
                 plus_minus(alone.rise_ci95, 4),
-                self.per()
+                self.loss_denominator()
             )?,
         }
         writeln!(out, "Random sets of as many heads: {} {unit}.", random.join(", "))
     }
 
     fn write_kept(&self, out: &mut Summary) -> fmt::Result {
-        let fits = self.fits();
+        let fits = self.fit_count();
         for count in (1..=fits).rev() {
             let heads = self.heads.iter().filter(|head| head.kept == Some(count));
             let heads: Vec<String> = heads.map(|head| head.place.to_string()).collect();
@@ -186,8 +192,8 @@ impl GatesResult {
     }
 
     fn figure(&self) -> Option<Figure> {
-        let fits = self.fits();
-        let mean = |head: &GatedHead| head.gates().sum::<f64>();
+        let fits = self.fit_count();
+        let mean = |head: &GatedHead| head.mean_gates().sum::<f64>();
         let mut order: Vec<(usize, &GatedHead)> =
             self.heads.iter().filter_map(|head| Some((head.kept?, head))).collect();
         order.sort_by(|a, b| b.0.cmp(&a.0).then(mean(b.1).total_cmp(&mean(a.1))));
@@ -213,7 +219,7 @@ impl GatesResult {
 
 impl FitAgreement {
     /// Agreement of the fits as text: `96 % of the heads (Cohen's kappa 0.92)`.
-    fn words(self) -> String {
+    fn agreement_text(self) -> String {
         let kappa = self.kappa.map_or_else(String::new, |kappa| format!(" (Cohen's kappa {})", decimal(kappa, 2)));
         format!("{} of the heads{kappa}", whole_percent(self.share))
     }
@@ -228,7 +234,9 @@ fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
         ("in a minimum", false, |fold| fold.fits.iter().filter(|fit| fit.converged).count().to_string()),
         ("evaluations", false, |fold| fold.fits.iter().map(|fit| fit.evaluations).sum::<u64>().to_string()),
         ("heads in 4 of 5", false, |fold| fold.set.len().to_string()),
-        ("starts agree on", true, |fold| fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::words)),
+        ("starts agree on", true, |fold| {
+            fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::agreement_text)
+        }),
     ];
     column_table(&COLUMNS, &folds.iter().collect::<Vec<_>>())
 }

@@ -8,12 +8,12 @@ use crate::passes::pass::{Pass, Portion, Sequences};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use section::InterchangeResult;
-use sums::{ExchangedItem, HeadsAlone, InterchangeSums, Items};
+use sums::{ExchangedItem, ExchangedItems, HeadsAlone, InterchangeSums};
 
 /// Study that exchanges head contexts between a text and its corrupted version.
 pub struct Interchange;
@@ -43,11 +43,13 @@ impl Study for Interchange {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &InterchangeSums = observed.sums();
-        let result = InterchangeResult::new(sums, observed.left_out(), context);
+        let sums: &InterchangeSums = observed.first_sums();
+        let result = InterchangeResult::new(sums, observed.left_out_sentences(), context);
         // Shares of a gap that may be 0 are meaningless.
         let if_gap_is_shown = |value: Fraction| if result.gap_is_shown { value } else { Fraction::NONE };
-        let cells = |items: &Items, head: Option<usize>| values(items, head).into_iter().map(if_gap_is_shown).collect();
+        let cells = |items: &ExchangedItems, head: Option<usize>| {
+            metric_values(items, head).into_iter().map(if_gap_is_shown).collect()
+        };
         let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, cells);
         let interchange = result.with_metrics(&estimates);
         (estimates, interchange)
@@ -55,13 +57,16 @@ impl Study for Interchange {
 }
 
 /// Values of every metric for the head with index `head`; 0 for `None` (chance).
-fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
-    METRICS.iter().map(|metric| share(items, |item| head.map_or(0.0, |head| (metric.value)(item, head)))).collect()
+fn metric_values(items: &ExchangedItems, head: Option<usize>) -> Vec<Fraction> {
+    METRICS
+        .iter()
+        .map(|metric| share_of_gap(items, |item| head.map_or(0.0, |head| (metric.value)(item, head))))
+        .collect()
 }
 
 /// Change of the items' scores, summed over items, as a share of the summed gap: the score lost by corrupting the
 /// text.
-fn share(items: &Items, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
+fn share_of_gap(items: &ExchangedItems, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
     let sum = |part: &dyn Fn(&ExchangedItem) -> f64| items.values().map(part).sum::<f64>();
     let units = items.values().filter(|item| item.is_first).count() as u64;
     Fraction::new(sum(&change), sum(&ExchangedItem::gap)).with_evidence(items.len() as u64, units)
@@ -76,7 +81,7 @@ const METRIC_CAVEATS: &str = "It holds for this corruption alone: another one fi
     is 4 standard errors above 0. Shares of heads do not add up to 1.";
 
 const METRICS: &[InterchangeMetric] = &[
-    InterchangeMetric::single(ExchangedItem::restored).explained(Explanation {
+    InterchangeMetric::single(ExchangedItem::restored).with_explanation(Explanation {
         name: "restored",
         measures: "How much of the score that a corruption of the text destroys comes back in the corrupted text when \
             the head alone has its contexts of the true text.",
@@ -86,7 +91,7 @@ const METRICS: &[InterchangeMetric] = &[
         source: SOURCE,
         caveats: METRIC_CAVEATS,
     }),
-    InterchangeMetric::single(ExchangedItem::destroyed).explained(Explanation {
+    InterchangeMetric::single(ExchangedItem::destroyed).with_explanation(Explanation {
         name: "destroyed",
         measures: "How much of that score is lost in the true text when the head alone has its contexts of the \
             corrupted text.",
@@ -104,27 +109,27 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "sum over items of the change in the score less .05 of the gap, for `restored` and for `destroyed`; none where the \
             summed gap is not 4 standard errors above 0",
         margin: "0",
-        family: "both numbers of all heads whose sum is above it",
-        min_evidence: LEAST,
+        test_family: "both numbers of all heads whose sum is above it",
+        min_evidence: MIN_EVIDENCE,
         printed: "`restored` and `destroyed` with their intervals, both q",
     },
     VerdictRule {
         verdict: "a head `opposes`",
         statistic: "the sum of the change and .05 of the gap, likewise",
         margin: "0",
-        family: "both numbers of all heads whose sum is below it",
-        min_evidence: LEAST,
+        test_family: "both numbers of all heads whose sum is below it",
+        min_evidence: MIN_EVIDENCE,
         printed: "as `carries`",
     },
 ];
-const LEAST: &str = "{min_queries} items in {min_sentences} units";
+const MIN_EVIDENCE: &str = "{min_queries} items in {min_sentences} units";
 
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "interchange-corruption",
     text: "That a head carries an answer holds for the corruption of these items: to exchange one word and to exchange a pattern find \
             different heads, and of heads that do the same none may be needed.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<InterchangeResult>(labelling.section).items > 0,
+    applies: |labelling| downcast_section::<InterchangeResult>(labelling.section).items > 0,
 }];
 
 const TERMS: &[Term] = &[Term {

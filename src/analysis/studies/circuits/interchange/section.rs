@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{ExchangedItem, InterchangeSums, Items};
+use super::sums::{ExchangedItem, ExchangedItems, InterchangeSums};
 use crate::model::grid::HeadPlace;
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::stats::block_test::{Estimate, Jackknife};
@@ -17,13 +17,13 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::stored;
 
 /// Share of the gap that a head must exceed for a verdict: 5 %. The gap is the score lost by corrupting the text.
-const MARGIN: f64 = 0.05;
+const MIN_SHARE_OF_GAP: f64 = 0.05;
 
 /// Number of standard errors by which the summed gap must exceed 0 before shares of it are given.
 ///
 /// At 4 standard errors a ratio is off by about a quarter. Below, its jackknife interval no longer covers the truth
 /// (Efron & Tibshirani 1993, chapter 11).
-const GAP_ERRORS: f64 = 4.0;
+const MIN_GAP_STANDARD_ERRORS: f64 = 4.0;
 
 /// Activation patching: effect of exchanging head contexts between the texts of a task and their corrupted texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -134,22 +134,22 @@ pub struct ShareTests {
 }
 
 /// Mean of `part` over items, with its jackknife over blocks.
-fn mean(sums: &InterchangeSums, part: impl Fn(&ExchangedItem) -> f64) -> Jackknife {
-    let items = sums.per_block(|items: &Items| items.len() as f64);
-    Jackknife::new(&sums.per_block(|items: &Items| items.values().map(&part).sum()), &items)
+fn item_mean(sums: &InterchangeSums, part: impl Fn(&ExchangedItem) -> f64) -> Jackknife {
+    let items = sums.per_block(|items: &ExchangedItems| items.len() as f64);
+    Jackknife::new(&sums.per_block(|items: &ExchangedItems| items.values().map(&part).sum()), &items)
 }
 
 impl InterchangeResult {
     /// Builds the section from the sums, without the heads' metrics, which `with_metrics` adds.
     pub fn new(sums: &InterchangeSums, items_skipped: u64, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        let gap = mean(sums, ExchangedItem::gap);
-        let is_shown = |gap: Estimate| gap.value > 0.0 && gap.value >= GAP_ERRORS * gap.standard_error;
+        let gap = item_mean(sums, ExchangedItem::gap);
+        let is_shown = |gap: Estimate| gap.value > 0.0 && gap.value >= MIN_GAP_STANDARD_ERRORS * gap.standard_error;
         let gap_is_shown = gap.estimate().is_some_and(is_shown);
         let not_lowered = total.values().filter(|item| item.gap() <= 0.0).count();
         let tests = |change: &dyn Fn(&ExchangedItem) -> f64| {
-            let above = mean(sums, |item| change(item) - MARGIN * item.gap());
-            let below = mean(sums, |item| change(item) + MARGIN * item.gap());
+            let above = item_mean(sums, |item| change(item) - MIN_SHARE_OF_GAP * item.gap());
+            let below = item_mean(sums, |item| change(item) + MIN_SHARE_OF_GAP * item.gap());
             // Until they are corrected, `q_above` and `q_below` are the p-values of those beyond the margin.
             let p_above = above.p_above(0.0).filter(|_| gap_is_shown);
             let p_below = below.estimate().map(|below| below.p_below(0.0)).filter(|_| gap_is_shown);
@@ -157,7 +157,7 @@ impl InterchangeResult {
             ShareTests { p_above, q_above, p_below, q_below }
         };
         let head = |place: usize| ExchangedHead {
-            place: context.grid.place(place),
+            place: context.grid.head_place(place),
             restored: None,
             restored_ci95: None,
             restored_tests: tests(&|item| item.restored(place)),
@@ -166,15 +166,15 @@ impl InterchangeResult {
             destroyed_tests: tests(&|item| item.destroyed(place)),
             verdicts: Vec::new(),
         };
-        let mut heads: Vec<ExchangedHead> = (0..context.grid.count()).map(head).collect();
-        correct(&mut heads, |tests| &mut tests.q_above);
-        correct(&mut heads, |tests| &mut tests.q_below);
+        let mut heads: Vec<ExchangedHead> = (0..context.grid.head_count()).map(head).collect();
+        correct_p_values(&mut heads, |tests| &mut tests.q_above);
+        correct_p_values(&mut heads, |tests| &mut tests.q_below);
         Self {
             positions: total.values().next().map(|item| item.positions),
             items: total.len() as u64,
             units: total.values().filter(|item| item.is_first).count() as u64,
             items_skipped,
-            corruptions: corruptions(&total),
+            corruptions: items_by_corruption(&total),
             gap: Some(gap.value()).filter(|gap| gap.is_finite()),
             gap_ci95: gap.interval(),
             gap_is_shown,
@@ -227,7 +227,7 @@ impl InterchangeResult {
 }
 
 /// Turns the p-values of all heads' restored and destroyed shares into q-values.
-fn correct(heads: &mut [ExchangedHead], p_of: impl Fn(&mut ShareTests) -> &mut Option<f64>) {
+fn correct_p_values(heads: &mut [ExchangedHead], p_of: impl Fn(&mut ShareTests) -> &mut Option<f64>) {
     let both_p = |head: &mut ExchangedHead| [*p_of(&mut head.restored_tests), *p_of(&mut head.destroyed_tests)];
     let p: Vec<Option<f64>> = heads.iter_mut().flat_map(both_p).collect();
     for (head, q) in heads.iter_mut().zip(q_values_above_margin(&p).chunks_exact(2)) {
@@ -236,7 +236,7 @@ fn correct(heads: &mut [ExchangedHead], p_of: impl Fn(&mut ShareTests) -> &mut O
 }
 
 /// The items of each corruption, sorted by its name.
-fn corruptions(items: &Items) -> Vec<CorruptionOfItems> {
+fn items_by_corruption(items: &ExchangedItems) -> Vec<CorruptionOfItems> {
     let mut named: BTreeMap<&Option<String>, CorruptionOfItems> = BTreeMap::new();
     for ExchangedItem { corruption, tokens: [tokens, changed], .. } in items.values() {
         let empty = || CorruptionOfItems { name: corruption.clone(), items: 0, tokens: 0, changed: 0 };

@@ -31,9 +31,9 @@ impl Removals for HeadsAlone {
 }
 
 /// Task items of a block, by item number. The text and the corrupted text of an item are two sequences.
-pub type Items = BTreeMap<u64, ExchangedItem>;
+pub type ExchangedItems = BTreeMap<u64, ExchangedItem>;
 
-pub type InterchangeSums = RemovalSums<HeadsAlone, Items>;
+pub type InterchangeSums = RemovalSums<HeadsAlone, ExchangedItems>;
 
 /// Scores of one task item on its text and on its corrupted text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ const CLEAN: usize = 0;
 const CORRUPTED: usize = 1;
 
 /// One of the two texts of an item while it runs.
-pub struct ItemText {
+pub struct ExchangedText {
     /// Number of the item in the task file.
     index: u64,
     /// [`CLEAN`] or [`CORRUPTED`].
@@ -90,8 +90,8 @@ pub struct ItemText {
     scored: Vec<ScoredToken<()>>,
 }
 
-impl RemovalQuantity for Items {
-    type State = ItemText;
+impl RemovalQuantity for ExchangedItems {
+    type State = ExchangedText;
 
     fn needs(_: &PassConditions) -> Needs {
         Needs { logits: true, ..Needs::default() }
@@ -120,7 +120,7 @@ impl RemovalQuantity for Items {
             };
             self.insert(sequence.index, item);
         }
-        Some(ItemText { index: sequence.index, text, foil, scored: scored_tokens(sequence, |_| ()) })
+        Some(ExchangedText { index: sequence.index, text, foil, scored: scored_tokens(sequence, |_| ()) })
     }
 
     fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {

@@ -1,6 +1,6 @@
 use super::section::{ExchangeVerdict, ShareTests, VerdictCounts};
 use super::*;
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::model::forward::batch::Exchange;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums, new_observer};
@@ -8,7 +8,7 @@ use crate::sequences::derived::task::ExchangedPositions;
 use crate::sequences::sequence::{ItemPart, PredictedToken, ScoreRule, Sequence, TextCorruption};
 use crate::sequences::test_support::sentence;
 use crate::studies::registry::default_policy;
-use crate::study::section::Completion;
+use crate::study::section::LateFact;
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::core_count;
 
@@ -25,7 +25,7 @@ fn texts(index: u64, unit: u64, is_first: bool) -> [Sequence; 2] {
     };
     let corruption = TextCorruption { name: Some("other".into()), changed_tokens: 2, exchange: Exchange::Everywhere };
     [Some(corruption), None].map(|corruption| Sequence {
-        family: SentenceFamily { number: unit, is_first },
+        family: SentenceGroup { number: unit, is_first },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
         item: Some(part(corruption)),
         ..sentence(index, 1, "dep")
@@ -49,10 +49,10 @@ fn show(sums: &mut InterchangeSums, texts: &[Sequence; 2], scores: [&[f64]; 2]) 
 fn measured(sums: InterchangeSums, grid: HeadGrid) -> InterchangeResult {
     let observer = new_observer(sums);
     let context = EstimationContext::new(grid, core_count());
-    let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
+    let observed = [ObservedPass { sums: &*observer, left_out_sentences: 3 }];
     let (_, mut found) = AnyStudy::measure(&Interchange, &Observed(&observed), &context);
-    found.complete(&Completion::Policy(&default_policy()));
-    section::<InterchangeResult>(&*found).clone()
+    found.complete(&LateFact::Policy(&default_policy()));
+    downcast_section::<InterchangeResult>(&*found).clone()
 }
 
 /// So many items with a score of 4, of 0 in the corrupted text, and heads that restore and destroy so much.
@@ -76,7 +76,8 @@ fn shares_by_hand() {
     show(&mut sums, &texts(0, 7, true), [&[2.0, 1.0, 2.0], &[-1.0, 1.0, -1.0]]);
     show(&mut sums, &texts(1, 7, false), [&[1.0, 2.0, 1.0], &[0.0, 1.0, 0.0]]);
     let total = sums.blocks.total();
-    let shares = |head| values(&total, Some(head)).iter().map(|share| share.value().unwrap()).collect::<Vec<_>>();
+    let shares =
+        |head| metric_values(&total, Some(head)).iter().map(|share| share.value().unwrap()).collect::<Vec<_>>();
     assert_eq!([shares(0), shares(1)], [[0.75, 0.0], [0.0, 0.0]]);
     let found = measured(sums, GRID);
     assert_eq!((found.items, found.units, found.items_skipped, found.gap), (2, 1, 3, Some(2.0)));

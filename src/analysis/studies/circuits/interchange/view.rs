@@ -5,16 +5,16 @@ use std::fmt::{self, Write};
 use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult, ShareTests};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::derived::task::ExchangedPositions;
-use crate::stats::block_test::FEWEST_BLOCKS;
+use crate::stats::block_test::MIN_BLOCKS_FOR_TEST;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Section, View, ViewContext};
+use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext};
 use crate::study::show::wording::{
-    aligned_table, capitalize, decimal, plus_minus, report_name, significance, whole_percent,
+    aligned_table, capitalize, decimal, plus_minus, report_name, significance_text, whole_percent,
 };
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 /// Maximum number of heads in the table of the summary.
 const MAX_ROWS: usize = 10;
@@ -24,8 +24,8 @@ const MIXED: &str =
     "no verdict on items of several corruptions, which may need different heads: give each a file of its own";
 
 impl Section for InterchangeResult {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
+    fn complete(&mut self, known: &LateFact<'_>) {
+        if let LateFact::Policy(policy) = known {
             self.judge(policy);
         }
     }
@@ -43,11 +43,11 @@ impl Section for InterchangeResult {
 
     fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
-        let Some((head, [restored, destroyed])) = head.and_then(|head| Some((head, head.shares()?))) else {
+        let Some((head, [restored, destroyed])) = head.and_then(|head| Some((head, head.share_texts()?))) else {
             return HeadCard::default();
         };
-        let corruption = self.corruption();
-        let verdict = head.words();
+        let corruption = self.corruption_text();
+        let verdict = head.verdicts_text();
         let line = format!(
             "by its contexts alone {restored} of the gap of {corruption} is restored, {destroyed} destroyed: {verdict}"
         );
@@ -68,24 +68,24 @@ impl Section for InterchangeResult {
 }
 
 /// A share with half of its 95 % interval, as text.
-fn share(value: f64, ci95: Option<Interval>) -> String {
+fn share_text(value: f64, ci95: Option<Interval>) -> String {
     format!("{}{}", decimal(value, 2), plus_minus(ci95, 2))
 }
 
 impl ExchangedHead {
     /// `[restored, destroyed]` shares as text; `None` if either is missing.
-    fn shares(&self) -> Option<[String; 2]> {
-        Some([share(self.restored?, self.restored_ci95), share(self.destroyed?, self.destroyed_ci95)])
+    fn share_texts(&self) -> Option<[String; 2]> {
+        Some([share_text(self.restored?, self.restored_ci95), share_text(self.destroyed?, self.destroyed_ci95)])
     }
 
     /// The larger of the absolute values of `restored` and `destroyed`, by which heads are ordered. `None` if
     /// either is missing.
-    fn largest(&self) -> Option<f64> {
+    fn largest_abs_share(&self) -> Option<f64> {
         Some(self.restored?.abs().max(self.destroyed?.abs()))
     }
 
     /// The verdicts on the head as text; `undecided` without a verdict.
-    fn words(&self) -> String {
+    fn verdicts_text(&self) -> String {
         let words: Vec<String> = self.verdicts.iter().map(report_name).collect();
         if words.is_empty() { "undecided".to_owned() } else { words.join(", ") }
     }
@@ -109,11 +109,14 @@ impl InterchangeResult {
             return InBrief::default();
         }
         let shortage = Shortage::from_item_counts("verdicts on exchanged heads", [self.items, self.units], policy);
-        let corruption = self.corruption();
-        let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
+        let corruption = self.corruption_text();
+        let carry = self
+            .heads_by_largest_share()
+            .into_iter()
+            .filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
         let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
         let named = if named.is_empty() { String::new() } else { format!(" (largest: {})", named.join(", ")) };
-        let found = match self.why_none() {
+        let found = match self.gap_not_shown_reason() {
             Some(why) => format!("Under {corruption}: {why}."),
             None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
             // Too few items for any verdict: the shortage says so.
@@ -124,20 +127,20 @@ impl InterchangeResult {
     }
 
     /// A text on the corruption of the items.
-    fn corruption(&self) -> String {
+    fn corruption_text(&self) -> String {
         self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// Lists the heads by falling [`largest`](ExchangedHead::largest) share.
-    fn ranked(&self) -> Vec<&ExchangedHead> {
-        let mut known: Vec<_> = self.heads.iter().filter_map(|head| Some((head.largest()?, head))).collect();
+    fn heads_by_largest_share(&self) -> Vec<&ExchangedHead> {
+        let mut known: Vec<_> = self.heads.iter().filter_map(|head| Some((head.largest_abs_share()?, head))).collect();
         known.sort_by(|a, b| b.0.total_cmp(&a.0));
         known.into_iter().map(|(_, head)| head).collect()
     }
 
     /// Writes how many heads have each verdict. The text for none does not say that no head carries the answer.
     fn verdict_counts(&self) -> String {
-        let all = counted(self.heads.len(), "head");
+        let all = format_count(self.heads.len(), "head");
         let counts = self.verdicts;
         let carry = match counts.carries {
             0 => format!("none of {all} is shown to carry the answer"),
@@ -153,21 +156,25 @@ impl InterchangeResult {
     }
 
     /// Reason why heads have no share of the gap, as a clause; `None` if they may have one.
-    fn why_none(&self) -> Option<String> {
+    fn gap_not_shown_reason(&self) -> Option<String> {
         if self.gap_is_shown {
             return None;
         }
         let lacks = match self.gap_ci95 {
-            None => format!("over {} has no standard error, which takes {FEWEST_BLOCKS}", counted(self.units, "unit")),
+            None => format!(
+                "over {} has no standard error, which takes {MIN_BLOCKS_FOR_TEST}",
+                format_count(self.units, "unit")
+            ),
             Some(_) => "is not 4 standard errors above 0".to_owned(),
         };
         Some(format!("the gap {lacks}, so no head has a share of it"))
     }
 
     /// A sentence that there are too few items for verdicts; `None` if there are enough.
-    fn too_few(&self, policy: &Policy) -> Option<String> {
+    fn item_shortage_text(&self, policy: &Policy) -> Option<String> {
         let asked = [&MIN_QUERIES, &MIN_SENTENCES].map(|least| policy.count(least));
-        let count = |[items, units]: [u64; 2]| format!("{} of {}", counted(items, "item"), counted(units, "unit"));
+        let count =
+            |[items, units]: [u64; 2]| format!("{} of {}", format_count(items, "item"), format_count(units, "unit"));
         let has = [self.items, self.units];
         let is_short = has.iter().zip(asked).any(|(has, asked)| *has < asked);
         is_short.then(|| format!("{} are too few for verdicts, which take {}", count(has), count(asked)))
@@ -179,7 +186,7 @@ impl InterchangeResult {
         };
         let skipped = match self.items_skipped {
             0 => String::new(),
-            skipped => format!(" {} of the file left out.", counted(skipped, "item")),
+            skipped => format!(" {} of the file left out.", format_count(skipped, "item")),
         };
         let at = match positions {
             ExchangedPositions::All => "at all positions",
@@ -190,15 +197,15 @@ impl InterchangeResult {
             out,
             "Contexts of heads exchanged {at} between text and corrupted text of {}, of {}: {}. It lowers the score by {gap:.3}{} nats \
              an item; the score of {not_lowered} of the items is not lowered.{skipped}",
-            counted(self.items, "item"),
-            counted(self.units, "unit"),
-            self.corruption(),
+            format_count(self.items, "item"),
+            format_count(self.units, "unit"),
+            self.corruption_text(),
             plus_minus(self.gap_ci95, 3),
         )?;
-        if let Some(why) = self.why_none() {
+        if let Some(why) = self.gap_not_shown_reason() {
             return writeln!(out, "{}.", capitalize(&why));
         }
-        let too_few = self.too_few(policy);
+        let too_few = self.item_shortage_text(policy);
         let is_judged = !self.is_mixed() && too_few.is_none();
         let found = if self.is_mixed() { MIXED.to_owned() } else { too_few.unwrap_or_else(|| self.verdict_counts()) };
         let (first, rest) = found.split_at(1);
@@ -207,7 +214,7 @@ impl InterchangeResult {
             out,
             "The heads with the largest shares of the gap, ± half of the 95 % interval, and q of being above 0.05:\n"
         )?;
-        out.table(table(self.ranked().into_iter().take(MAX_ROWS), is_judged));
+        out.add_table(table(self.heads_by_largest_share().into_iter().take(MAX_ROWS), is_judged));
         Ok(())
     }
 
@@ -215,13 +222,13 @@ impl InterchangeResult {
         let gap = self.gap.filter(|_| self.gap_is_shown)?;
         let row = |head: &ExchangedHead| ForestRow {
             name: head.place.to_string(),
-            note: head.words(),
+            note: head.verdicts_text(),
             marks: vec![
                 Mark::from_value(head.restored, head.restored_ci95),
                 Mark::from_value(head.destroyed, head.destroyed_ci95),
             ],
         };
-        let rows = self.ranked().into_iter().map(row).collect();
+        let rows = self.heads_by_largest_share().into_iter().map(row).collect();
         let (forest, left_out) =
             Forest::heads_around_zero("share of the gap", &["restored", "destroyed"], rows, "shares");
         Some(Figure {
@@ -230,7 +237,7 @@ impl InterchangeResult {
             reading: format!(
                 "Under {} an item loses {gap:.3} nats of its score. Each row has the share of that which the head restores in the \
                  corrupted text, and which it destroys in the text, with 95 % intervals.{left_out}",
-                self.corruption()
+                self.corruption_text()
             ),
             chart: Chart::Forest(forest),
         })
@@ -238,10 +245,10 @@ impl InterchangeResult {
 }
 
 fn table<'a>(heads: impl Iterator<Item = &'a ExchangedHead>, is_judged: bool) -> comfy_table::Table {
-    let q = |tests: ShareTests| tests.q_above.map_or_else(|| "-".to_owned(), significance);
+    let q = |tests: ShareTests| tests.q_above.map_or_else(|| "-".to_owned(), significance_text);
     let row = |head: &ExchangedHead| {
-        let [restored, destroyed] = head.shares().unwrap_or_default();
-        let verdict = if is_judged { head.words() } else { "not judged".to_owned() };
+        let [restored, destroyed] = head.share_texts().unwrap_or_default();
+        let verdict = if is_judged { head.verdicts_text() } else { "not judged".to_owned() };
         [head.place.to_string(), restored, q(head.restored_tests), destroyed, q(head.destroyed_tests), verdict]
     };
     aligned_table(["head", "restored", "q", "destroyed", "q", "verdict"], heads.map(row), 1..5)

@@ -14,7 +14,7 @@ use crate::study::section::{CardTable, HeadCard, Section, View, ViewContext, sto
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
 use crate::study::upstream::HeadAim;
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use sums::{Candidate, Drawn, ExampleSums, HeadCandidates, MAX_WORDS, MIN_WORDS, Rank};
 
 pub struct ExampleSentences;
@@ -50,7 +50,7 @@ impl Study for ExampleSentences {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        (Estimates::without_metrics(context.grid.count()), Examples::new(observed.sums(), context.grid))
+        (Estimates::without_metrics(context.grid.head_count()), Examples::new(observed.first_sums(), context.grid))
     }
 }
 
@@ -65,8 +65,8 @@ impl Section for Examples {
         let summary = format!(
             "Examples: {} of the labels of {}, among {sentences} of {least_words} to {most_words} words. They are on the cards of the \
              heads (`show REPORT HEAD --all`, or the page).\n",
-            counted(shown, "sentence"),
-            counted(heads.len(), "head"),
+            format_count(shown, "sentence"),
+            format_count(heads.len(), "head"),
         );
         let typical = |head: &HeadExamples| {
             let example = head.examples.iter().find(|example| example.rank == Rank::Typical)?;
@@ -92,7 +92,7 @@ impl Section for Examples {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let broken = |head: &&HeadExamples| head.examples.iter().any(|example| !example.drawn.is_whole());
+        let broken = |head: &&HeadExamples| head.examples.iter().any(|example| !example.drawn.is_valid());
         let broken = self.heads.iter().find(broken);
         let broken = broken.map(|head| format!("`examples` has a sentence of {} whose lists do not fit", head.place));
         grid.stray_head_defect("examples", self.heads.iter().map(|head| head.place)).or(broken)
@@ -115,7 +115,7 @@ pub fn rank_and_score_texts(head: &HeadExamples, example: &Example) -> [String; 
         Rank::Worst => "weakest",
     };
     let score = match head.direction {
-        Some(_) => format!("{:.0} of {}", score * *queries as f64, counted(*queries, "arc")),
+        Some(_) => format!("{:.0} of {}", score * *queries as f64, format_count(*queries, "arc")),
         None => format!("{score:.2}"),
     };
     [rank.to_owned(), score]
@@ -236,7 +236,7 @@ impl Examples {
                 Example { rank, sentence, score, queries, drawn }
             };
             let examples = kept.chosen_candidates().into_iter().map(example).collect();
-            let (place, label) = (grid.place(*place), label.clone());
+            let (place, label) = (grid.head_place(*place), label.clone());
             HeadExamples { place, label, direction, mean: *mean, scored: kept.scored, examples }
         };
         Self {

@@ -10,7 +10,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
-use crate::sequences::fold::units::Units;
+use crate::sequences::fold::units::DrawingUnits;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::Merge;
@@ -41,7 +41,7 @@ impl Rank {
 
     /// Number of candidate sentences to keep for this rank, so that at least one remains after the earlier ranks
     /// have picked.
-    fn capacity(self) -> usize {
+    fn max_candidates(self) -> usize {
         match self {
             Self::Best => 1,
             Self::Worst => 2,
@@ -63,11 +63,11 @@ pub struct Candidate {
 
 /// Sort key of candidate sentences: distance from the score that the rank asks for, number of queries (more first),
 /// position in the corpus.
-type Key = (f64, Reverse<u64>, u64);
+type SortKey = (f64, Reverse<u64>, u64);
 
 /// Sort key of a sentence for a rank; `mean` is the label's score over the whole corpus, which a typical sentence
 /// is near.
-fn sort_key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
+fn sort_key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> SortKey {
     let distance = match rank {
         Rank::Best => -score,
         Rank::Worst => score,
@@ -77,7 +77,7 @@ fn sort_key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, senten
 }
 
 /// Order of sort keys, the best candidate first.
-fn key_order(a: &Key, b: &Key) -> Ordering {
+fn key_order(a: &SortKey, b: &SortKey) -> Ordering {
     a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
@@ -107,10 +107,10 @@ impl HeadCandidates {
 
     /// Counts a scored sentence and keeps it as a candidate of each rank that it qualifies for. `draw` runs only if
     /// the sentence is kept.
-    fn consider(&mut self, mean: f64, sentence: u64, score: Score, draw: impl FnOnce() -> Drawn) {
+    fn count_and_keep(&mut self, mean: f64, sentence: u64, score: Score, draw: impl FnOnce() -> Drawn) {
         let new = |rank| sort_key(rank, mean, score, sentence);
         let enters = |(rank, kept): (Rank, &Vec<Candidate>)| {
-            kept.len() < rank.capacity()
+            kept.len() < rank.max_candidates()
                 || kept.last().is_none_or(|last| key_order(&new(rank), &last.key(rank, mean)).is_lt())
         };
         self.scored += 1;
@@ -134,7 +134,7 @@ impl HeadCandidates {
     /// untrusted.
     fn fits(&self) -> bool {
         let fit = |(rank, kept): (Rank, &Vec<Candidate>)| {
-            kept.len() <= rank.capacity() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_whole())
+            kept.len() <= rank.max_candidates() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_valid())
         };
         Rank::ALL.into_iter().zip(&self.ranks).all(fit)
     }
@@ -144,11 +144,11 @@ impl HeadCandidates {
 fn insert_candidates(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
     kept.extend(more.iter().cloned());
     kept.sort_by(|a, b| key_order(&a.key(rank, mean), &b.key(rank, mean)));
-    kept.truncate(rank.capacity());
+    kept.truncate(rank.max_candidates());
 }
 
 impl Candidate {
-    fn key(&self, rank: Rank, mean: f64) -> Key {
+    fn key(&self, rank: Rank, mean: f64) -> SortKey {
         sort_key(rank, mean, Score { mean: self.score, queries: self.queries }, self.sentence)
     }
 }
@@ -181,7 +181,7 @@ impl ExampleSums {
         special: [String; 2],
     ) -> Self {
         let kept = vec![HeadCandidates::default(); aims.len()];
-        let seen_by = |aimed: &HeadAim| classes.in_layer(grid.layer_and_head(aimed.place).0);
+        let seen_by = |aimed: &HeadAim| classes.layer_visibility(grid.layer_and_head(aimed.place).0);
         let is_like = |a: &HeadAim, b: &HeadAim| a.aim == b.aim && seen_by(a) == seen_by(b);
         let first = |aimed: &HeadAim| aims.iter().position(|other| is_like(other, aimed));
         let equal_aim = aims.iter().filter_map(first).collect();
@@ -191,11 +191,11 @@ impl ExampleSums {
 
 /// Whether the sequence has a sentence of drawable length and is the first of its sentence family.
 pub fn has_drawable_sentence(sequence: &Sequence) -> bool {
-    sequence.family.is_first && sequence.words_by_sentence().iter().any(is_short)
+    sequence.family.is_first && sequence.words_by_sentence().iter().any(has_drawable_length)
 }
 
 /// Whether a sentence with these words is of drawable length.
-fn is_short(words: &Range<usize>) -> bool {
+fn has_drawable_length(words: &Range<usize>) -> bool {
     (MIN_WORDS..=MAX_WORDS).contains(&words.len())
 }
 
@@ -216,11 +216,11 @@ struct ExampleSentence {
 
 impl ExampleSentence {
     /// The units of the sentence: its words and its special tokens.
-    fn units(&self, sequence: &Sequence) -> Units {
+    fn units(&self, sequence: &Sequence) -> DrawingUnits {
         if sequence.sentence_count() > 1 {
-            Units::sentence_in_window(sequence, self.place)
+            DrawingUnits::sentence_in_window(sequence, self.place)
         } else {
-            Units::new(sequence)
+            DrawingUnits::new(sequence)
         }
     }
 }
@@ -245,15 +245,16 @@ impl Sums for ExampleSums {
         let words = sequence.words_by_sentence();
         let sentence_goals = |(place, (aimed, &equal_aim)): (usize, (&HeadAim, &usize))| {
             let layer = self.grid.layer_and_head(aimed.place).0;
-            (equal_aim == place).then(|| aimed.aim.in_sentence(sequence, self.classes.in_layer(layer), self.from))?
+            (equal_aim == place)
+                .then(|| aimed.aim.goals_in_sentence(sequence, self.classes.layer_visibility(layer), self.from))?
         };
         let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.equal_aim).enumerate().map(sentence_goals).collect();
         let mut sentences = Vec::new();
-        for (place, words) in words.into_iter().enumerate().filter(|(_, words)| is_short(words)) {
+        for (place, words) in words.into_iter().enumerate().filter(|(_, words)| has_drawable_length(words)) {
             self.sentences += 1;
             let tokens = sequence.texts.get(place).filter(|_| sequence.sentence_count() > 1);
             let tokens = tokens.cloned().unwrap_or(0..sequence.ids.len());
-            let in_part = |goals: &Option<Goals>| goals.as_ref()?.in_part(&tokens, &words);
+            let in_part = |goals: &Option<Goals>| goals.as_ref()?.goals_in_part(&tokens, &words);
             let goals: Vec<Option<Goals>> = goals.iter().map(in_part).collect();
             if goals.iter().any(Option::is_some) {
                 sentences.push(ExampleSentence { place, goals });
@@ -276,7 +277,7 @@ impl Sums for ExampleSums {
                     Drawn::new((sequence, &units), goals, view, words, self.from, &self.special)
                 };
                 // Sentences of a window have consecutive numbers.
-                kept.consider(aimed.mean, sequence.index + sentence.place as u64, score, draw);
+                kept.count_and_keep(aimed.mean, sequence.index + sentence.place as u64, score, draw);
             }
         }
     }
@@ -284,7 +285,7 @@ impl Sums for ExampleSums {
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from, &self.classes) == (grid, from, classes)
             && self.kept.len() == self.aims.len()
-            && self.aims.iter().all(|aimed| aimed.place < grid.count() && aimed.mean.is_finite())
+            && self.aims.iter().all(|aimed| aimed.place < grid.head_count() && aimed.mean.is_finite())
             && self.kept.iter().all(HeadCandidates::fits)
     }
 }
@@ -322,7 +323,7 @@ impl Drawn {
     /// Computes the drawing of a sentence from its `units` and a head's weights. `special` has the texts `[first
     /// special token, separator]`.
     pub fn new(
-        (sequence, units): (&Sequence, &Units),
+        (sequence, units): (&Sequence, &DrawingUnits),
         goals: &Goals,
         view: AttentionView<'_>,
         words: &WordAttention,
@@ -335,7 +336,7 @@ impl Drawn {
         let goes = |unit: usize| -> Option<(usize, f64)> {
             let word = units.words[unit]?;
             if let Goals::Partners { direction, partners, .. } = goals {
-                let other = partners.predict(words, *direction, word)?;
+                let other = partners.predict_partner(words, *direction, word)?;
                 let weight = if direction.is_forward() { words.get(word, other) } else { words.get(other, word) };
                 return Some((units.unit_of_word[other], weight));
             }
@@ -355,12 +356,13 @@ impl Drawn {
             // Text before the sentence in its window.
             TokenKind::Text | TokenKind::Punctuation => "…".to_owned(),
         });
-        let heads = units.heads(sequence).into_iter().enumerate().map(|(unit, head)| head.unwrap_or(unit)).collect();
-        Self { units: texts.iter().map(|text| truncated(text)).collect(), to, weights, right, wrong, heads }
+        let heads =
+            units.syntactic_heads(sequence).into_iter().enumerate().map(|(unit, head)| head.unwrap_or(unit)).collect();
+        Self { units: texts.iter().map(|text| truncate_text(text)).collect(), to, weights, right, wrong, heads }
     }
 
     /// Whether all lists have a valid entry for each unit.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let Self { units, to, weights, right, wrong, heads } = self;
         let count = units.len();
         count <= MAX_WORDS + MAX_SPECIAL
@@ -380,7 +382,7 @@ impl Drawn {
 }
 
 /// The text, cut after [`MAX_LETTERS`] letters.
-fn truncated(text: &str) -> String {
+fn truncate_text(text: &str) -> String {
     match text.char_indices().nth(MAX_LETTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

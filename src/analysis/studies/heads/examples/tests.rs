@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::sums::{Drawn, ExampleSums, MAX_WORDS, Rank};
 use super::{Examples, HeadExamples};
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{AttentionFolder, Event, Sums};
+use crate::passes::observer::{Event, FoldBuffers, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -47,7 +47,7 @@ fn show(sums: &mut ExampleSums, sequence: &Sequence, to_previous: f32) {
     let mut state = sums.begin(sequence).unwrap();
     for head in 0..2 {
         let view = AttentionView::new(0, head, tokens, &weights);
-        sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(sequence, view.into())));
+        sums.observe(&mut state, &mut Event::Head(FoldBuffers::default().head_input(sequence, view.into())));
     }
 }
 
@@ -89,7 +89,7 @@ fn of_equal_sentences_the_one_with_more_queries_counts_and_then_the_first() {
     let mut alone = sums_of_one();
     assert_eq!(chosen(&alone), [(Rank::Best, 9)], "one sentence is not shown three times");
     // DuplicateArcs ones of a family, and sentences too long or too short to draw, are not taken.
-    let again = Sequence { family: SentenceFamily { number: 9, is_first: false }, ..named(10, 5) };
+    let again = Sequence { family: SentenceGroup { number: 9, is_first: false }, ..named(10, 5) };
     for sequence in [again, named(11, MAX_WORDS + 1), named(12, 4)] {
         assert!(alone.begin(&sequence).is_none());
     }

@@ -36,7 +36,7 @@ impl StackedClassifiers {
     }
 
     /// Number of columns: classes of all tasks.
-    fn columns(&self) -> usize {
+    fn column_count(&self) -> usize {
         self.bias.len()
     }
 
@@ -48,22 +48,22 @@ impl StackedClassifiers {
     pub fn classify(
         &self,
         (rows, words, stride): (&[f32], usize, usize),
-        beside: Option<KindScores<'_>>,
+        beside: Option<EmbeddingScores<'_>>,
         scores: &mut Vec<f32>,
         mut predicted: impl FnMut(usize, usize, usize),
     ) {
-        let columns = self.columns();
+        let columns = self.column_count();
         if columns == 0 || words == 0 {
             return;
         }
         scores.clear();
         match beside {
-            Some(KindScores { of_kinds, stride, kinds }) => {
+            Some(EmbeddingScores { of_kinds, stride, kinds }) => {
                 kinds.iter().for_each(|kind| scores.extend_from_slice(&of_kinds[kind * stride..][..columns]));
             }
             None => scores.resize(words * columns, 0.0),
         }
-        let rows = Matrix::strided(rows, words, self.features, stride);
+        let rows = Matrix::with_row_stride(rows, words, self.features, stride);
         multiply_add(MatrixMut::new(scores, words, columns), rows, Matrix::new(&self.weights, self.features, columns));
         for (word, scores) in scores.chunks_exact(columns).enumerate() {
             let mut start = 0;
@@ -84,7 +84,7 @@ impl StackedClassifiers {
 
 /// Scores from the embedding part of one head's classifiers, to be added to the scores from the context part.
 #[derive(Clone, Copy, Debug)]
-pub struct KindScores<'a> {
+pub struct EmbeddingScores<'a> {
     /// Scores of each distinct word embedding (kind), `[kinds, columns]`, a row beginning every `stride` numbers.
     of_kinds: &'a [f32],
     /// Number of elements between the beginnings of two rows of `of_kinds`.
@@ -119,7 +119,7 @@ impl LayerProbes {
     /// Computes into `scores` the embedding's part of all heads' scores on embedding and context, `[kinds, heads *
     /// columns]`. A row belongs to one of the `kinds` distinct embeddings.
     pub fn score_embeddings(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
-        let columns: usize = self.heads.iter().map(|head| head.embedding_and_context.columns()).sum();
+        let columns: usize = self.heads.iter().map(|head| head.embedding_and_context.column_count()).sum();
         scores.clear();
         scores.resize(kinds * columns, 0.0);
         if columns > 0 {
@@ -131,10 +131,10 @@ impl LayerProbes {
 
     /// The part of `scores` from [`Self::score_embeddings`] that belongs to one head; `None` if the head has no
     /// such classifier.
-    pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<KindScores<'a>> {
-        let columns = self.heads[head].embedding_and_context.columns();
+    pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<EmbeddingScores<'a>> {
+        let columns = self.heads[head].embedding_and_context.column_count();
         let stride = self.heads.len() * columns;
-        (columns > 0).then(|| KindScores { of_kinds: &scores[head * columns..], stride, kinds })
+        (columns > 0).then(|| EmbeddingScores { of_kinds: &scores[head * columns..], stride, kinds })
     }
 }
 
@@ -143,18 +143,18 @@ pub const RIDGE: f64 = 1e-3;
 
 /// Share of the features' mean square below which their within-class variance counts as a rounding error, so that
 /// the features are constant.
-const CONSTANT: f64 = 1e-9;
+const MAX_CONSTANT_VARIANCE: f64 = 1e-9;
 
 /// Numbers of training words of a task, by class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Counts {
+pub struct ClassWordCounts {
     /// Indices of the classes that have training words, ascending.
     pub classes: Vec<usize>,
     /// Number of words of each class in `classes`, above 0.
     pub words: Vec<f64>,
 }
 
-impl Counts {
+impl ClassWordCounts {
     pub fn new(words: &[u64]) -> Self {
         let present = words.iter().enumerate().filter(|(_, words)| **words > 0);
         let (classes, words) = present.map(|(class, &words)| (class, words as f64)).unzip();
@@ -162,18 +162,18 @@ impl Counts {
     }
 
     /// Number of words of all classes.
-    pub fn total(&self) -> f64 {
+    pub fn word_count(&self) -> f64 {
         self.words.iter().sum()
     }
 
     /// Degrees of freedom of the within-class covariance: words minus classes.
     fn degrees_of_freedom(&self) -> f64 {
-        self.total() - self.classes.len() as f64
+        self.word_count() - self.classes.len() as f64
     }
 
     /// Feature sum of each class divided by `sqrt(words)`, `[classes, size]`. The Gram matrix of these rows is the
     /// uncentred between-class scatter.
-    fn rooted(&self, sums: &[Vec<f64>]) -> Vec<f64> {
+    fn divided_by_root_counts(&self, sums: &[Vec<f64>]) -> Vec<f64> {
         let rows = sums.iter().zip(&self.words);
         rows.flat_map(|(sum, words)| sum.iter().map(move |value| value / words.sqrt())).collect()
     }
@@ -191,7 +191,7 @@ pub struct LinearClassifier {
 /// Statistics of a block of features: class means and within-class covariance, scaled so that the covariance's
 /// trace is its dimension.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct FeatureBlock {
     /// Number of features.
     size: usize,
     /// Scaling factor of the block's features; 0 for constant features.
@@ -206,20 +206,20 @@ pub struct Block {
     rooted: Vec<f64>,
 }
 
-impl Block {
+impl FeatureBlock {
     /// Computes the statistics from sums over words: products of features (`squares`, `[size, size]`), and the
     /// feature sums of each class.
-    pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &Counts) -> Self {
-        let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.total());
+    pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &ClassWordCounts) -> Self {
+        let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.word_count());
         let trace = |squares: &[f64]| squares.iter().step_by(size + 1).sum::<f64>();
         let all = trace(&squares);
-        let rooted = counts.rooted(sums);
+        let rooted = counts.divided_by_root_counts(sums);
         let mut between = vec![0.0; size * size];
         let rows = Matrix::new(&rooted, classes, size);
         multiply(MatrixMut::new(&mut between, size, size), rows.transposed(), rows);
         squares.iter_mut().zip(&between).for_each(|(square, between)| *square -= between);
         let within = trace(&squares);
-        let varies = size > 0 && within > CONSTANT * all;
+        let varies = size > 0 && within > MAX_CONSTANT_VARIANCE * all;
         let variance = within / counts.degrees_of_freedom();
         let scale = if varies { (size as f64 / variance).sqrt() } else { 0.0 };
         let factor = scale * scale / counts.degrees_of_freedom();
@@ -233,18 +233,18 @@ impl Block {
     }
 
     /// The linear discriminant of the block alone. `None` if its covariance is not positive definite.
-    pub fn classifier(self, counts: &Counts) -> Option<LinearClassifier> {
+    pub fn classifier(self, counts: &ClassWordCounts) -> Option<LinearClassifier> {
         Some(FactorizedBlock::new(self, counts)?.classifier(counts))
     }
 
     /// Weights for unscaled features, from weights for scaled ones.
-    fn unscaled(&self, mut weights: Vec<f64>) -> Vec<f64> {
+    fn unscale_weights(&self, mut weights: Vec<f64>) -> Vec<f64> {
         weights.iter_mut().for_each(|weight| *weight *= self.scale);
         weights
     }
 
     /// Scores of the block's centre, `centre · weights`, `[classes]`.
-    fn offset(&self, weights: &[f64], classes: usize) -> Vec<f64> {
+    fn centre_scores(&self, weights: &[f64], classes: usize) -> Vec<f64> {
         let mut offset = vec![0.0; classes];
         for (centre, row) in self.centre.iter().zip(weights.chunks_exact(classes.max(1))) {
             offset.iter_mut().zip(row).for_each(|(sum, weight)| *sum += centre * weight);
@@ -255,12 +255,12 @@ impl Block {
 
 /// A block of features with the Cholesky factor of its covariance.
 pub struct FactorizedBlock {
-    block: Block,
+    block: FeatureBlock,
     /// Cholesky factor `U` of the block's covariance.
     factor: Cholesky,
     /// Class means multiplied by the inverse of the transposed Cholesky factor `U` of the covariance: `U⁻ᵀ means`,
     /// `[size, classes]`.
-    half: Vec<f64>,
+    whitened_means: Vec<f64>,
 }
 
 /// Sum of squares of each column, `[classes]`.
@@ -274,22 +274,25 @@ fn column_squares(half: &[f64], classes: usize) -> Vec<f64> {
 
 impl FactorizedBlock {
     /// Factorises the covariance of a block. `None` if the covariance is not positive definite, as when it has NaN.
-    pub fn new(mut block: Block, counts: &Counts) -> Option<Self> {
+    pub fn new(mut block: FeatureBlock, counts: &ClassWordCounts) -> Option<Self> {
         let factor = Cholesky::new(std::mem::take(&mut block.covariance), block.size)?;
         let mut half = block.means.clone();
         factor.solve_lower(&mut half, counts.classes.len());
-        Some(Self { block, factor, half })
+        Some(Self { block, factor, whitened_means: half })
     }
 
     /// Computes the discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`. Features `x` and class means `μ` are
     /// centred at the overall mean; `Σ` is the within-class covariance.
-    pub fn classifier(&self, counts: &Counts) -> LinearClassifier {
+    pub fn classifier(&self, counts: &ClassWordCounts) -> LinearClassifier {
         let classes = counts.classes.len();
-        let mut weights = self.half.clone();
+        let mut weights = self.whitened_means.clone();
         self.factor.solve_upper(&mut weights, classes);
-        let weights = self.block.unscaled(weights);
-        let offsets = self.block.offset(&weights, classes);
-        LinearClassifier { weights, bias: bias(counts, &column_squares(&self.half, classes), &[offsets]) }
+        let weights = self.block.unscale_weights(weights);
+        let offsets = self.block.centre_scores(&weights, classes);
+        LinearClassifier {
+            weights,
+            bias: class_biases(counts, &column_squares(&self.whitened_means, classes), &[offsets]),
+        }
     }
 
     /// Columns for [`FactorizedBlock::joint_classifier`], `[size, columns]`: `U⁻ᵀ` times the within-class
@@ -297,16 +300,16 @@ impl FactorizedBlock {
     ///
     /// `crosses` has the products of both blocks' features, summed over all words, `[size, columns]`. Each other
     /// block has `columns / others.len()` columns.
-    pub fn cross_columns(&self, mut crosses: Vec<f64>, others: &[Block], counts: &Counts) -> Vec<f64> {
+    pub fn cross_columns(&self, mut crosses: Vec<f64>, others: &[FeatureBlock], counts: &ClassWordCounts) -> Vec<f64> {
         let (size, classes) = (self.block.size, counts.classes.len());
         let columns = crosses.len() / size.max(1);
         let mut between = vec![0.0; crosses.len()];
         let own = Matrix::new(&self.block.rooted, classes, size);
         for (place, other) in others.iter().enumerate() {
-            let into = MatrixMut::strided(&mut between[place * other.size..], size, other.size, columns);
+            let into = MatrixMut::with_row_stride(&mut between[place * other.size..], size, other.size, columns);
             multiply(into, own.transposed(), Matrix::new(&other.rooted, classes, other.size));
         }
-        let scale = |other: &Block| self.block.scale * other.scale / counts.degrees_of_freedom();
+        let scale = |other: &FeatureBlock| self.block.scale * other.scale / counts.degrees_of_freedom();
         let scales = others.iter().flat_map(|other| std::iter::repeat_n(scale(other), other.size));
         let scales: Vec<f64> = scales.collect();
         for (row, between) in crosses.chunks_exact_mut(columns.max(1)).zip(between.chunks_exact(columns.max(1))) {
@@ -326,42 +329,42 @@ impl FactorizedBlock {
     /// `step`.
     pub fn joint_classifier(
         &self,
-        other: &Block,
+        other: &FeatureBlock,
         (lower, step): (&[f64], usize),
-        counts: &Counts,
+        counts: &ClassWordCounts,
     ) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
-        let beside = Matrix::strided(lower, size, other.size, step);
+        let beside = Matrix::with_row_stride(lower, size, other.size, step);
         // Regresses this block out of the other: first of its covariance (the Schur complement), below of its means.
         let mut left = vec![0.0; other.size * other.size];
         multiply(MatrixMut::new(&mut left, other.size, other.size), beside.transposed(), beside);
         left.iter_mut().zip(&other.covariance).for_each(|(left, covariance)| *left = covariance - *left);
         let mut half = vec![0.0; other.size * classes];
         let Some(factor) = Cholesky::new(left, other.size) else {
-            let bias = bias(counts, &vec![0.0; classes], &[]);
+            let bias = class_biases(counts, &vec![0.0; classes], &[]);
             return (vec![0.0; size * classes], LinearClassifier { weights: half, bias });
         };
-        let own = Matrix::new(&self.half, size, classes);
+        let own = Matrix::new(&self.whitened_means, size, classes);
         multiply(MatrixMut::new(&mut half, other.size, classes), beside.transposed(), own);
         half.iter_mut().zip(&other.means).for_each(|(half, mean)| *half = mean - *half);
         factor.solve_lower(&mut half, classes);
-        let [a, b] = [&self.half, &half].map(|half| column_squares(half, classes));
+        let [a, b] = [&self.whitened_means, &half].map(|half| column_squares(half, classes));
         let both: Vec<f64> = a.iter().zip(b).map(|(a, b)| a + b).collect();
         factor.solve_upper(&mut half, classes);
         let mut weights = vec![0.0; size * classes];
         multiply(MatrixMut::new(&mut weights, size, classes), beside, Matrix::new(&half, other.size, classes));
-        weights.iter_mut().zip(&self.half).for_each(|(weight, half)| *weight = half - *weight);
+        weights.iter_mut().zip(&self.whitened_means).for_each(|(weight, half)| *weight = half - *weight);
         self.factor.solve_upper(&mut weights, classes);
-        let (weights, others) = (self.block.unscaled(weights), other.unscaled(half));
-        let offsets = [self.block.offset(&weights, classes), other.offset(&others, classes)];
-        (weights, LinearClassifier { weights: others, bias: bias(counts, &both, &offsets) })
+        let (weights, others) = (self.block.unscale_weights(weights), other.unscale_weights(half));
+        let offsets = [self.block.centre_scores(&weights, classes), other.centre_scores(&others, classes)];
+        (weights, LinearClassifier { weights: others, bias: class_biases(counts, &both, &offsets) })
     }
 }
 
 /// Bias of each class: `ln prior - distance / 2 - offsets`. The distance is `μ Σ⁻¹ μ` for class mean `μ` and
 /// within-class covariance `Σ`.
-fn bias(counts: &Counts, distances: &[f64], offsets: &[Vec<f64>]) -> Vec<f64> {
-    let total = counts.total();
+fn class_biases(counts: &ClassWordCounts, distances: &[f64], offsets: &[Vec<f64>]) -> Vec<f64> {
+    let total = counts.word_count();
     let of_class = |class: usize| {
         let offset: f64 = offsets.iter().map(|offset| offset[class]).sum();
         (counts.words[class] / total).ln() - distances[class] / 2.0 - offset

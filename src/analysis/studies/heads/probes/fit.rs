@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 
 use super::classifiers::{
-    Block, Counts, FactorizedBlock, HeadProbes, LayerProbes, LinearClassifier, StackedClassifiers,
+    ClassWordCounts, FactorizedBlock, FeatureBlock, HeadProbes, LayerProbes, LinearClassifier, StackedClassifiers,
 };
-use super::sums::{BUCKETS, ClassSums, FoldSums, Form, Moments, ProbeSums, Widths};
+use super::sums::{BUCKETS, ClassSums, FeatureWidths, FoldSums, FormHash, Moments, ProbeSums};
 use crate::study::instruments::vector_sums::VectorSums;
 use crate::system::parallel::parallel_map;
 
@@ -41,7 +41,7 @@ impl TaskClasses {
         Self {
             control_classes: control_classes(&words),
             names: names.into_iter().cloned().collect(),
-            words: of_folds.map(|task| if crowded { 0 } else { task.words() }),
+            words: of_folds.map(|task| if crowded { 0 } else { task.word_count() }),
         }
     }
 
@@ -83,7 +83,7 @@ pub struct FoldProbes {
     /// Most frequent class of each task, `[tasks]`; `None` if no word has a class.
     pub majority: Vec<Option<usize>>,
     /// Most frequent class of each word form, for each task, `[tasks]`.
-    pub forms: Vec<HashMap<Form, usize>>,
+    pub forms: Vec<HashMap<FormHash, usize>>,
     /// Classifiers on the word embedding.
     pub embedding: StackedClassifiers,
     /// Classifiers on the embeddings of a word and its two neighbours, stored as a layer with one head.
@@ -106,8 +106,9 @@ pub struct Probes {
 impl Probes {
     pub fn new(sums: &ProbeSums, threads: NonZeroUsize) -> Self {
         let tasks = TaskClasses::for_all_tasks(sums);
-        let train = |widths: Widths| {
-            [0, 1].map(|fold| Training { sums, tasks: &tasks, widths, fold: &sums.folds[fold] }.fold_probes(threads))
+        let train = |widths: FeatureWidths| {
+            [0, 1]
+                .map(|fold| FoldTraining { sums, tasks: &tasks, widths, fold: &sums.folds[fold] }.fold_probes(threads))
         };
         let folds = sums.widths.map(train);
         Self { tasks, folds }
@@ -116,10 +117,10 @@ impl Probes {
 
 /// The training of all classifiers on one fold.
 #[derive(Clone, Copy)]
-struct Training<'a> {
+struct FoldTraining<'a> {
     sums: &'a ProbeSums,
     tasks: &'a [TaskClasses],
-    widths: Widths,
+    widths: FeatureWidths,
     /// Sums of the fold that is trained on.
     fold: &'a FoldSums,
 }
@@ -129,22 +130,22 @@ struct TrainingTask {
     /// Index of the task.
     number: usize,
     /// Number of training words of each class.
-    counts: Counts,
+    counts: ClassWordCounts,
     /// Statistics of the embeddings with their factorised covariance. `None` without embeddings, or with too few
     /// words.
-    anchor: Option<FactorizedBlock>,
+    embedding_block: Option<FactorizedBlock>,
 }
 
-impl Training<'_> {
+impl FoldTraining<'_> {
     /// Trains all classifiers of the fold.
     fn fold_probes(self, threads: NonZeroUsize) -> FoldProbes {
         let trained = parallel_map(threads, 0..self.tasks.len(), |number| self.train_task(number));
         let alone = |task: &TrainingTask| {
-            let anchor = task.anchor.as_ref()?;
+            let anchor = task.embedding_block.as_ref()?;
             Some((task.number, task.counts.classes.clone(), anchor.classifier(&task.counts)))
         };
         FoldProbes {
-            majority: (0..self.tasks.len()).map(|task| self.majority(task)).collect(),
+            majority: (0..self.tasks.len()).map(|task| self.most_frequent_class(task)).collect(),
             forms: (0..self.tasks.len()).map(|task| self.majority_by_form(task)).collect(),
             embedding: StackedClassifiers::new(self.widths.embedding, trained.iter().filter_map(alone).collect()),
             neighbours: self.train_neighbours(&trained),
@@ -153,22 +154,22 @@ impl Training<'_> {
     }
 
     /// Number of words of each class of a task in this fold.
-    fn counts(&self, task: usize) -> Counts {
+    fn class_word_counts(&self, task: usize) -> ClassWordCounts {
         let classes = &self.fold.tasks[task].classes;
         let words = |name| classes.get(name).map_or(0, |class| class.words);
-        Counts::new(&self.tasks[task].names.iter().map(words).collect::<Vec<_>>())
+        ClassWordCounts::new(&self.tasks[task].names.iter().map(words).collect::<Vec<_>>())
     }
 
     /// Most frequent class of a task in this fold; ties go to the first. `None` if no word has a class.
-    fn majority(&self, task: usize) -> Option<usize> {
-        let Counts { classes, words } = self.counts(task);
+    fn most_frequent_class(&self, task: usize) -> Option<usize> {
+        let ClassWordCounts { classes, words } = self.class_word_counts(task);
         let best = classes.into_iter().zip(words).reduce(|best, other| if other.1 > best.1 { other } else { best });
         best.map(|(class, _)| class)
     }
 
     /// Most frequent class of each word form in this fold; ties go to the first class.
-    fn majority_by_form(&self, task: usize) -> HashMap<Form, usize> {
-        let mut best: HashMap<Form, (u64, usize)> = HashMap::new();
+    fn majority_by_form(&self, task: usize) -> HashMap<FormHash, usize> {
+        let mut best: HashMap<FormHash, (u64, usize)> = HashMap::new();
         for (class, name) in self.tasks[task].names.iter().enumerate() {
             let forms = self.fold.tasks[task].classes.get(name).into_iter().flat_map(|class| &class.forms);
             for (&form, &words) in forms {
@@ -183,7 +184,7 @@ impl Training<'_> {
 
     /// Sums products of features over all words of a task, `[len]`; `add` adds the products of one [`Moments`] to
     /// the sums.
-    fn products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
+    fn summed_products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
         let mut products = vec![0.0; len];
         self.fold.moments_of_task(task).for_each(|moments| add(moments, &mut products));
         products
@@ -191,26 +192,26 @@ impl Training<'_> {
 
     /// Computes the statistics of `width` features over the words of a task. `at` is the index of the first feature
     /// in a class's `sums`.
-    fn features(
+    fn feature_block(
         &self,
         task: &TrainingTask,
         (width, at): (usize, usize),
         products: impl Fn(&Moments) -> &VectorSums,
         sums: fn(&ClassSums) -> &VectorSums,
-    ) -> Block {
+    ) -> FeatureBlock {
         let add = |moments: &Moments, into: &mut [f64]| products(moments).add_squares_to(into, width);
         let (names, classes) = (&self.tasks[task.number].names, &self.fold.tasks[task.number].classes);
         let class_sum = |&class: &usize| sums(&classes[&names[class]]).values(at, width).collect();
         let sums: Vec<Vec<f64>> = task.counts.classes.iter().map(class_sum).collect();
-        Block::new(self.products(task.number, width * width, add), &sums, &task.counts)
+        FeatureBlock::new(self.summed_products(task.number, width * width, add), &sums, &task.counts)
     }
 
     fn train_task(&self, number: usize) -> TrainingTask {
-        let mut task = TrainingTask { number, counts: self.counts(number), anchor: None };
+        let mut task = TrainingTask { number, counts: self.class_word_counts(number), embedding_block: None };
         let width = self.widths.embedding;
         if self.tasks[number].can_train(width) {
-            let block = self.features(&task, (width, 0), |moments| &moments.embeddings, |class| &class.embeddings);
-            task.anchor = FactorizedBlock::new(block, &task.counts);
+            let block = self.feature_block(&task, (width, 0), |moments| &moments.embeddings, |class| &class.embeddings);
+            task.embedding_block = FactorizedBlock::new(block, &task.counts);
         }
         task
     }
@@ -220,10 +221,10 @@ impl Training<'_> {
         let (embedding, both) = (self.widths.embedding, 2 * self.widths.embedding);
         let (mut own, mut parts) = (Vec::new(), Vec::new());
         for task in trained.iter().filter(|task| self.tasks[task.number].can_train(embedding + both)) {
-            let Some(anchor) = &task.anchor else { continue };
+            let Some(anchor) = &task.embedding_block else { continue };
             let (number, counts) = (task.number, &task.counts);
-            let block = self.features(task, (both, 0), |moments| &moments.neighbours, |class| &class.neighbours);
-            let crosses = self.products(number, embedding * both, |moments, into| {
+            let block = self.feature_block(task, (both, 0), |moments| &moments.neighbours, |class| &class.neighbours);
+            let crosses = self.summed_products(number, embedding * both, |moments, into| {
                 moments.neighbour_crosses.add_products_to(into);
             });
             let lower = anchor.cross_columns(crosses, std::slice::from_ref(&block), counts);
@@ -233,7 +234,7 @@ impl Training<'_> {
         }
         let head = HeadProbes { embedding_and_context: StackedClassifiers::new(both, parts), ..HeadProbes::default() };
         LayerProbes {
-            embedding_weights: concatenated_weights(embedding, &[own]),
+            embedding_weights: concatenate_weights(embedding, &[own]),
             heads: vec![head],
             ..LayerProbes::default()
         }
@@ -241,7 +242,7 @@ impl Training<'_> {
 
     /// Trains the classifiers on the input of a layer and on the contexts of its heads.
     fn train_layer(&self, layer: usize, trained: &[TrainingTask]) -> LayerProbes {
-        let Widths { embedding, hidden, head } = self.widths;
+        let FeatureWidths { embedding, hidden, head } = self.widths;
         let heads = self.sums.grid.heads;
         let mut inputs = Vec::new();
         let mut of_heads: Vec<[Vec<_>; 3]> = (0..heads).map(|_| Default::default()).collect();
@@ -251,20 +252,26 @@ impl Training<'_> {
             let classes = || counts.classes.clone();
             if known.can_train(hidden) {
                 let at = layer * hidden;
-                let block = self.features(task, (hidden, at), |moments| &moments.inputs[layer], |class| &class.inputs);
+                let block =
+                    self.feature_block(task, (hidden, at), |moments| &moments.inputs[layer], |class| &class.inputs);
                 inputs.extend(block.classifier(counts).map(|linear| (number, classes(), linear)));
             }
             if !known.can_train(head) {
                 continue;
             }
             let block = |place: usize| {
-                self.features(task, (head, place * head), |moments| &moments.contexts[place], |class| &class.contexts)
+                self.feature_block(
+                    task,
+                    (head, place * head),
+                    |moments| &moments.contexts[place],
+                    |class| &class.contexts,
+                )
             };
-            let blocks: Vec<Block> = (layer * heads..(layer + 1) * heads).map(block).collect();
-            let anchor = task.anchor.as_ref().filter(|_| known.can_train(embedding + head));
+            let blocks: Vec<FeatureBlock> = (layer * heads..(layer + 1) * heads).map(block).collect();
+            let anchor = task.embedding_block.as_ref().filter(|_| known.can_train(embedding + head));
             if let Some(anchor) = anchor {
                 let columns = heads * head;
-                let crosses = self.products(number, embedding * columns, |moments, into| {
+                let crosses = self.summed_products(number, embedding * columns, |moments, into| {
                     moments.crosses[layer].add_products_to(into);
                 });
                 let lower = anchor.cross_columns(crosses, &blocks, counts);
@@ -285,7 +292,7 @@ impl Training<'_> {
         });
         LayerProbes {
             input: StackedClassifiers::new(hidden, inputs),
-            embedding_weights: concatenated_weights(embedding, &beside),
+            embedding_weights: concatenate_weights(embedding, &beside),
             heads: heads.collect(),
         }
     }
@@ -302,10 +309,11 @@ impl Training<'_> {
             let values = found.contexts.values(place * width, width);
             sums[class].iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
         }
-        let counts = Counts::new(&words);
+        let counts = ClassWordCounts::new(&words);
         let sums: Vec<Vec<f64>> = counts.classes.iter().map(|&class| sums[class].clone()).collect();
         let add = |moments: &Moments, into: &mut [f64]| moments.contexts[place].add_squares_to(into, width);
-        let linear = Block::new(self.products(task, width * width, add), &sums, &counts).classifier(&counts)?;
+        let linear =
+            FeatureBlock::new(self.summed_products(task, width * width, add), &sums, &counts).classifier(&counts)?;
         Some((task, counts.classes, linear))
     }
 }
@@ -313,7 +321,7 @@ impl Training<'_> {
 /// Concatenates the weights of all heads and tasks to one matrix, `[features, heads * columns]`. `heads` has
 /// `(number of columns, weights)` of each task, for each head.
 #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
-fn concatenated_weights(features: usize, heads: &[Vec<(usize, Vec<f64>)>]) -> Vec<f32> {
+fn concatenate_weights(features: usize, heads: &[Vec<(usize, Vec<f64>)>]) -> Vec<f32> {
     let rows = (0..features).flat_map(|feature| {
         let parts = heads.iter().flatten();
         parts.flat_map(move |(columns, weights)| &weights[feature * columns..][..*columns])

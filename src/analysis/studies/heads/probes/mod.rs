@@ -11,12 +11,12 @@ mod sums;
 
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
 };
 use fit::Probes;
-use pack::NEEDS;
+use pack::PROBE_NEEDS;
 use scores::ProbeScores;
 use section::ProbesSection;
 use sums::ProbeSums;
@@ -47,13 +47,13 @@ impl Study for LinearProbes {
         };
         vec![
             PassSpec::new(Pass::PLAIN, |subject| ProbeSums::new(subject.grid, subject.probes)),
-            PassSpec::new(Pass::PLAIN, scores).in_second_stage_from_kept(NEEDS, |_| true),
+            PassSpec::new(Pass::PLAIN, scores).in_second_stage_from_kept(PROBE_NEEDS, |_| true),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let probes = measure::measure_tasks(observed.sums(), observed.sums(), context);
-        (Estimates::without_metrics(context.grid.count()), ProbesSection { probes })
+        let probes = measure::measure_tasks(observed.first_sums(), observed.first_sums(), context);
+        (Estimates::without_metrics(context.grid.head_count()), ProbesSection { probes })
     }
 }
 
@@ -88,7 +88,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "adds",
     statistic: "`gain`: the accuracy on embedding and output together less that on the embedding alone",
     margin: "more than 0.01, one-sided",
-    family: "all heads of one task whose gain is above 0.01",
+    test_family: "all heads of one task whose gain is above 0.01",
     min_evidence: "{min_queries} words in {min_sentences} sentences",
     printed: "gain with its interval, q; where an untrained control runs, the largest gain there",
 }];
@@ -99,7 +99,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
             that the head put it there: it may have been in what went into the layer. A gain is more than a linear reading of the \
             word's embedding finds, and no more: what is not linear in that may say as much.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<ProbesSection>(labelling.section).probes.iter().any(|task| task.words > 0),
+    applies: |labelling| downcast_section::<ProbesSection>(labelling.section).probes.iter().any(|task| task.words > 0),
 }];
 
 #[cfg(test)]

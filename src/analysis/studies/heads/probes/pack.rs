@@ -12,7 +12,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
 /// Activations that the probes read: contexts of heads and inputs of layers.
-pub const NEEDS: Needs = Needs { attention: false, contexts: true, layer_inputs: true, ..Needs::ATTENTION };
+pub const PROBE_NEEDS: Needs = Needs { attention: false, contexts: true, layer_inputs: true, ..Needs::ATTENTION };
 
 /// The place of a word's row in a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +62,10 @@ pub struct WordGroup<K> {
 
 /// Word vectors of a pack of sequences, in groups of words.
 #[derive(Clone, Debug, Default)]
-pub struct Pack<K> {
+pub struct WordPack<K> {
     pub groups: Vec<WordGroup<K>>,
     /// Number of sequences of the pack that have begun and have a word with a class.
-    sequences_begun: usize,
+    sequence_count: usize,
 }
 
 impl<K> WordGroup<K> {
@@ -75,7 +75,7 @@ impl<K> WordGroup<K> {
     }
 
     /// Adds the embeddings of a word and of its neighbours.
-    fn embed(&mut self, embeddings: &WordEmbeddings, Sequence { ids, words, .. }: &Sequence, word: usize) {
+    fn add_embeddings(&mut self, embeddings: &WordEmbeddings, Sequence { ids, words, .. }: &Sequence, word: usize) {
         let Self { embeddings: all, kind_of_word: kinds, neighbours, kind_indices, .. } = self;
         let span = &words[word];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
@@ -102,14 +102,14 @@ impl<K> WordGroup<K> {
     }
 }
 
-impl<K: Default + PartialEq> Pack<K> {
+impl<K: Default + PartialEq> WordPack<K> {
     /// Begins a sequence with these words that have a class. `None` if there is no such word.
     pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
         if words.is_empty() {
             return None;
         }
-        self.sequences_begun += 1;
-        Some(PackState { number: self.sequences_begun - 1, words })
+        self.sequence_count += 1;
+        Some(PackState { number: self.sequence_count - 1, words })
     }
 
     /// Adds a row for a word to the group with this `key`, with the embeddings of the word and its neighbours if available.
@@ -127,7 +127,7 @@ impl<K: Default + PartialEq> Pack<K> {
         let of_key = &mut self.groups[group];
         of_key.word_count += 1;
         if let Some(embeddings) = embeddings {
-            of_key.embed(embeddings, sequence, word);
+            of_key.add_embeddings(embeddings, sequence, word);
         }
         WordRow { row_place: RowPlace { group, row: of_key.word_count - 1 }, tokens: sequence.words[word].clone() }
     }
@@ -136,12 +136,12 @@ impl<K: Default + PartialEq> Pack<K> {
     /// pack; else `None`.
     pub fn observe(&mut self, state: &PackState, event: &Event<'_>, grid: HeadGrid) -> Option<usize> {
         match event {
-            Event::HiddenStates { layer, states } if *layer < grid.layers => self.input(&state.words, *states),
+            Event::HiddenStates { layer, states } if *layer < grid.layers => self.store_inputs(&state.words, *states),
             Event::Head(HeadInput { view, .. }) => {
                 if let Some(context) = view.context {
-                    self.context(&state.words, (view.head, grid.heads), context);
+                    self.store_contexts(&state.words, (view.head, grid.heads), context);
                 }
-                return (view.head + 1 == grid.heads && state.number + 1 == self.sequences_begun).then_some(view.layer);
+                return (view.head + 1 == grid.heads && state.number + 1 == self.sequence_count).then_some(view.layer);
             }
             _ => {}
         }
@@ -149,7 +149,7 @@ impl<K: Default + PartialEq> Pack<K> {
     }
 
     /// Stores the layer inputs of words.
-    fn input(&mut self, words: &[WordRow], states: Rows<'_>) {
+    fn store_inputs(&mut self, words: &[WordRow], states: Rows<'_>) {
         for WordRow { row_place: at, tokens } in words {
             let WordGroup { word_count: words, inputs, .. } = &mut self.groups[at.group];
             let width = states.width();
@@ -159,7 +159,7 @@ impl<K: Default + PartialEq> Pack<K> {
     }
 
     /// Stores the contexts of one of the `heads` of a layer for words.
-    fn context(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
+    fn store_contexts(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for WordRow { row_place: at, tokens } in words {
             let WordGroup { word_count: words, contexts, .. } = &mut self.groups[at.group];

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::classifiers::{HeadProbes, LayerProbes};
 use super::fit::{FoldProbes, Probes, TaskClasses};
-use super::pack::{NEEDS, Pack, PackState};
-use super::sums::{Form, MAX_TASKS, fold_of, task_names, word_classes};
+use super::pack::{PROBE_NEEDS, PackState, WordPack};
+use super::sums::{FormHash, MAX_TASKS, fold_of_family, task_names, word_classes};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
@@ -30,7 +30,7 @@ pub struct HeadHits {
 
 /// Numbers of words of one block that each classifier of a task gets right.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hits {
+pub struct TaskHits {
     /// Number of words with a class.
     pub words: u64,
     /// Number of sentences with such a word, counting one per sentence family (equal or grouped sentences).
@@ -50,11 +50,11 @@ pub struct Hits {
 }
 
 /// Right predictions of every probing task, `[tasks]`.
-pub type HitsByTask = Vec<Hits>;
+pub type HitsByTask = Vec<TaskHits>;
 
 merge_fields!(HeadHits { alone, together, control });
 
-merge_fields!(Hits { words, sentences, majority, form, embedding, neighbours, inputs, heads });
+merge_fields!(TaskHits { words, sentences, majority, form, embedding, neighbours, inputs, heads });
 
 /// Right predictions of the trained classifiers, by block.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
     /// Word vectors of the current pack, grouped by the fold of the words.
-    pack: Pack<usize>,
+    pack: WordPack<usize>,
     /// Words of the current pack, for each of its groups.
     words: Vec<Vec<ScoredWord>>,
     scores: [Vec<f32>; 2],
@@ -93,8 +93,11 @@ struct ScoredWord {
 impl ProbeScores {
     pub fn new(grid: HeadGrid, requested: &[String], probes: Probes) -> Self {
         let tasks = task_names(requested);
-        let none =
-            Hits { inputs: vec![0; grid.layers], heads: vec![HeadHits::default(); grid.count()], ..Hits::default() };
+        let none = TaskHits {
+            inputs: vec![0; grid.layers],
+            heads: vec![HeadHits::default(); grid.head_count()],
+            ..TaskHits::default()
+        };
         let blocks = Blocks::new(vec![none; tasks.len()]);
         Self { grid, tasks, blocks, buffers: ScoreBuffers { probes: Arc::new(probes), ..ScoreBuffers::default() } }
     }
@@ -162,7 +165,7 @@ impl Sums for ProbeScores {
     type SequenceState = PackState;
 
     fn demands(&self) -> Demands {
-        Demands::from_needs(NEEDS)
+        Demands::from_needs(PROBE_NEEDS)
     }
 
     fn begin_pass(&mut self, setup: &PassSetup) {
@@ -172,7 +175,7 @@ impl Sums for ProbeScores {
     fn begin(&mut self, sequence: &Sequence) -> Option<PackState> {
         let Self { blocks, buffers, .. } = self;
         let ScoreBuffers { probes, embeddings, pack, words: pack_words, .. } = buffers;
-        let (block, fold) = (block_of(sequence.family.number), fold_of(sequence.family.number));
+        let (block, fold) = (block_of(sequence.family.number), fold_of_family(sequence.family.number));
         let trained = &probes.folds.as_ref()?[1 - fold];
         let mut rows = Vec::new();
         let mut has_class = vec![false; probes.tasks.len()];
@@ -185,7 +188,7 @@ impl Sums for ProbeScores {
             if classes.iter().all(Option::is_none) {
                 continue;
             }
-            let form = Form::of_word(sequence, word);
+            let form = FormHash::from_word(sequence, word);
             for (task, &class) in classes.iter().enumerate().filter(|(_, class)| class.is_some()) {
                 let hits = &mut blocks[block][task];
                 hits.words += 1;
@@ -207,7 +210,7 @@ impl Sums for ProbeScores {
 
     fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
         if let Event::PackEnd = event {
-            self.buffers.pack = Pack::default();
+            self.buffers.pack = WordPack::default();
             self.buffers.words.clear();
         } else if let Some(layer) = self.buffers.pack.observe(state, event, self.grid) {
             self.score_layer(layer);
@@ -215,7 +218,7 @@ impl Sums for ProbeScores {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        let of_task = |hits: &Hits| (hits.inputs.len(), hits.heads.len()) == (grid.layers, grid.count());
+        let of_task = |hits: &TaskHits| (hits.inputs.len(), hits.heads.len()) == (grid.layers, grid.head_count());
         let of_block = |block: &HitsByTask| block.len() == self.tasks.len() && block.iter().all(of_task);
         self.grid == grid && self.tasks.len() <= MAX_TASKS && self.blocks.is_valid(of_block)
     }

@@ -10,19 +10,19 @@ use crate::passes::control::ControlKind;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, HeadCard, Section, View, ViewContext, section, stored};
-use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed, significance};
+use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext, downcast_section, stored};
+use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed_decimal, significance_text};
 use crate::study::{Policy, Summary};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 
 /// Maximum number of heads in the table of a task.
-const SHOWN: usize = 5;
+const MAX_TABLE_HEADS: usize = 5;
 
 /// Gain in accuracy that an attention head must significantly exceed for the verdict `adds`: one percentage point.
 ///
 /// A gain above 0 is no sign of training. The output of an untrained head is another view of the word and of its
 /// neighbours. Heads of an untrained `box:small` gain up to 1.3 points over `box:gold`.
-pub(super) const LEAST_GAIN: f64 = 0.01;
+pub(super) const MIN_GAIN: f64 = 0.01;
 
 pub struct ProbesSection {
     pub probes: Vec<TaskProbes>,
@@ -158,27 +158,27 @@ pub struct Untrained {
 
 impl TaskProbes {
     /// Sets the q-values of the heads' gains and the verdicts `adds`, by the policy.
-    fn correct(&mut self, policy: &Policy) {
+    fn set_q_values(&mut self, policy: &Policy) {
         let enough = self.words >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        let above = |head: &HeadProbe| head.p.filter(|_| enough && head.gain.is_some_and(|gain| gain > LEAST_GAIN));
+        let above = |head: &HeadProbe| head.p.filter(|_| enough && head.gain.is_some_and(|gain| gain > MIN_GAIN));
         let p: Vec<Option<f64>> = self.heads.iter().map(above).collect();
         for (head, q) in self.heads.iter_mut().zip(q_values_above_margin(&p)) {
             let adds = match policy.rule(&LABEL_Q) {
                 Some(most) => q.is_some_and(|q| q <= most),
-                None => head.gain_ci95.is_some_and(|ci95| ci95.low() > LEAST_GAIN),
+                None => head.gain_ci95.is_some_and(|ci95| ci95.low() > MIN_GAIN),
             };
             (head.q, head.adds) = (q, (enough && head.p.is_some()).then_some(adds));
         }
     }
 
     /// Text on the largest gain of an untrained head; empty unless untrained models were run.
-    fn untrained(&self) -> String {
+    fn untrained_gain_text(&self) -> String {
         let shown = |gain: f64| format!(" (the largest gain of an untrained head: {:+.1})", 100.0 * gain);
         self.largest_untrained_gain.map_or_else(String::new, shown)
     }
 
     /// Text on the gain from both neighbours' embeddings.
-    fn of_neighbours(&self) -> String {
+    fn neighbours_gain_text(&self) -> String {
         match self.neighbours_gain {
             Some(gain) => format!("to which both neighbours' embeddings add {:.1}", 100.0 * gain),
             None => "too few words to try both neighbours' embeddings".to_owned(),
@@ -188,7 +188,7 @@ impl TaskProbes {
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
         let Self { task, words, sentences, classes, is_crowded, majority, form, embedding, neighbours, .. } = self;
         let (layers, heads) = (&self.layers, &self.heads);
-        out.blank();
+        out.add_blank_line();
         if *is_crowded {
             return writeln!(out, "{task}: there are too many classes for a probe.");
         }
@@ -206,7 +206,7 @@ impl TaskProbes {
         ];
         let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
         let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {}.", right.join(", ")) };
-        let (words, sentences) = (counted(*words, "word"), counted(*sentences, "sentence"));
+        let (words, sentences) = (format_count(*words, "word"), format_count(*sentences, "sentence"));
         let of_classes = plural(classes, "class", "classes");
         writeln!(out, "{task}: {words} of {sentences}, {classes} {of_classes}.{right}")?;
         let mut ranked: Vec<&HeadProbe> = heads.iter().filter(|head| head.gain.is_some()).collect();
@@ -216,16 +216,18 @@ impl TaskProbes {
         ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
         let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
         let is = plural(&adding, "is", "are");
-        let (all, untrained, beside) = (counted(heads.len(), "head"), self.untrained(), self.of_neighbours());
+        let (all, untrained, beside) =
+            (format_count(heads.len(), "head"), self.untrained_gain_text(), self.neighbours_gain_text());
         writeln!(
             out,
             "{adding} of {all} {is} shown to add more than a point to a linear probe of the word embedding{untrained}, {beside}. \
              Largest gains:\n"
         )?;
-        out.table(table(&ranked[..SHOWN.min(ranked.len())]));
-        out.blank();
+        out.add_table(table(&ranked[..MAX_TABLE_HEADS.min(ranked.len())]));
+        out.add_blank_line();
         let of_layer = |layer: &LayerProbe| {
-            let points = |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| signed(100.0 * gain, 1));
+            let points =
+                |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| signed_decimal(100.0 * gain, 1));
             format!("L{} {} ({})", layer.layer, points(layer.mean_gain), points(layer.best_gain))
         };
         let layers: Vec<String> = layers.iter().map(of_layer).collect();
@@ -238,12 +240,12 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
     let header = ["head", "gain", "q", "alone", "selectivity"].into_iter().chain(untrained.then_some("untrained"));
     let row = |head: &&HeadProbe| {
         let points = |value: Option<f64>, ci95: Option<Interval>| {
-            value.map_or_else(|| "-".to_owned(), |value| signed(100.0 * value, 1) + &plus_minus_percent(ci95))
+            value.map_or_else(|| "-".to_owned(), |value| signed_decimal(100.0 * value, 1) + &plus_minus_percent(ci95))
         };
         let cells = [
             head.place.to_string(),
             points(head.gain, head.gain_ci95),
-            head.q.map_or_else(|| "-".to_owned(), significance),
+            head.q.map_or_else(|| "-".to_owned(), significance_text),
             format!("{}{}", percent(head.accuracy), plus_minus_percent(head.ci95)),
             points(head.selectivity, head.selectivity_ci95),
         ];
@@ -256,10 +258,10 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
 stored!(ProbesSection { probes: Vec<TaskProbes> });
 
 impl Section for ProbesSection {
-    fn complete(&mut self, completion: &Completion<'_>) {
+    fn complete(&mut self, completion: &LateFact<'_>) {
         match completion {
-            Completion::Policy(policy) => self.probes.iter_mut().for_each(|task| task.correct(policy)),
-            Completion::Control(ControlKind::RandomInit, seeds) => self.compare_with_untrained(seeds),
+            LateFact::Policy(policy) => self.probes.iter_mut().for_each(|task| task.set_q_values(policy)),
+            LateFact::Control(ControlKind::RandomInit, seeds) => self.compare_with_untrained(seeds),
             _ => {}
         }
     }
@@ -285,9 +287,9 @@ impl Section for ProbesSection {
             };
             let points = |share: Option<f64>| share.map(|share| 100.0 * share);
             let (gain, selectivity) = (points(head.gain)?, points(head.selectivity)?);
-            let q = head.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
+            let q = head.q.map_or_else(String::new, |q| format!(", q {}", significance_text(q)));
             let spread = plus_minus_percent(head.gain_ci95);
-            let (name, untrained) = (&task.task, task.untrained());
+            let (name, untrained) = (&task.task, task.untrained_gain_text());
             Some(format!(
                 "{name}: {adds}, {gain:+.1}{spread} points{q}{untrained}; {selectivity:+.1} above the control task"
             ))
@@ -295,7 +297,7 @@ impl Section for ProbesSection {
         let adding = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place && head.adds == Some(true))?;
             let gain = 100.0 * head.gain?;
-            let (name, beside) = (&task.task, task.of_neighbours());
+            let (name, beside) = (&task.task, task.neighbours_gain_text());
             Some(format!("adds {gain:.1} points to a linear reading of {name} from the word's own embedding, {beside}"))
         };
         self.probes.iter().filter_map(of_task).collect::<HeadCard>().with_clauses(self.probes.iter().filter_map(adding))
@@ -315,7 +317,7 @@ impl ProbesSection {
     /// Adds the results of untrained models; `seeds` has their sections.
     fn compare_with_untrained(&mut self, seeds: &[&dyn Section]) {
         for (number, task) in self.probes.iter_mut().enumerate() {
-            let heads_in = |seed: &&dyn Section| section::<Self>(*seed).probes[number].heads.clone();
+            let heads_in = |seed: &&dyn Section| downcast_section::<Self>(*seed).probes[number].heads.clone();
             let of_seeds: Vec<Vec<HeadProbe>> = seeds.iter().map(heads_in).collect();
             task.largest_untrained_gain = of_seeds.iter().flatten().filter_map(|head| head.gain).reduce(f64::max);
             for (place, head) in task.heads.iter_mut().enumerate() {

@@ -9,7 +9,7 @@ use crate::corpus::Upos;
 
 /// A simulated sentence of one to ten words with one of two tags. The embedding and the context of a word are its
 /// tag plus noise; the noise of the contexts differs between sentences.
-fn sentence(rng: &mut ChaCha8Rng) -> Vec<TestWord> {
+fn draw_sentence(rng: &mut ChaCha8Rng) -> Vec<TestWord> {
     let (words, spread) = (rng.random_range(1..11), rng.random_range(0.6..2.0_f32));
     let word = |rng: &mut ChaCha8Rng| {
         let tag = rng.random_range(0..2_usize);
@@ -28,7 +28,7 @@ fn intervals_of_gains_cover() {
     let mut rng = ChaCha8Rng::seed_from_u64(21);
     let found: Vec<_> = (0..CORPORA)
         .map(|_| {
-            let sentences: Vec<_> = (0..200).map(|_| sentence(&mut rng)).collect();
+            let sentences: Vec<_> = (0..200).map(|_| draw_sentence(&mut rng)).collect();
             probed(&sentences, &[]).remove(0).heads
         })
         .collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup};
+use super::pack::{PROBE_NEEDS, PackState, RowPlace, WordGroup, WordPack};
 use crate::corpus::relation::base_relation;
 use crate::corpus::{TreeHead, Upos};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
@@ -24,13 +24,13 @@ use crate::study::instruments::vector_sums::{VectorSums, upper_half_len, upper_p
 pub const MAX_CLASSES: usize = 100;
 
 /// Bit set of probing tasks: bit `t` is set if a word has a class in task `t`.
-type Mask = u8;
+type TaskSet = u8;
 
 /// Maximum number of probing tasks. Sums are kept for each set of tasks in which a word can have a class.
 pub const MAX_TASKS: usize = 6;
 
 /// Fold of a sentence family: 0 if the family's block is even-numbered, 1 if it is odd-numbered.
-pub fn fold_of(family: u64) -> usize {
+pub fn fold_of_family(family: u64) -> usize {
     block_of(family) % 2
 }
 
@@ -65,7 +65,7 @@ impl TaskSums {
     }
 
     /// Number of words of all classes.
-    pub fn words(&self) -> u64 {
+    pub fn word_count(&self) -> u64 {
         self.classes.values().map(|class| class.words).sum()
     }
 }
@@ -82,7 +82,7 @@ impl Merge for TaskSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
     /// Sums of feature products, by the set of probing tasks in which the words have a class.
-    pub moments: BTreeMap<Mask, Moments>,
+    pub moments: BTreeMap<TaskSet, Moments>,
     /// Sums of each probing task, `[tasks]`.
     pub tasks: Vec<TaskSums>,
 }
@@ -103,7 +103,7 @@ pub struct ProbeSums {
     /// Names of the probing tasks.
     pub tasks: Vec<String>,
     /// Lengths of the feature vectors; `None` until a word was seen.
-    pub widths: Option<Widths>,
+    pub widths: Option<FeatureWidths>,
     /// Sums over even-numbered and over odd-numbered blocks.
     pub folds: [FoldSums; 2],
     #[serde(skip)]
@@ -115,7 +115,7 @@ pub struct ProbeSums {
 struct PackBuffers {
     embeddings: Option<WordEmbeddings>,
     /// Words of the current pack, grouped by fold and by the tasks in which they have a class.
-    pack: Pack<(usize, Mask)>,
+    pack: WordPack<(usize, TaskSet)>,
     /// Rows of the pack's words, by fold, task index and class name.
     classes: BTreeMap<(usize, usize, String), Vec<RowPlace>>,
     /// Rows of the pack's words, by index of the word's group and bucket of its form.
@@ -137,7 +137,7 @@ impl ProbeSums {
         let Self { grid, widths, folds, buffers, .. } = self;
         let PackBuffers { pack, classes, buckets, products, .. } = buffers;
         let Some(first) = pack.groups.iter().find(|group| group.word_count > 0) else { return };
-        let widths = *widths.insert(Widths {
+        let widths = *widths.insert(FeatureWidths {
             embedding: first.embeddings.len() / first.kind_count().max(1),
             hidden: first.inputs.len() / first.word_count,
             head: first.contexts.len() / first.word_count / grid.heads,
@@ -145,7 +145,7 @@ impl ProbeSums {
         for group in &pack.groups {
             let (fold, mask) = group.key;
             let moments = folds[fold].moments.entry(mask).or_insert_with(|| Moments::new(grid.layers, grid.heads));
-            add_products(moments, group, (layer, grid.heads), &widths, products);
+            add_feature_products(moments, group, (layer, grid.heads), &widths, products);
         }
         let (all_inputs, all_contexts) = (grid.layers * widths.hidden, grid.layers * grid.heads * widths.head);
         for ((fold, task, name), words) in classes {
@@ -177,11 +177,11 @@ impl ProbeSums {
 }
 
 /// Adds the products of the features of a group's words to `moments`.
-fn add_products<K>(
+fn add_feature_products<K>(
     moments: &mut Moments,
     group: &WordGroup<K>,
     (layer, heads): (usize, usize),
-    &Widths { embedding, hidden, head }: &Widths,
+    &FeatureWidths { embedding, hidden, head }: &FeatureWidths,
     products: &mut Vec<f64>,
 ) {
     let (words, kinds, all) = (group.word_count, group.kind_count(), heads * head);
@@ -217,7 +217,7 @@ fn add_products<K>(
     upper_products(inputs, inputs, products);
     moments.inputs[layer].add_squares(products, hidden);
     for own in 0..heads {
-        let contexts = Matrix::strided(&contexts[own * head..], words, head, all);
+        let contexts = Matrix::with_row_stride(&contexts[own * head..], words, head, all);
         upper_products(contexts, contexts, products);
         moments.contexts[layer * heads + own].add_squares(products, head);
     }
@@ -253,7 +253,7 @@ impl Sums for ProbeSums {
     type SequenceState = PackState;
 
     fn demands(&self) -> Demands {
-        Demands::from_needs(NEEDS)
+        Demands::from_needs(PROBE_NEEDS)
     }
 
     fn begin_pass(&mut self, setup: &PassSetup<'_>) {
@@ -263,7 +263,7 @@ impl Sums for ProbeSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<PackState> {
         let Self { tasks, folds, buffers, .. } = self;
         let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = buffers;
-        let (mut rows, fold) = (Vec::new(), fold_of(sequence.family.number));
+        let (mut rows, fold) = (Vec::new(), fold_of_family(sequence.family.number));
         for word in 0..sequence.words.len() {
             let by_task = word_classes(sequence, word).take(tasks.len()).enumerate();
             let named: Vec<(usize, &str)> = by_task.filter_map(|(task, class)| Some((task, class?))).collect();
@@ -272,7 +272,7 @@ impl Sums for ProbeSums {
                 continue;
             }
             let row = pack.add_word((fold, mask), embeddings.as_ref(), sequence, word);
-            let (at, form) = (row.row_place, Form::of_word(sequence, word));
+            let (at, form) = (row.row_place, FormHash::from_word(sequence, word));
             for (task, class) in named {
                 let Some(sums) = folds[fold].tasks[task].class_mut(class) else { continue };
                 sums.words += 1;
@@ -287,7 +287,7 @@ impl Sums for ProbeSums {
 
     fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
         if let Event::PackEnd = event {
-            self.buffers.pack = Pack::default();
+            self.buffers.pack = WordPack::default();
             self.buffers.classes.clear();
             self.buffers.buckets.clear();
         } else if let Some(layer) = self.buffers.pack.observe(state, event, self.grid) {
@@ -301,7 +301,7 @@ impl Sums for ProbeSums {
             let classes = || fold.tasks.iter().flat_map(|task| task.classes.values());
             fold.tasks.len() == self.tasks.len()
                 && fold.tasks.iter().all(|task| task.classes.len() <= MAX_CLASSES)
-                && (fold.moments.is_empty() == fold.tasks.iter().all(|task| task.words() == 0 && !task.is_crowded))
+                && (fold.moments.is_empty() == fold.tasks.iter().all(|task| task.word_count() == 0 && !task.is_crowded))
                 && self.widths.map_or(fold.moments.is_empty(), |widths| {
                     classes().all(|class| class.fits(layers, heads, &widths))
                         && fold.moments.values().all(|moments| moments.fits(layers, heads, &widths))
@@ -313,7 +313,7 @@ impl Sums for ProbeSums {
 
 /// Lengths of the feature vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Widths {
+pub struct FeatureWidths {
     /// Length of a word embedding; 0 if the encoder gives no access to embeddings.
     pub embedding: usize,
     /// Length of a layer's input.
@@ -327,7 +327,7 @@ pub struct Widths {
 pub struct ClassSums {
     pub words: u64,
     /// Number of words of each form.
-    pub forms: BTreeMap<Form, u64>,
+    pub forms: BTreeMap<FormHash, u64>,
     /// Embeddings of the class's words, summed, `[embedding]`.
     pub embeddings: VectorSums,
     /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
@@ -342,7 +342,7 @@ merge_fields!(ClassSums { words, forms, embeddings, neighbours, inputs, contexts
 
 impl ClassSums {
     /// Whether the sums have the lengths that a model with these numbers of layers, heads and features gives.
-    pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
+    pub fn fits(&self, layers: usize, heads: usize, widths: &FeatureWidths) -> bool {
         self.embeddings.has_len(widths.embedding)
             && self.neighbours.has_len(2 * widths.embedding)
             && self.inputs.has_len(layers * widths.hidden)
@@ -389,8 +389,8 @@ impl Moments {
     }
 
     /// Whether the sums have the lengths that a model with these numbers of layers, heads and features gives.
-    pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
-        let Widths { embedding, hidden, head } = *widths;
+    pub fn fits(&self, layers: usize, heads: usize, widths: &FeatureWidths) -> bool {
+        let FeatureWidths { embedding, hidden, head } = *widths;
         self.embeddings.has_len(upper_half_len(embedding))
             && self.neighbours.has_len(upper_half_len(2 * embedding))
             && self.neighbour_crosses.has_len(2 * embedding * embedding)
@@ -430,10 +430,10 @@ pub const BUCKETS: usize = 128;
 /// Hash of a lower-cased word form (eight bytes of SHA-256), for the control task and for the most frequent class
 /// of a form. It is signed because it is not a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Form(pub i64);
+pub struct FormHash(pub i64);
 
-impl Form {
-    pub fn of_word(sequence: &Sequence, word: usize) -> Self {
+impl FormHash {
+    pub fn from_word(sequence: &Sequence, word: usize) -> Self {
         let form = sequence.forms.get(word).map(|form| form.to_lowercase()).unwrap_or_default();
         let hash = Sha256::digest(format!("headscope/probes/0/{form}"));
         Self(i64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))

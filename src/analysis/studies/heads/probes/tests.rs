@@ -4,9 +4,9 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::classifiers::{Block, Counts, FactorizedBlock, RIDGE};
+use super::classifiers::{ClassWordCounts, FactorizedBlock, FeatureBlock, RIDGE};
 use super::section::HeadProbe;
-use super::sums::{BUCKETS, Form, task_names, word_classes};
+use super::sums::{BUCKETS, FormHash, task_names, word_classes};
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::forward::WordEmbeddings;
@@ -23,7 +23,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::studies::heads::probes::section::TaskProbes;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Section, ViewContext};
+use crate::study::section::{LateFact, Section, ViewContext};
 use crate::study::{AnyStudy, ObservedPass};
 
 pub(super) const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -94,10 +94,10 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Te
 /// The sums of sentences, and the scores that follow.
 fn run(sentences: &[Vec<TestWord>], requested: &[String]) -> [Box<dyn Observer>; 2] {
     let subject = Subject { probes: requested, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
-    let sums = shown(AnyStudy::passes(&LinearProbes)[0].observer(&subject), 0, sentences);
-    let own = [ObservedPass { sums: &*sums, left_out: 0 }];
+    let sums = shown(AnyStudy::passes(&LinearProbes)[0].make_observer(&subject), 0, sentences);
+    let own = [ObservedPass { sums: &*sums, left_out_sentences: 0 }];
     let scores = shown(
-        AnyStudy::passes(&LinearProbes)[1].observer(&Subject { first_stage_sums: Observed(&own), ..subject }),
+        AnyStudy::passes(&LinearProbes)[1].make_observer(&Subject { first_stage_sums: Observed(&own), ..subject }),
         0,
         sentences,
     );
@@ -107,12 +107,12 @@ fn run(sentences: &[Vec<TestWord>], requested: &[String]) -> [Box<dyn Observer>;
 /// The results of the probes of all tasks.
 pub(super) fn probed(sentences: &[Vec<TestWord>], requested: &[String]) -> Vec<TaskProbes> {
     let both = run(sentences, requested);
-    let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
+    let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out_sentences: 0 });
     let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
     let (_, mut found) = AnyStudy::measure(&LinearProbes, &Observed(&observed), &context);
-    found.complete(&Completion::Policy(&default_policy()));
+    found.complete(&LateFact::Policy(&default_policy()));
     assert_eq!(found.defect(GRID), None);
-    section::<ProbesSection>(&*found).probes.clone()
+    downcast_section::<ProbesSection>(&*found).probes.clone()
 }
 
 fn gain(head: &HeadProbe) -> f64 {
@@ -170,9 +170,9 @@ fn neighbours_tell_what_the_word_does_not() {
 #[test]
 fn a_discriminant_of_two_classes_by_hand() {
     // 0 and 2 against 4 and 6: the means are 1 and 5, the variance within is (1 + 1 + 1 + 1) / (4 - 2) = 2.
-    let counts = Counts::new(&[2, 0, 2]);
+    let counts = ClassWordCounts::new(&[2, 0, 2]);
     assert_eq!(counts.classes, [0, 2]);
-    let linear = Block::new(vec![56.0], &[vec![2.0], vec![10.0]], &counts).classifier(&counts).unwrap();
+    let linear = FeatureBlock::new(vec![56.0], &[vec![2.0], vec![10.0]], &counts).classifier(&counts).unwrap();
     // Scaled by 1/sqrt 2 the means are ∓sqrt 2 about 3, the covariance is 1 and the ridge.
     let variance = 1.0 + RIDGE;
     let expected = [-1.0 / variance, 1.0 / variance];
@@ -191,7 +191,7 @@ fn two_blocks_together_are_one_block() {
     // Blocks of equal variance within classes are scaled alike together and apart.
     let rows =
         [[1.0, 0.0, 2.0], [-1.0, 1.0, 1.0], [0.0, -1.0, 0.0], [5.0, 1.0, 1.0], [3.0, 3.0, -1.0], [4.0, 2.0, 3.0]];
-    let counts = Counts::new(&[3, 3]);
+    let counts = ClassWordCounts::new(&[3, 3]);
     let sums = |from: usize, to: usize| -> Vec<Vec<f64>> {
         let of_class =
             |class: usize| (from..to).map(|at| rows[3 * class..][..3].iter().map(|row| row[at]).sum()).collect();
@@ -201,7 +201,7 @@ fn two_blocks_together_are_one_block() {
         let cells = (from[0]..to[0]).flat_map(|a| (from[1]..to[1]).map(move |b| (a, b)));
         cells.map(|(a, b)| rows.iter().map(|row| row[a] * row[b]).sum()).collect()
     };
-    let block = |from: usize, to: usize| Block::new(products([from; 2], [to; 2]), &sums(from, to), &counts);
+    let block = |from: usize, to: usize| FeatureBlock::new(products([from; 2], [to; 2]), &sums(from, to), &counts);
     // The last feature is scaled so that both blocks have the same variance a dimension.
     let anchor = FactorizedBlock::new(block(0, 2), &counts).unwrap();
     let other = block(2, 3);
@@ -245,9 +245,9 @@ fn classes_of_a_control_task_have_the_shares_of_the_task() {
 #[test]
 fn forms_are_known_without_their_case() {
     let words = |form: &str| Sequence { forms: vec![form.to_owned()], ..sentence(0, 1, "obl:tmod") };
-    assert_eq!(Form::of_word(&words("The"), 0), Form::of_word(&words("the"), 0));
-    assert_ne!(Form::of_word(&words("a"), 0), Form::of_word(&words("the"), 0));
-    assert!(usize::from(Form(-1).bucket()) == BUCKETS - 1);
+    assert_eq!(FormHash::from_word(&words("The"), 0), FormHash::from_word(&words("the"), 0));
+    assert_ne!(FormHash::from_word(&words("a"), 0), FormHash::from_word(&words("the"), 0));
+    assert!(usize::from(FormHash(-1).bucket()) == BUCKETS - 1);
     assert_eq!(word_classes(&words("a"), 0).collect::<Vec<_>>(), [None, Some("obl")]);
     assert_eq!(task_names(&["xpos".to_owned()]), ["upos", "relation", "xpos"]);
 }
@@ -283,7 +283,7 @@ fn a_head_that_carries_the_tag_has_the_gain() {
     assert!(gain(&without).abs() < 0.03, "{without:?}");
     assert!(with.gain_ci95.is_some_and(|ci95| ci95.low() < gain(&with) && gain(&with) < ci95.high()));
     let layer = &found.layers[0];
-    assert_eq!((layer.best, layer.best_gain), (Some(GRID.place(1)), with.gain));
+    assert_eq!((layer.best, layer.best_gain), (Some(GRID.head_place(1)), with.gain));
     assert!((layer.mean_gain.unwrap() - f64::midpoint(gain(&with), gain(&without))).abs() < 1e-12);
 }
 
@@ -361,10 +361,10 @@ fn sums_and_scores_of_parts_are_those_of_the_whole() {
     let (sentences, requested) = (corpus(60, &mut rng, word), ["x".to_owned()]);
     let whole = run(&sentences, &requested);
     let subject = Subject { probes: &requested, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
-    let own = [ObservedPass { sums: &*whole[0], left_out: 0 }];
+    let own = [ObservedPass { sums: &*whole[0], left_out_sentences: 0 }];
     let subject = Subject { first_stage_sums: Observed(&own), ..subject };
     for (place, whole) in whole.iter().enumerate() {
-        let empty = || AnyStudy::passes(&LinearProbes)[place].observer(&subject);
+        let empty = || AnyStudy::passes(&LinearProbes)[place].make_observer(&subject);
         let mut parts = shown(empty(), 30, &sentences[30..]);
         parts.merge(&*shown(empty(), 0, &sentences[..30]));
         assert!(parts.to_bytes().unwrap() == whole.to_bytes().unwrap(), "{place}");

@@ -64,21 +64,21 @@ struct BatchAssignment {
 
 impl BatchAssignment {
     /// Index of the first token of a batch, in the order of batches.
-    fn start(self, batch: usize) -> usize {
+    fn batch_start(self, batch: usize) -> usize {
         let batches = self.longest + 1;
         batch * (self.tokens / batches) + batch.min(self.tokens % batches)
     }
 
     /// Index in the order of batches of the token with this index in the pack.
-    fn place(self, token: usize) -> usize {
+    fn index_in_batches(self, token: usize) -> usize {
         let batches = self.longest + 1;
-        self.start(token % batches) + token / batches
+        self.batch_start(token % batches) + token / batches
     }
 
     /// Index ranges of the batches that have enough tokens.
-    fn batches(self) -> impl Iterator<Item = Range<usize>> {
+    fn batch_ranges(self) -> impl Iterator<Item = Range<usize>> {
         (0..=self.longest)
-            .map(move |batch| self.start(batch)..self.start(batch + 1))
+            .map(move |batch| self.batch_start(batch)..self.batch_start(batch + 1))
             .filter(|batch| batch.len() >= MIN_TOKENS)
     }
 }
@@ -98,7 +98,7 @@ impl PackOutputs {
 
     /// Adds a head's contexts and their products with the output projection's Gram matrix, `[tokens, head_dim]`
     /// each, for the text tokens of a sentence.
-    pub fn add<'a>(
+    pub fn add_head<'a>(
         &mut self,
         sentence: usize,
         (head, heads): (usize, usize),
@@ -106,7 +106,7 @@ impl PackOutputs {
     ) {
         let tokens = self.assignment.tokens;
         for (token, vectors) in (self.starts[sentence]..).zip(written) {
-            let place = head * tokens + self.assignment.place(token);
+            let place = head * tokens + self.assignment.index_in_batches(token);
             for (vector, into) in vectors.into_iter().zip([&mut self.contexts, &mut self.products]) {
                 let width = vector.len();
                 into.resize(heads * tokens * width, 0.0);
@@ -123,9 +123,9 @@ impl PackOutputs {
     fn end_layer(&mut self, heads: usize) {
         let tokens = self.assignment.tokens;
         let width = self.contexts.len() / (heads * tokens);
-        self.centred.resize_with(self.assignment.batches().count(), Vec::new);
+        self.centred.resize_with(self.assignment.batch_ranges().count(), Vec::new);
         let mut kernel = Vec::new();
-        for (batch, centred) in self.assignment.batches().zip(&mut self.centred) {
+        for (batch, centred) in self.assignment.batch_ranges().zip(&mut self.centred) {
             for head in 0..heads {
                 let rows = (head * tokens + batch.start) * width..(head * tokens + batch.end) * width;
                 let [contexts, products] =
@@ -142,8 +142,8 @@ impl PackOutputs {
 
     /// Ends the pack of a model with this number of `heads` and returns its sums. `None` without a batch, or if a
     /// head is missing.
-    pub fn end(&mut self, heads: usize) -> Option<Batches> {
-        let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
+    pub fn end_pack(&mut self, heads: usize) -> Option<Batches> {
+        let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.sum_over_batches(heads));
         self.starts.clear();
         self.centred.iter_mut().for_each(Vec::clear);
         (self.assignment, self.heads, self.heads_added) = (BatchAssignment::default(), 0, 0);
@@ -151,11 +151,11 @@ impl PackOutputs {
     }
 
     /// Sums over the batches, from the kernels of all heads.
-    fn compare(&self, heads: usize) -> Batches {
-        let covariances = vec![0.0; HeadPairs(heads).count_with_self()];
+    fn sum_over_batches(&self, heads: usize) -> Batches {
+        let covariances = vec![0.0; HeadPairs(heads).pair_count_with_self()];
         let mut sums = Batches { block: self.block, covariances, ..Batches::default() };
         let mut gram = vec![0.0_f32; heads * heads];
-        for (batch, centred) in self.assignment.batches().zip(&self.centred) {
+        for (batch, centred) in self.assignment.batch_ranges().zip(&self.centred) {
             let n = batch.len();
             let centred = Matrix::new(centred, heads, n * (n - 1) / 2);
             multiply(MatrixMut::new(&mut gram, heads, heads), centred, centred.transposed());
@@ -257,10 +257,10 @@ mod tests {
         }
         for (number, sentence) in sentences.iter().enumerate() {
             for (head, values) in sentence.iter().enumerate() {
-                outputs.add(number, (head, heads), values.chunks_exact(1).map(|value| [value, value]));
+                outputs.add_head(number, (head, heads), values.chunks_exact(1).map(|value| [value, value]));
             }
         }
-        outputs.end(heads)
+        outputs.end_pack(heads)
     }
 
     /// Sentences of one token each.
@@ -301,7 +301,10 @@ mod tests {
         assert_eq!((five.count, five.tokens), (51, 250));
         // The second sentence begins with token 4 of all, the third with token 7.
         let assignment = BatchAssignment { tokens: 9, longest: 4 };
-        assert_eq!((0..9).map(|token| assignment.place(token)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 1, 3, 5, 7]);
+        assert_eq!(
+            (0..9).map(|token| assignment.index_in_batches(token)).collect::<Vec<_>>(),
+            [0, 2, 4, 6, 8, 1, 3, 5, 7]
+        );
     }
 
     #[test]
@@ -315,16 +318,16 @@ mod tests {
             }
             for (number, sentence) in pack.iter().enumerate() {
                 for (head, values) in sentence.iter().enumerate() {
-                    outputs.add(number, (head, 2), std::iter::once([&values[..]; 2]));
+                    outputs.add_head(number, (head, 2), std::iter::once([&values[..]; 2]));
                 }
             }
-            found.push(outputs.end(2));
+            found.push(outputs.end_pack(2));
         }
         assert_eq!(found[0], found[1]);
         assert!(found[0].as_ref().is_some_and(|batches| batches.block == 3));
         // A pack in which not all heads were shown gives nothing.
         outputs.begin(0, 5);
-        assert_eq!(outputs.end(2), None);
+        assert_eq!(outputs.end_pack(2), None);
     }
 
     /// Two heads that share nothing but have `between` of their variance between sentences: their CKA over packs, in as
@@ -353,10 +356,10 @@ mod tests {
             }
             for (number, sentence) in pack.iter().enumerate() {
                 for (head, contexts) in sentence.iter().enumerate() {
-                    outputs.add(number, (head, 2), contexts.chunks_exact(WIDTH).map(|context| [context; 2]));
+                    outputs.add_head(number, (head, 2), contexts.chunks_exact(WIDTH).map(|context| [context; 2]));
                 }
             }
-            outputs.end(2).expect("batches").covariances
+            outputs.end_pack(2).expect("batches").covariances
         };
         let cka = |packs: Vec<Vec<f64>>| {
             let sum = |place: usize| packs.iter().map(|covariances| covariances[place]).sum::<f64>();

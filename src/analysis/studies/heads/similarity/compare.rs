@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::model::grid::HeadGrid;
 
 /// Number of random permutations. With the observed assignment, 10,000 assignments of heads to groups are compared.
-const PERMUTATIONS: usize = 9999;
+const PERMUTATION_COUNT: usize = 9999;
 
 /// The seed of the permutations: the year of the first permutation test (Fisher 1935).
-const SEED: u64 = 1935;
+const PERMUTATION_SEED: u64 = 1935;
 
 /// Pairs of attention heads within one group, compared with the other pairs of their stratum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,17 +44,17 @@ pub type Stratum = Vec<usize>;
 
 /// One stratum for the heads of each layer.
 pub fn layer_strata(grid: HeadGrid) -> Vec<Stratum> {
-    (0..grid.layers).map(|layer| heads_in(grid, layer..layer + 1)).collect()
+    (0..grid.layers).map(|layer| stratum_of_layers(grid, layer..layer + 1)).collect()
 }
 
 /// One stratum for the heads of each two neighbouring layers: 0 and 1, 2 and 3, and so on. A last layer without a
 /// partner is left out.
 pub fn neighbour_layer_strata(grid: HeadGrid) -> Vec<Stratum> {
-    (1..grid.layers).step_by(2).map(|second| heads_in(grid, second - 1..second + 1)).collect()
+    (1..grid.layers).step_by(2).map(|second| stratum_of_layers(grid, second - 1..second + 1)).collect()
 }
 
 /// The stratum of the heads of these layers.
-fn heads_in(grid: HeadGrid, layers: Range<usize>) -> Stratum {
+fn stratum_of_layers(grid: HeadGrid, layers: Range<usize>) -> Stratum {
     (layers.start * grid.heads..layers.end * grid.heads).collect()
 }
 
@@ -63,14 +63,14 @@ fn heads_in(grid: HeadGrid, layers: Range<usize>) -> Stratum {
 ///
 /// A head without a group forms no pair within a group. `None` if a pair has no value, if no pair is within a
 /// group, or if all pairs are.
-pub fn compare(
+pub fn permutation_test(
     values: &[Option<f64>],
     groups: &[Option<usize>],
     strata: &[Stratum],
     alike: SimilarWhen,
 ) -> Option<Comparison> {
     let values: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
-    let value = |[a, b]: [usize; 2]| values[HeadPairs::index(a, b)];
+    let value = |[a, b]: [usize; 2]| values[HeadPairs::pair_index(a, b)];
     let is_same = |[a, b]: &[usize; 2]| groups[*a].is_some() && groups[*a] == groups[*b];
     let pairs = |stratum: &Stratum| {
         let heads = |[a, b]: [usize; 2]| [stratum[a], stratum[b]];
@@ -88,10 +88,10 @@ pub fn compare(
     let (found, total) = (sum(&own), all.iter().map(|&pair| value(pair)).sum::<f64>());
     // Tolerance for sums that differ only by the order of addition.
     let slack = 1e-12 * total.abs();
-    let mut random = ChaCha8Rng::seed_from_u64(SEED);
+    let mut random = ChaCha8Rng::seed_from_u64(PERMUTATION_SEED);
     let mut dealt = strata.to_vec();
     let mut heads = own;
-    let as_alike = (0..PERMUTATIONS).filter(|_| {
+    let as_alike = (0..PERMUTATION_COUNT).filter(|_| {
         for (stratum, dealt) in strata.iter().zip(&mut dealt) {
             dealt.shuffle(&mut random);
             stratum.iter().zip(dealt).for_each(|(&place, head)| heads[place] = *head);
@@ -101,7 +101,7 @@ pub fn compare(
             SimilarWhen::Larger => sum(&heads) >= found - slack,
         }
     });
-    let p = (1 + as_alike.count()) as f64 / (1 + PERMUTATIONS) as f64;
+    let p = (1 + as_alike.count()) as f64 / (1 + PERMUTATION_COUNT) as f64;
     Some(Comparison { pairs: count as u64, same: found / count as f64, others: (total - found) / others as f64, p })
 }
 
@@ -111,12 +111,12 @@ pub struct HeadPairs(pub usize);
 
 impl HeadPairs {
     /// Number of pairs of two different heads.
-    pub fn count(self) -> usize {
+    pub fn pair_count(self) -> usize {
         self.0 * self.0.saturating_sub(1) / 2
     }
 
     /// Number of pairs, pairs of a head with itself included.
-    pub fn count_with_self(self) -> usize {
+    pub fn pair_count_with_self(self) -> usize {
         self.0 * (self.0 + 1) / 2
     }
 
@@ -125,13 +125,13 @@ impl HeadPairs {
     }
 
     /// Index of a pair of different heads in lists of pairs.
-    pub fn index(a: usize, b: usize) -> usize {
+    pub fn pair_index(a: usize, b: usize) -> usize {
         let (earlier, later) = (a.min(b), a.max(b));
         later * later.saturating_sub(1) / 2 + earlier
     }
 
     /// Index of a pair of heads in lists that include the pairs of a head with itself.
-    pub fn index_with_self(a: usize, b: usize) -> usize {
+    pub fn pair_index_with_self(a: usize, b: usize) -> usize {
         let (earlier, later) = (a.min(b), a.max(b));
         later * (later + 1) / 2 + earlier
     }
@@ -155,15 +155,15 @@ mod tests {
         let (groups, strata) = (groups(), one_stratum());
         let near = |[a, b]: [usize; 2]| Some(if a / 4 == b / 4 { 0.1 } else { 0.5 + 0.001 * (a + b) as f64 });
         let values: Vec<_> = HeadPairs(12).pairs().map(near).collect();
-        let found = compare(&values, &groups, &strata, SimilarWhen::Smaller).unwrap();
+        let found = permutation_test(&values, &groups, &strata, SimilarWhen::Smaller).unwrap();
         assert_eq!((found.pairs, found.p), (18, 1e-4));
         assert!((found.same - 0.1).abs() < 1e-12 && found.others > 0.5);
-        assert_eq!(compare(&values, &groups, &strata, SimilarWhen::Larger).unwrap().p, 1.0);
+        assert_eq!(permutation_test(&values, &groups, &strata, SimilarWhen::Larger).unwrap().p, 1.0);
         // Equal values are equally alike however they are dealt out.
-        assert_eq!(compare(&[Some(0.3); 66], &groups, &strata, SimilarWhen::Smaller).unwrap().p, 1.0);
-        assert_eq!(compare(&values, &[Some(0); 12], &strata, SimilarWhen::Smaller), None);
-        assert_eq!(compare(&values, &[None; 12], &strata, SimilarWhen::Smaller), None);
-        assert_eq!(compare(&[None; 66], &groups, &strata, SimilarWhen::Smaller), None);
+        assert_eq!(permutation_test(&[Some(0.3); 66], &groups, &strata, SimilarWhen::Smaller).unwrap().p, 1.0);
+        assert_eq!(permutation_test(&values, &[Some(0); 12], &strata, SimilarWhen::Smaller), None);
+        assert_eq!(permutation_test(&values, &[None; 12], &strata, SimilarWhen::Smaller), None);
+        assert_eq!(permutation_test(&[None; 66], &groups, &strata, SimilarWhen::Smaller), None);
     }
 
     /// Two layers of three heads, of which the first of each is of one group: by hand.
@@ -182,7 +182,7 @@ mod tests {
             (false, _) => 0.9,
         };
         let values: Vec<_> = HeadPairs(6).pairs().map(|pair| Some(value(pair))).collect();
-        let found = compare(&values, &groups, &layer_strata(grid), SimilarWhen::Smaller).unwrap();
+        let found = permutation_test(&values, &groups, &layer_strata(grid), SimilarWhen::Smaller).unwrap();
         assert_eq!(found.pairs, 2);
         assert!((found.same - 0.2).abs() < 1e-12 && (found.others - 0.6).abs() < 1e-12);
         // In each layer one of three ways to deal out puts them together: one in nine.
@@ -190,7 +190,7 @@ mod tests {
         // Heads of one layer are 0.2, 0.6 and 0.6 apart, of two 0.9: of the 20 ways to deal out six heads to two layers two are
         // as good.
         let of_layer: Vec<Option<usize>> = (0..6).map(|head| Some(head / 3)).collect();
-        let found = compare(&values, &of_layer, &neighbour_layer_strata(grid), SimilarWhen::Smaller).unwrap();
+        let found = permutation_test(&values, &of_layer, &neighbour_layer_strata(grid), SimilarWhen::Smaller).unwrap();
         assert!(found.pairs == 6 && (found.p - 0.1).abs() < 0.01, "{}", found.p);
     }
 
@@ -204,7 +204,7 @@ mod tests {
         };
         let alike = (0..200).filter(|_| {
             let values: Vec<_> = (0..66).map(|_| Some(noise())).collect();
-            compare(&values, &groups, &one_stratum(), SimilarWhen::Smaller).unwrap().p <= 0.05
+            permutation_test(&values, &groups, &one_stratum(), SimilarWhen::Smaller).unwrap().p <= 0.05
         });
         // 10 are expected, with a standard deviation of 3.1.
         assert!((1..=19).contains(&alike.count()));
@@ -224,7 +224,7 @@ mod tests {
         let apart = |[a, b]: [usize; 2]| if a / 6 == b / 6 { 0.2 } else { 0.8 };
         let alike = (0..100).filter(|_| {
             let values: Vec<_> = HeadPairs(24).pairs().map(|pair| Some(apart(pair) + noise())).collect();
-            compare(&values, &groups, &layer_strata(grid), SimilarWhen::Smaller).unwrap().p <= 0.05
+            permutation_test(&values, &groups, &layer_strata(grid), SimilarWhen::Smaller).unwrap().p <= 0.05
         });
         // 5 are expected, with a standard deviation of 2.2.
         assert!(alike.count() <= 12);
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn every_pair_has_a_place() {
         let pairs = HeadPairs(5);
-        let places: Vec<usize> = pairs.pairs().map(|[a, b]| HeadPairs::index(b, a)).collect();
-        assert_eq!(places, (0..pairs.count()).collect::<Vec<_>>());
+        let places: Vec<usize> = pairs.pairs().map(|[a, b]| HeadPairs::pair_index(b, a)).collect();
+        assert_eq!(places, (0..pairs.pair_count()).collect::<Vec<_>>());
         let with_self = (0..5).flat_map(|later| (0..=later).map(move |earlier| (earlier, later)));
-        let places: Vec<usize> = with_self.map(|(a, b)| HeadPairs::index_with_self(a, b)).collect();
-        assert_eq!(places, (0..pairs.count_with_self()).collect::<Vec<_>>());
+        let places: Vec<usize> = with_self.map(|(a, b)| HeadPairs::pair_index_with_self(a, b)).collect();
+        assert_eq!(places, (0..pairs.pair_count_with_self()).collect::<Vec<_>>());
     }
 }

@@ -18,19 +18,19 @@ pub struct PairsByBlock<'a>(pub &'a Blocks<SimilarityTotals>);
 
 impl PairsByBlock<'_> {
     /// Number of attention rows per block.
-    fn rows(&self) -> PerBlock {
+    fn attention_rows(&self) -> PerBlock {
         self.0.map_blocks(|block| block.rows as f64)
     }
 
     /// Summed squared distance of a pair of heads per block; `pair` is its index in [`HeadPairs`].
-    fn squares(&self, pair: usize) -> PerBlock {
+    fn squared_distances(&self, pair: usize) -> PerBlock {
         self.0.map_blocks(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
     }
 
     /// Whether both heads are nearer to each other than to uniform attention, by the 95 % intervals of the
     /// differences.
-    pub fn are_nearer_than_even(&self, [a, b]: [usize; 2]) -> bool {
-        let (square, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
+    pub fn are_nearer_than_uniform(&self, [a, b]: [usize; 2]) -> bool {
+        let (square, rows) = (self.squared_distances(HeadPairs::pair_index(a, b)), self.attention_rows());
         [a, b].into_iter().all(|head| {
             let even = self.0.map_blocks(|block| block.from_even.get(head).map_or(0.0, |sum| sum.value()));
             let excess: PerBlock = std::array::from_fn(|block| square[block] - even[block]);
@@ -39,46 +39,56 @@ impl PairsByBlock<'_> {
     }
 
     /// Summed HSIC of two heads per block; `a` and `b` may be equal.
-    fn covariances(&self, a: usize, b: usize) -> PerBlock {
-        let place = HeadPairs::index_with_self(a, b);
+    fn summed_hsic(&self, a: usize, b: usize) -> PerBlock {
+        let place = HeadPairs::pair_index_with_self(a, b);
         self.0.map_blocks(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
     }
 
     /// 95 % interval of the Hellinger distance of two heads.
     pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
-        let (squares, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
+        let (squares, rows) = (self.squared_distances(HeadPairs::pair_index(a, b)), self.attention_rows());
         let all = |blocks: &PerBlock| blocks.iter().sum::<f64>();
         let (whole, count) = (all(&squares), all(&rows));
-        let without = |block: usize| (rows[block] > 0.0).then(|| distance(whole - squares[block], count - rows[block]));
-        Jackknife::from_leave_one_out(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
+        let without = |block: usize| {
+            (rows[block] > 0.0).then(|| mean_hellinger_distance(whole - squares[block], count - rows[block]))
+        };
+        Jackknife::from_leave_one_out(mean_hellinger_distance(whole, count), (0..BLOCKS).map(without).collect(), &rows)
+            .interval()
     }
 
     /// 95 % interval of the CKA of two heads' outputs; `None` if an output is constant.
     pub fn cka_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
-        let by_block = [(a, b), (a, a), (b, b)].map(|(a, b)| self.covariances(a, b));
+        let by_block = [(a, b), (a, a), (b, b)].map(|(a, b)| self.summed_hsic(a, b));
         let all = by_block.map(|blocks| blocks.iter().sum::<f64>());
         let ratio = |[both, first, second]: [f64; 3]| cka(both, first, second);
         let present = |block: usize| by_block[1][block] != 0.0 && by_block[2][block] != 0.0;
         let without = |block: usize| {
             present(block).then(|| ratio(std::array::from_fn(|part| all[part] - by_block[part][block]))).flatten()
         };
-        Jackknife::from_leave_one_out(ratio(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
+        Jackknife::from_leave_one_out(ratio(all)?, (0..BLOCKS).map(without).collect(), &self.attention_rows())
+            .interval()
     }
 
     /// Finds clusters of heads by `distances` over all blocks, as `(indices of the heads, stability)`. Stability is
     /// the share of non-empty resamples of the blocks in which all heads of the cluster are together. It is `None`
     /// without resamples.
-    pub fn clusters(&self, distances: &[f64], heads: usize, threads: NonZeroUsize) -> Vec<(Vec<usize>, Option<f64>)> {
+    pub fn find_clusters(
+        &self,
+        distances: &[f64],
+        heads: usize,
+        threads: NonZeroUsize,
+    ) -> Vec<(Vec<usize>, Option<f64>)> {
         let groups = clusters_of_heads(distances, heads);
-        let squares: Vec<PerBlock> = (0..distances.len()).map(|pair| self.squares(pair)).collect();
-        let rows = self.rows();
-        let draws = if groups.is_empty() { 0 } else { RESAMPLES };
+        let squares: Vec<PerBlock> = (0..distances.len()).map(|pair| self.squared_distances(pair)).collect();
+        let rows = self.attention_rows();
+        let draws = if groups.is_empty() { 0 } else { RESAMPLE_COUNT };
         let resamples = parallel_map(threads, bootstrap_block_counts(draws), |counts| {
             let total = |blocks: &PerBlock| blocks.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
             let all = total(&rows);
             // A resample of empty blocks alone, possible with few sentences, has no distances.
             (all > 0.0).then(|| {
-                let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
+                let distances: Vec<f64> =
+                    squares.iter().map(|squares| mean_hellinger_distance(total(squares), all)).collect();
                 let of_head = cluster_of_head(&distances, heads);
                 let together = |places: &Vec<usize>| places.iter().all(|&place| of_head[place] == of_head[places[0]]);
                 groups.iter().map(together).collect::<Vec<_>>()
@@ -104,7 +114,7 @@ pub const CUT_SHARE_OF_MEDIAN: f64 = 0.5;
 
 /// Number of bootstrap resamples for the stability of clusters. With 200, a share of 80 % has a standard error of 3
 /// points.
-pub const RESAMPLES: usize = 200;
+pub const RESAMPLE_COUNT: usize = 200;
 
 /// Median; `None` without a distance.
 pub fn median(distances: &[f64]) -> Option<f64> {
@@ -118,7 +128,7 @@ pub fn median(distances: &[f64]) -> Option<f64> {
 /// Joins of the heads by average linkage of their `distances`, by rising height.
 pub fn tree_joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     // `kodama` expects the pairs row by row.
-    let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
+    let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::pair_index(row, column)));
     let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
     let joined = linkage(&mut condensed, heads, Method::Average);
     let join = |step: &Step<f64>| TreeJoin { members: [step.cluster1, step.cluster2], height: step.dissimilarity };
@@ -152,7 +162,7 @@ pub fn clusters_of_heads(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
 }
 
 /// Hellinger distance from a summed squared distance and the number of rows.
-pub fn distance(square: f64, rows: f64) -> f64 {
+pub fn mean_hellinger_distance(square: f64, rows: f64) -> f64 {
     (square / rows).clamp(0.0, 1.0).sqrt()
 }
 

@@ -9,7 +9,7 @@ mod sums;
 mod weights;
 
 use crate::passes::pass::Pass;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term,
     UpstreamResults,
@@ -38,11 +38,11 @@ impl Study for HeadSimilarity {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        (Estimates::without_metrics(context.grid.count()), Similarity::new(observed.sums(), context))
+        (Estimates::without_metrics(context.grid.head_count()), Similarity::new(observed.first_sums(), context))
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
-        let clusters = section.kept_clusters(observed.sums::<SimilaritySums>().grid);
+        let clusters = section.kept_clusters(observed.first_sums::<SimilaritySums>().grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 }
@@ -93,14 +93,14 @@ const CAVEATS: &[Caveat] = &[
         text: "Heads that look alike need not do the same: what they read out and who reads it may differ. The CKA of what \
             they write is over random tokens of nearby sentences, and large components decide it.",
         subject: CaveatSubject::Meaning,
-        applies: |labelling| section::<Similarity>(labelling.section).tokens > 0,
+        applies: |labelling| downcast_section::<Similarity>(labelling.section).tokens > 0,
     },
     Caveat {
         id: "composition-hints",
         text: "Composition scores are of weights alone: layer normalisations and feed-forward blocks lie between heads, so \
             they are hints, not findings.",
         subject: CaveatSubject::Meaning,
-        applies: |labelling| section::<Similarity>(labelling.section).weights.is_some(),
+        applies: |labelling| downcast_section::<Similarity>(labelling.section).weights.is_some(),
     },
 ];
 

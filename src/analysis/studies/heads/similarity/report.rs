@@ -4,8 +4,8 @@ use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compare::{Comparison, HeadPairs, SimilarWhen, Stratum, compare, neighbour_layer_strata};
-use super::measure::{PairsByBlock, cka, distance, median};
+use super::compare::{Comparison, HeadPairs, SimilarWhen, Stratum, neighbour_layer_strata, permutation_test};
+use super::measure::{PairsByBlock, cka, mean_hellinger_distance, median};
 use super::sums::{Disagreement, SimilaritySums};
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -16,10 +16,10 @@ use crate::stats::ranks::spearman;
 use crate::study::EstimationContext;
 
 /// Maximum number of closest pairs in the report.
-const LISTED: usize = 10;
+const MAX_LISTED_PAIRS: usize = 10;
 
 /// Minimum stability of a kept cluster: the share of resamples in which all its heads are in one cluster.
-const STABLE: f64 = 0.8;
+const MIN_STABILITY: f64 = 0.8;
 
 /// Similarity of attention heads, by where they attend (distance) and by what they write (CKA).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -160,8 +160,8 @@ pub struct LayerDisagreement {
 
 /// Arranges a value for each pair of heads as rows: for each head, the values of its pairs with all heads before
 /// it.
-fn triangle<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
-    let row = |head: usize| values.get(HeadPairs::index(0, head)..).and_then(|from| from.get(..head));
+fn rows_of_pairs<T: Clone>(values: &[T], heads: usize) -> Vec<Vec<T>> {
+    let row = |head: usize| values.get(HeadPairs::pair_index(0, head)..).and_then(|from| from.get(..head));
     if values.is_empty() { Vec::new() } else { (0..heads).map(|head| row(head).unwrap_or_default().to_vec()).collect() }
 }
 
@@ -174,16 +174,18 @@ fn mean(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 impl Similarity {
     pub fn new(sums: &SimilaritySums, context: &EstimationContext) -> Self {
         let (total, grid) = (sums.blocks.total(), sums.grid);
-        let heads = grid.count();
+        let heads = grid.head_count();
         // Without a token of text, no two heads can be compared.
         let pairs = HeadPairs(if total.rows == 0 { 0 } else { heads });
-        let distances: Vec<f64> = total.distances.iter().map(|sum| distance(sum.value(), total.rows as f64)).collect();
-        let covariance = |a, b| total.covariances.get(HeadPairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
+        let distances: Vec<f64> =
+            total.distances.iter().map(|sum| mean_hellinger_distance(sum.value(), total.rows as f64)).collect();
+        let covariance =
+            |a, b| total.covariances.get(HeadPairs::pair_index_with_self(a, b)).map_or(0.0, |sum| sum.value());
         let pair_cka = |[a, b]: [usize; 2]| cka(covariance(a, b), covariance(a, a), covariance(b, b));
         let cka: Vec<Option<f64>> = pairs.pairs().map(pair_cka).collect();
         let by_block = PairsByBlock(&sums.blocks);
-        let index = |[a, b]: [usize; 2]| HeadPairs::index(a, b);
-        let places = |pair: [usize; 2]| pair.map(|place| grid.place(place));
+        let index = |[a, b]: [usize; 2]| HeadPairs::pair_index(a, b);
+        let places = |pair: [usize; 2]| pair.map(|place| grid.head_place(place));
         let mut ranked: Vec<[usize; 2]> = pairs.pairs().collect();
         ranked.sort_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
         let close = |&pair: &[usize; 2]| ClosePair {
@@ -193,20 +195,21 @@ impl Similarity {
             cka: cka[index(pair)],
             cka_ci95: by_block.cka_ci95(pair),
         };
-        let clusters = by_block.clusters(&distances, heads, context.threads).into_iter().map(|(members, together)| {
-            let pairs = || HeadPairs(members.len()).pairs().map(|pair| pair.map(|at| members[at]));
-            let within = || pairs().map(index);
-            let nearer_than_even = pairs().all(|pair| by_block.are_nearer_than_even(pair));
-            Cluster {
-                heads: members.iter().map(|&place| grid.place(place)).collect(),
-                labels: Vec::new(),
-                widest: within().map(|pair| distances[pair]).fold(0.0, f64::max),
-                mean_cka: mean(within().map(|pair| cka[pair])),
-                together,
-                nearer_than_even,
-                kept: nearer_than_even && together.is_some_and(|share| share >= STABLE),
-            }
-        });
+        let clusters =
+            by_block.find_clusters(&distances, heads, context.threads).into_iter().map(|(members, together)| {
+                let pairs = || HeadPairs(members.len()).pairs().map(|pair| pair.map(|at| members[at]));
+                let within = || pairs().map(index);
+                let nearer_than_even = pairs().all(|pair| by_block.are_nearer_than_uniform(pair));
+                Cluster {
+                    heads: members.iter().map(|&place| grid.head_place(place)).collect(),
+                    labels: Vec::new(),
+                    widest: within().map(|pair| distances[pair]).fold(0.0, f64::max),
+                    mean_cka: mean(within().map(|pair| cka[pair])),
+                    together,
+                    nearer_than_even,
+                    kept: nearer_than_even && together.is_some_and(|share| share >= MIN_STABILITY),
+                }
+            });
         let layers_apart = |layers: usize| {
             let there = || pairs.pairs().filter(move |[a, b]| b / grid.heads - a / grid.heads == layers).map(index);
             let pairs = there().count() as u64;
@@ -220,20 +223,24 @@ impl Similarity {
             tokens: total.rows,
             batches: total.batches,
             batched_tokens: total.batched,
-            from_even: total.from_even.iter().map(|square| distance(square.value(), total.rows as f64)).collect(),
+            from_even: total
+                .from_even
+                .iter()
+                .map(|square| mean_hellinger_distance(square.value(), total.rows as f64))
+                .collect(),
             median_distance: median(&distances),
             distance_with_cka: all_cka.and_then(|cka| spearman(&distances, &cka)),
-            closest: ranked.iter().take(LISTED).map(close).collect(),
+            closest: ranked.iter().take(MAX_LISTED_PAIRS).map(close).collect(),
             clusters: clusters.collect(),
             same_layer: comparisons(&distances, &cka, &of_layer, &neighbour_layer_strata(grid)),
             same_label: Comparisons::default(),
             same_key_value_group: None,
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
             map: Map::new(&distances, pairs.0),
-            disagreement: disagreement(sums),
+            disagreement: layer_disagreements(sums),
             weights: sums.weighed.clone(),
-            distance: triangle(&distances, heads),
-            cka: triangle(&cka, heads),
+            distance: rows_of_pairs(&distances, heads),
+            cka: rows_of_pairs(&cka, heads),
         }
     }
 
@@ -251,13 +258,13 @@ pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize
     }
     let distances: Vec<Option<f64>> = distance.iter().copied().map(Some).collect();
     Comparisons {
-        distance: compare(&distances, groups, strata, SimilarWhen::Smaller),
-        cka: compare(cka, groups, strata, SimilarWhen::Larger),
+        distance: permutation_test(&distances, groups, strata, SimilarWhen::Smaller),
+        cka: permutation_test(cka, groups, strata, SimilarWhen::Larger),
     }
 }
 
 /// Disagreement of the heads of each layer.
-fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
+fn layer_disagreements(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();
     let rows = blocks.map_blocks(|block| block.rows as f64);
@@ -293,7 +300,7 @@ impl Map {
         if heads < 3 {
             return None;
         }
-        let square = |a: usize, b: usize| if a == b { 0.0 } else { distances[HeadPairs::index(a, b)].powi(2) };
+        let square = |a: usize, b: usize| if a == b { 0.0 } else { distances[HeadPairs::pair_index(a, b)].powi(2) };
         let squares = DMatrix::from_fn(heads, heads, square);
         let (means, mean) = (squares.row_mean(), squares.mean());
         let centred = DMatrix::from_fn(heads, heads, |a, b| (means[a] + means[b] - mean - squares[(a, b)]) / 2.0);

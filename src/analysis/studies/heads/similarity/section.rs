@@ -12,18 +12,18 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::study::Summary;
 use crate::study::labels::UNLABELLED;
-use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, ViewContext, stored};
+use crate::study::section::{HeadCard, LateFact, Neighbour, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
-use crate::study::show::wording::{aligned_table, counted_sequences, sequence_noun, signed};
-use crate::system::counted::{counted, plural};
+use crate::study::show::wording::{aligned_table, counted_sequences, sequence_noun, signed_decimal};
+use crate::system::counted::{format_count, plural};
 
 stored!(Similarity as similarity);
 
 impl Section for Similarity {
-    fn complete(&mut self, completion: &Completion<'_>) {
+    fn complete(&mut self, completion: &LateFact<'_>) {
         match completion {
-            Completion::Labels(labels) => self.name_heads(labels),
-            Completion::SharedKeys(heads) => self.compare_groups(*heads),
+            LateFact::Labels(labels) => self.set_labels(labels),
+            LateFact::SharedKeys(heads) => self.compare_sharing_heads(*heads),
             _ => {}
         }
     }
@@ -40,18 +40,22 @@ impl Section for Similarity {
         let Some(grid) = self.grid() else { return HeadCard::default() };
         let own = grid.index(place.layer, place.head);
         let distance = |other: &usize| self.distance[own.max(*other)][own.min(*other)];
-        let others = (0..grid.count()).filter(|&other| other != own);
+        let others = (0..grid.head_count()).filter(|&other| other != own);
         let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b)));
         let neighbour = |how: &'static str, other: usize| Neighbour {
             relation: how,
-            place: grid.place(other),
+            place: grid.head_place(other),
             strength: format!("distance {:.3}", distance(&other)),
         };
         let looks_like = nearest.map(|other| neighbour("looks most like", other));
         let nearest = nearest.map(|other| {
             let cka = self.cka[own.max(other)][own.min(other)];
             let cka = cka.map_or_else(String::new, |cka| format!(", CKA of what they write {cka:.2}"));
-            format!("the head that looks most like it is {}: distance {:.3}{cka}", grid.place(other), distance(&other))
+            format!(
+                "the head that looks most like it is {}: distance {:.3}{cka}",
+                grid.head_place(other),
+                distance(&other)
+            )
         });
         let cluster = self.clusters.iter().find(|cluster| cluster.kept && cluster.heads.contains(&place));
         let in_cluster = cluster.iter().flat_map(|cluster| &cluster.heads).filter(|&&head| head != place);
@@ -71,7 +75,7 @@ impl Section for Similarity {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Similarity { distance, cka, from_even, clusters, closest, map, disagreement, .. } = self;
-        let whole = |lengths: &mut dyn Iterator<Item = usize>| lengths.eq(0..grid.count());
+        let whole = |lengths: &mut dyn Iterator<Item = usize>| lengths.eq(0..grid.head_count());
         let empty = distance.is_empty() && cka.is_empty();
         let rows = whole(&mut distance.iter().map(Vec::len)) && whole(&mut cka.iter().map(Vec::len));
         if !empty && !rows {
@@ -80,8 +84,8 @@ impl Section for Similarity {
         let named = clusters.iter().flat_map(|one| &one.heads).chain(closest.iter().flat_map(|pair| &pair.heads));
         let stray = grid.stray_head_defect("similarity", named.copied());
         let layers = disagreement.iter().map(|layer| layer.layer);
-        let fits = [0, grid.count()].contains(&from_even.len())
-            && map.as_ref().is_none_or(|map| map.points.len() == grid.count())
+        let fits = [0, grid.head_count()].contains(&from_even.len())
+            && map.as_ref().is_none_or(|map| map.points.len() == grid.head_count())
             && (disagreement.is_empty() || layers.eq(0..grid.layers))
             && self.weights.as_ref().is_none_or(|weights| weights.fits(grid));
         stray.or_else(|| (!fits).then(|| "`similarity` does not have each layer and head of the model once".to_owned()))
@@ -91,15 +95,15 @@ impl Section for Similarity {
 impl Similarity {
     /// Compares heads that share keys and values with other heads of their layer; `shared` consecutive heads share
     /// them.
-    fn compare_groups(&mut self, shared: usize) {
+    fn compare_sharing_heads(&mut self, shared: usize) {
         let Some(grid) = self.grid() else { return };
-        let groups: Vec<Option<usize>> = (0..grid.count()).map(|place| Some(place / shared)).collect();
+        let groups: Vec<Option<usize>> = (0..grid.head_count()).map(|place| Some(place / shared)).collect();
         let Similarity { distance, cka, same_key_value_group, .. } = self;
         *same_key_value_group = Some(comparisons(&distance.concat(), &cka.concat(), &groups, &layer_strata(grid)));
     }
 
     /// Sets the labels of the clusters' heads, and compares heads with equal first labels with other heads.
-    fn name_heads(&mut self, labels: &[String]) {
+    fn set_labels(&mut self, labels: &[String]) {
         let Some(grid) = self.grid() else { return };
         let Similarity { distance, cka, clusters, same_label, .. } = self;
         let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
@@ -122,9 +126,9 @@ pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid, read: Context) ->
     let Similarity { sentences, tokens, distance, median_distance, map, clusters, .. } = similarity;
     let Some(cut) = median_distance.map(|median| CUT_SHARE_OF_MEDIAN * median) else { return Vec::new() };
     let kept = similarity.kept_clusters(grid);
-    let sample = format!("{} of {}", counted(*tokens, "token"), counted_sequences(*sentences, read));
+    let sample = format!("{} of {}", format_count(*tokens, "token"), counted_sequences(*sentences, read));
     let over = format!("The Hellinger distance of their attention over {sample}.");
-    let (clusters_kept, hold) = (counted(kept.len(), "cluster"), plural(&kept.len(), "holds", "hold"));
+    let (clusters_kept, hold) = (format_count(kept.len(), "cluster"), plural(&kept.len(), "holds", "hold"));
     let map = map.as_ref().map(|map| {
         let [across, upward] = map.shown.map(|share| format!("{:.0} %", 100.0 * share));
         Figure {
@@ -153,7 +157,7 @@ pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid, read: Context) ->
         chart: Chart::Tree(Tree {
             height_label: "distance at which they are joined".to_owned(),
             cut: Some(cut),
-            joins: tree_joins(&distance.concat(), grid.count()),
+            joins: tree_joins(&distance.concat(), grid.head_count()),
         }),
     };
     map.into_iter().chain([tree]).collect()
@@ -166,8 +170,8 @@ fn write_summary(similarity: &Similarity, read: Context, out: &mut Summary) -> f
         let what = sequence_noun(read);
         return writeln!(out, "No {what} had a token of text, or the model has one head: no heads were compared.");
     };
-    let (tokens, read) = (counted(*tokens, "token"), counted_sequences(*sentences, read));
-    let with_cka = correlation(similarity.distance_with_cka);
+    let (tokens, read) = (format_count(*tokens, "token"), counted_sequences(*sentences, read));
+    let with_cka = correlation_text(similarity.distance_with_cka);
     writeln!(
         out,
         "Similar heads: Hellinger distance of their attention (0 to 1) over {tokens} of {read}, and similarity of their outputs (debiased \
@@ -182,9 +186,9 @@ fn write_summary(similarity: &Similarity, read: Context, out: &mut Summary) -> f
          holds under resampling and its heads are nearer to each other than to even attention."
     )?;
     if kept > 0 {
-        out.blank();
-        out.table(table(clusters.iter().filter(|cluster| cluster.kept)));
-        out.blank();
+        out.add_blank_line();
+        out.add_table(table(clusters.iter().filter(|cluster| cluster.kept)));
+        out.add_blank_line();
     }
     write_comparison(out, "of one layer, against pairs across two neighbouring layers", same_layer)?;
     write_comparison(out, "of one layer with the same first label, against the other pairs of the layer", same_label)?;
@@ -199,13 +203,13 @@ fn write_summary(similarity: &Similarity, read: Context, out: &mut Summary) -> f
             "\nDisagreement of the heads of a layer (Li et al. 2018; -1: all equal), and dimensions that hold 90 % of the spectrum of \
              W_Q W_K^T, for one head (mean) and for all heads of the layer together:\n"
         )?;
-        out.table(layer_table(similarity, spectra));
+        out.add_table(layer_table(similarity, spectra));
     }
     Ok(())
 }
 
-fn correlation(number: Option<f64>) -> String {
-    number.map_or_else(|| "-".to_owned(), |number| signed(number, 2))
+fn correlation_text(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| signed_decimal(number, 2))
 }
 
 fn write_comparison(out: &mut Summary, which: &str, comparisons: &Comparisons) -> fmt::Result {
@@ -222,7 +226,7 @@ fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let together = together.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
         let labels = counted_labels(labels);
-        [heads.join(" "), labels, format!("{widest:.3}"), correlation(*mean_cka), together]
+        [heads.join(" "), labels, format!("{widest:.3}"), correlation_text(*mean_cka), together]
     };
     aligned_table(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
 }

@@ -19,7 +19,7 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
-use crate::stats::exact::{Component, ExactSum, add_elementwise};
+use crate::stats::exact::{ComponentSum, ExactSum, add_elementwise};
 use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
 
 /// Sums over one block of sentences for the similarity of heads.
@@ -31,10 +31,10 @@ pub struct SimilarityTotals {
     pub sentences: u64,
     /// Squared Hellinger distance of each pair of heads, summed over attention rows. Empty without rows, to keep
     /// the block small.
-    pub distances: Vec<Component>,
+    pub distances: Vec<ComponentSum>,
     /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers *
     /// heads]`.
-    pub from_even: Vec<Component>,
+    pub from_even: Vec<ComponentSum>,
     /// Agreement of the heads of each layer, summed over attention rows, `[layers]`; empty without rows.
     /// Disagreement is its negative.
     pub disagreement: Vec<Disagreement>,
@@ -72,8 +72,8 @@ impl SimilaritySums {
     pub(super) fn add_distances(&mut self, block: usize, rows: usize, [squares, from_even]: [&[f64]; 2]) {
         let sums = &mut self.blocks[block];
         sums.rows += rows as u64;
-        sums.distances.resize(HeadPairs(self.grid.count()).count(), Component::default());
-        sums.from_even.resize(self.grid.count(), Component::default());
+        sums.distances.resize(HeadPairs(self.grid.head_count()).pair_count(), ComponentSum::default());
+        sums.from_even.resize(self.grid.head_count(), ComponentSum::default());
         sums.disagreement.resize(self.grid.layers, Disagreement::default());
         add_elementwise(&mut sums.distances, squares);
         add_elementwise(&mut sums.from_even, from_even);
@@ -91,17 +91,17 @@ impl SimilaritySums {
     /// is complete.
     fn end_pack(&mut self, block: usize, roots: &AttentionRoots) {
         if !roots.values().is_empty() {
-            let heads = self.grid.count();
+            let heads = self.grid.head_count();
             let tokens = roots.values().len() / heads / roots.rows.len();
             let from_even: Vec<f64> = (0..heads)
                 .map(|place| {
-                    let visibility = self.classes.in_layer(self.grid.layer_and_head(place).0);
-                    distance_from_uniform(roots.of_head(place, tokens), &roots.rows, (visibility, tokens))
+                    let visibility = self.classes.layer_visibility(self.grid.layer_and_head(place).0);
+                    distance_from_uniform(roots.head_roots(place, tokens), &roots.rows, (visibility, tokens))
                 })
                 .collect();
-            self.add_distances(block, 0, [&distances(roots.values(), heads), &from_even]);
+            self.add_distances(block, 0, [&squared_distances(roots.values(), heads), &from_even]);
         }
-        if let Some(batches) = self.outputs.end(self.grid.count()) {
+        if let Some(batches) = self.outputs.end_pack(self.grid.head_count()) {
             self.add_batches(&batches);
         }
     }
@@ -120,18 +120,18 @@ pub struct SimilarityState {
 }
 
 /// Number of columns of square roots that are summed in f32 before the sum is added to an f64.
-const COLUMNS: usize = 2048;
+const F32_SUM_COLUMNS: usize = 2048;
 
 /// Squared Hellinger distances of all pairs of heads, summed over rows. `roots` has the square roots of the
 /// attention, `[heads, rows * tokens]`.
 ///
 /// The distance of heads with roots `a` and `b` is half of `|a|² + |b|² - 2 a · b`: exactly 0 for equal rows.
-fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
+fn squared_distances(roots: &[f32], heads: usize) -> Vec<f64> {
     let size = roots.len() / heads;
     let (mut sums, mut part) = (vec![0.0; heads * heads], vec![0.0_f32; heads * heads]);
-    for first in (0..size).step_by(COLUMNS) {
-        let columns = COLUMNS.min(size - first);
-        let roots = Matrix::strided(&roots[first..], heads, columns, size);
+    for first in (0..size).step_by(F32_SUM_COLUMNS) {
+        let columns = F32_SUM_COLUMNS.min(size - first);
+        let roots = Matrix::with_row_stride(&roots[first..], heads, columns, size);
         multiply(MatrixMut::new(&mut part, heads, heads), roots, roots.transposed());
         sums.iter_mut().zip(&part).for_each(|(sum, &part)| *sum += f64::from(part));
     }
@@ -180,26 +180,26 @@ impl Sums for SimilaritySums {
             _ => return,
         };
         let (view, HeadGrid { heads, .. }) = (input.view, self.grid);
-        roots.push(view.attention, self.grid.count());
+        roots.push(view.attention, self.grid.head_count());
         let (Some(output), Some(values)) = (view.output, view.values) else { return };
         for (number, places) in compared {
             let written = places.iter().map(|&row| [output.contexts.row(row), output.products.row(row)]);
-            self.outputs.add(*number, (view.head, heads), written);
+            self.outputs.add_head(*number, (view.head, heads), written);
         }
-        layer.add(&roots.rows, view.attention, values, output.contexts);
+        layer.add_head(&roots.rows, view.attention, values, output.contexts);
         if view.head + 1 == heads {
-            self.blocks[*block].disagreement[view.layer].merge(&layer.finish(heads));
+            self.blocks[*block].disagreement[view.layer].merge(&layer.agreement(heads));
         }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
-        let pairs = HeadPairs(grid.count());
+        let pairs = HeadPairs(grid.head_count());
         let has = |there: bool, length: usize, expected: usize| length == if there { expected } else { 0 };
         let fits = |block: &SimilarityTotals| {
-            has(block.rows > 0, block.distances.len(), pairs.count())
-                && has(block.rows > 0, block.from_even.len(), grid.count())
+            has(block.rows > 0, block.distances.len(), pairs.pair_count())
+                && has(block.rows > 0, block.from_even.len(), grid.head_count())
                 && has(block.rows > 0, block.disagreement.len(), grid.layers)
-                && has(block.batches > 0, block.covariances.len(), pairs.count_with_self())
+                && has(block.batches > 0, block.covariances.len(), pairs.pair_count_with_self())
         };
         (self.grid, &self.classes) == (grid, classes)
             && self.blocks.is_valid(fits)
@@ -235,13 +235,19 @@ pub struct LayerSums {
 
 impl LayerSums {
     /// Adds one head of the layer. `contexts` lack the value bias, which is added here.
-    pub fn add(&mut self, rows: &[usize], attention: AttentionView<'_>, values: HeadValues<'_>, contexts: Rows<'_>) {
+    pub fn add_head(
+        &mut self,
+        rows: &[usize],
+        attention: AttentionView<'_>,
+        values: HeadValues<'_>,
+        contexts: Rows<'_>,
+    ) {
         let width = values.bias.len();
         self.weights.resize(rows.len() * attention.tokens(), 0.0);
         self.values.resize(rows.len() * width, 0.0);
         self.contexts.resize(rows.len() * width, 0.0);
         for (&row, sums) in rows.iter().zip(self.weights.chunks_exact_mut(attention.tokens())) {
-            add(attention.row(row), sums);
+            add_values(attention.row(row), sums);
         }
         let vectors = self.values.chunks_exact_mut(width).zip(self.contexts.chunks_exact_mut(width));
         for (&row, (of_values, of_contexts)) in rows.iter().zip(vectors) {
@@ -252,7 +258,7 @@ impl LayerSums {
     }
 
     /// Agreement of the layer's heads in the sequence, after the last head was added.
-    pub fn finish(&mut self, heads: usize) -> Disagreement {
+    pub fn agreement(&mut self, heads: usize) -> Disagreement {
         let mut take_mean_square = |vectors: fn(&mut Self) -> &mut Vec<f32>| {
             let sums = vectors(self);
             let squares = sums.iter().map(|&sum| f64::from(sum).powi(2)).sum::<f64>();
@@ -271,7 +277,7 @@ impl LayerSums {
 
 /// Adds `values` to `sums`, one by one.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-fn add(values: &[f32], sums: &mut [f32]) {
+fn add_values(values: &[f32], sums: &mut [f32]) {
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
 }
 
@@ -299,9 +305,9 @@ mod tests {
             let rows = [[0.0; 2], value].concat();
             let rows = Rows::new(&rows, 2);
             let attention = AttentionView::new(0, 0, 2, &weights);
-            layer.add(&[1], attention, HeadValues { rows, bias: &[1.0, 0.0] }, rows);
+            layer.add_head(&[1], attention, HeadValues { rows, bias: &[1.0, 0.0] }, rows);
         }
-        let found = layer.finish(2);
+        let found = layer.agreement(2);
         // The cosine is 0 between them and 1 with themselves; products of weights 1, 0.5, 0.5 and 0.5.
         assert!((found.subspace.value() - 0.5).abs() < 1e-6 && (found.output.value() - 0.5).abs() < 1e-6);
         assert!((found.position.value() - 2.5 / 4.0).abs() < 1e-6);

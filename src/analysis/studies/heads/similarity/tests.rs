@@ -6,13 +6,13 @@ use rand_distr::{Distribution, StandardNormal};
 
 use super::report::Comparisons;
 use super::*;
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView};
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
+use crate::passes::observer::{Event, FoldBuffers, Sums, new_observer};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -20,7 +20,7 @@ use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
 use crate::study::section::Section;
-use crate::study::section::{Completion, ViewContext};
+use crate::study::section::{LateFact, ViewContext};
 use crate::study::{AnyStudy, saved};
 
 /// One head over one sentence: its weights, `[n, n]`, and its contexts, `[n, width]`.
@@ -42,7 +42,7 @@ fn looking(n: usize, first: f32, contexts: Vec<f32>) -> TestHead {
 /// Shows sentences that run side by side; `heads` are of each sentence, layer by layer.
 fn show(sums: &mut SimilaritySums, pack: &[(Sequence, Vec<TestHead>)], grid: HeadGrid) {
     let mut states: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
-    for place in 0..grid.count() {
+    for place in 0..grid.head_count() {
         let (layer, head) = grid.layer_and_head(place);
         for (state, (sentence, heads)) in states.iter_mut().zip(pack) {
             let Some(state) = state else { continue };
@@ -57,7 +57,7 @@ fn show(sums: &mut SimilaritySums, pack: &[(Sequence, Vec<TestHead>)], grid: Hea
                 output: Some(output),
                 ..AttentionView::new(layer, head, n, weights).into()
             };
-            sums.observe(state, &mut Event::Head(AttentionFolder::default().head_input(sentence, view)));
+            sums.observe(state, &mut Event::Head(FoldBuffers::default().head_input(sentence, view)));
         }
     }
     states.iter_mut().flatten().for_each(|state| sums.observe(state, &mut Event::PackEnd));
@@ -180,7 +180,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     assert_eq!(found.defect(grid), None);
     assert!(found.defect(HeadGrid { layers: 2, heads: 2 }).is_some());
     let labels = ["broad", "broad", "unlabelled", "unlabelled", "local", "local"].map(str::to_owned);
-    found.complete(&Completion::Labels(&labels));
+    found.complete(&LateFact::Labels(&labels));
     let cluster = found.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
     assert_eq!(cluster.labels, ["broad", "broad"]);
     // Heads without a label have none in common, and pairs are of one layer.
@@ -192,8 +192,8 @@ fn planted_heads_are_a_cluster_at_distance_0() {
         "{summary}"
     );
     let text = serde_json::to_string(&serde_json::json!({ "similarity": found })).unwrap();
-    let again = saved::sections(&[&HeadSimilarity], &text).unwrap().remove(0);
-    assert_eq!(crate::study::section::section::<Similarity>(&*again), &found);
+    let again = saved::read_sections(&[&HeadSimilarity], &text).unwrap().remove(0);
+    assert_eq!(crate::study::section::downcast_section::<Similarity>(&*again), &found);
 }
 
 /// Two heads of each of three layers, the first two of which look alike.
@@ -202,12 +202,12 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
     let mut section = planted();
     assert_eq!(section.same_key_value_group, None);
     // All heads of a layer share them: there are no others.
-    section.complete(&Completion::SharedKeys(2));
+    section.complete(&LateFact::SharedKeys(2));
     assert_eq!(section.same_key_value_group, Some(Comparisons::default()));
     // The same heads as one layer of two groups of three: L0H0 is like L0H1 and unlike L1H0.
     let all = std::mem::take(&mut section.disagreement);
     section.disagreement = all[..1].to_vec();
-    section.complete(&Completion::SharedKeys(3));
+    section.complete(&LateFact::SharedKeys(3));
     let found = section.same_key_value_group.unwrap().distance.unwrap();
     let pair = |a: usize, b: usize| section.distance[a][b];
     let same = [pair(1, 0), pair(2, 0), pair(2, 1), pair(4, 3), pair(5, 3), pair(5, 4)];
@@ -260,7 +260,7 @@ fn a_repeated_sentence_is_in_no_batch() {
     let sentences = (0..8).map(|index| {
         let mut sentence = sentence(index, 2, "dep");
         if index >= 4 {
-            sentence.family = SentenceFamily { number: 0, is_first: false };
+            sentence.family = SentenceGroup { number: 0, is_first: false };
         }
         let n = sentence.ids.len();
         let looks = [0.2, 0.4, 0.6, 0.8].map(|first| looking(n, first, normal(&mut random, n)));

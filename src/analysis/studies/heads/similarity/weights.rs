@@ -12,10 +12,10 @@ use crate::system::parallel::{core_count, parallel_map};
 
 /// Share of the summed squared singular values that the counted dimensions must reach (Cordonnier et al. 2020,
 /// figure 1).
-const SHARE: f64 = 0.9;
+const COVERED_SPECTRUM_SHARE: f64 = 0.9;
 
 /// Maximum number of pairs listed for each input.
-const LISTED: usize = 5;
+const MAX_LISTED_PAIRS: usize = 5;
 
 /// Similarity of attention heads by their weights alone: spectra and composition scores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -72,7 +72,7 @@ pub struct Composed {
 
 /// Weight matrices of a layer whose attention scores are bilinear in the vectors `x` and `y` of two tokens: `x W_Q
 /// W_Kᵀ yᵀ`.
-type Bilinear<'a> = WeightParts<Matrix<'a>>;
+type BilinearWeights<'a> = WeightParts<Matrix<'a>>;
 
 /// A value for each of the four weight matrices of a layer.
 #[derive(Clone, Copy)]
@@ -83,9 +83,9 @@ struct WeightParts<T> {
     output: T,
 }
 
-impl<'a> Bilinear<'a> {
+impl<'a> BilinearWeights<'a> {
     /// The four weight matrices of a layer; `None` if its attention scores are not bilinear.
-    fn of(HeadWeights { query_key, value, output }: HeadWeights<'a>) -> Option<Self> {
+    fn from_head_weights(HeadWeights { query_key, value, output }: HeadWeights<'a>) -> Option<Self> {
         let [query, key] = query_key?;
         Some(Self { query, key, value, output })
     }
@@ -95,8 +95,9 @@ impl Weighed {
     /// Computes spectra and composition scores from an encoder's weights. `None` without access to the weights, or if attention
     /// scores are not bilinear.
     pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
-        let layers: Vec<Bilinear<'_>> =
-            (0..grid.layers).map(|layer| Bilinear::of(encoder.head_weights(layer)?)).collect::<Option<_>>()?;
+        let layers: Vec<BilinearWeights<'_>> = (0..grid.layers)
+            .map(|layer| BilinearWeights::from_head_weights(encoder.head_weights(layer)?))
+            .collect::<Option<_>>()?;
         let spectra = parallel_map(core_count(), layers.iter().enumerate(), |(layer, weights)| {
             Spectrum::new(layer, weights, grid.heads)
         });
@@ -114,14 +115,14 @@ impl Weighed {
 }
 
 impl Spectrum {
-    fn new(layer: usize, Bilinear { query, key, .. }: &Bilinear<'_>, heads: usize) -> Self {
+    fn new(layer: usize, BilinearWeights { query, key, .. }: &BilinearWeights<'_>, heads: usize) -> Self {
         let head_dim = query.columns() / heads;
         let of_head = |head: usize| {
             let part = |weights: &Matrix<'_>| to_dmatrix(weights.columns_from(head * head_dim, head_dim));
-            count_for_share(SHARE, squared_singular_values(&part(query), &part(key)))
+            count_for_share(COVERED_SPECTRUM_SHARE, squared_singular_values(&part(query), &part(key)))
         };
         let (query_all, key_all) = (to_dmatrix(*query), to_dmatrix(*key));
-        let concatenated = count_for_share(SHARE, squared_singular_values(&query_all, &key_all));
+        let concatenated = count_for_share(COVERED_SPECTRUM_SHARE, squared_singular_values(&query_all, &key_all));
         Self { layer, heads: (0..heads).map(of_head).collect(), concatenated }
     }
 }
@@ -142,10 +143,10 @@ fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
 }
 
 /// Gram matrix of each head's part of the four weight matrices, `[heads, head_dim, head_dim]` each.
-type Grams = WeightParts<Vec<f32>>;
+type GramMatrices = WeightParts<Vec<f32>>;
 
-impl Grams {
-    fn new(weights: &Bilinear<'_>, heads: usize) -> Self {
+impl GramMatrices {
+    fn new(weights: &BilinearWeights<'_>, heads: usize) -> Self {
         let dim = weights.query.columns() / heads;
         let grams_of = |part: Matrix<'_>| {
             let mut grams = vec![0.0; heads * dim * dim];
@@ -174,10 +175,10 @@ impl Composition {
     /// row vectors. They are those of Elhage et al. 2021, "Composition scores".
     ///
     /// The earlier head writes by `A = W_V W_O`. The later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or `W_V W_O`.
-    fn new(layers: &[Bilinear<'_>], grid: HeadGrid) -> Self {
+    fn new(layers: &[BilinearWeights<'_>], grid: HeadGrid) -> Self {
         let Some(first) = layers.first() else { return Self::default() };
         let random = 1.0 / (first.query.rows() as f64).sqrt();
-        let grams = parallel_map(core_count(), layers, |weights| Grams::new(weights, grid.heads));
+        let grams = parallel_map(core_count(), layers, |weights| GramMatrices::new(weights, grid.heads));
         let pairs = (0..grid.layers).flat_map(|source| (source + 1..grid.layers).map(move |target| (source, target)));
         let found = parallel_map(core_count(), pairs.collect::<Vec<_>>(), |(source, target)| {
             let (own, other, weights) = (&grams[source], &grams[target], &layers[target]);
@@ -185,7 +186,7 @@ impl Composition {
             let size = |a: &[f32], b: &[f32]| squared_norms(a, b, grid.heads);
             let written = size(&own.value, &own.output);
             let score = |reads: Matrix<'_>, outer: &[f32], read: &[f64]| {
-                scores(output, reads, (&own.value, outer), (&written, read), grid.heads)
+                composition_scores(output, reads, (&own.value, outer), (&written, read), grid.heads)
             };
             let looks = size(&other.query, &other.key);
             let through = [
@@ -213,7 +214,7 @@ fn squared_norms(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
 /// `output` is the output projection of the earlier layer, and `reads` the weights of the later layer that multiply
 /// it. `before` and `after` are the Gram matrices of the outermost weight matrices. `written` and `read` are the
 /// squared norms of each head's two factors `A` and `B`.
-fn scores(
+fn composition_scores(
     output: Matrix<'_>,
     reads: Matrix<'_>,
     (before, after): (&[f32], &[f32]),
@@ -231,7 +232,7 @@ fn scores(
         let (before, after) = (Matrix::new(&before[own.clone()], dim, dim), Matrix::new(&after[own], dim, dim));
         let rows = &mut left[head * dim * width..][..dim * width];
         multiply(MatrixMut::new(rows, dim, width), before, matrix.rows_in(&(head * dim..(head + 1) * dim)));
-        let columns = MatrixMut::strided(&mut right[head * dim..], width, dim, width);
+        let columns = MatrixMut::with_row_stride(&mut right[head * dim..], width, dim, width);
         multiply(columns, matrix.columns_from(head * dim, dim), after);
     }
     let score = |place: usize| {
@@ -260,7 +261,7 @@ impl Scores {
         let sum: f64 = edges.iter().map(|edge| edge.above_random).sum();
         let mean_above_random = (!edges.is_empty()).then(|| sum / edges.len() as f64);
         edges.sort_by(|a, b| b.above_random.total_cmp(&a.above_random));
-        edges.truncate(LISTED);
+        edges.truncate(MAX_LISTED_PAIRS);
         Self { mean_above_random, strongest: edges }
     }
 }
@@ -291,7 +292,7 @@ mod tests {
         let [read, write] = [[1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 3.0, 4.0]];
         let matrix = |values| Matrix::new(values, 2, 2);
         let weights =
-            Bilinear { query: matrix(&read), key: matrix(&read), value: matrix(&read), output: matrix(&write) };
+            BilinearWeights { query: matrix(&read), key: matrix(&read), value: matrix(&read), output: matrix(&write) };
         let found = Composition::new(&[weights, weights], HeadGrid { layers: 2, heads: 2 });
         assert!((found.random - 0.5_f64.sqrt()).abs() < 1e-12);
         let score = |source: usize, target: usize| {

@@ -9,7 +9,7 @@ use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 type AttentionMetric = Metric<fn(&TokenExposure, &TokenSums<ExactSum>, usize) -> Fraction>;
 
 /// Values of all metrics of one head, one for each cell, in one block or in all blocks.
-pub fn values(exposure: &TokenExposure, sums: &TokenSums<ExactSum>) -> Vec<Fraction> {
+pub fn metric_values(exposure: &TokenExposure, sums: &TokenSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| (metric.value)(exposure, sums, cell))
 }
 
@@ -19,19 +19,19 @@ pub fn chance_levels(exposure: &TokenExposure, uniform: &TokenSums<ExactSum>) ->
 }
 
 /// Mean over the queries that see a text token at an offset; `slot` is the index of the offset, -8 first.
-fn offset_mean(exposure: &TokenExposure, slot: usize, sum: ExactSum) -> Fraction {
+fn mean_at_offset(exposure: &TokenExposure, slot: usize, sum: ExactSum) -> Fraction {
     Fraction::mean(sum.value(), exposure.offset_queries[slot], exposure.offset_sentences[slot])
 }
 
 /// Ratio of two sums over queries; `eligible` counts the queries and sentences that it rests on.
-fn ratio(numerator: ExactSum, denominator: ExactSum, eligible: Eligible) -> Fraction {
+fn ratio_of_sums(numerator: ExactSum, denominator: ExactSum, eligible: Eligible) -> Fraction {
     Fraction::new(numerator.value(), denominator.value()).with_evidence(eligible.count, eligible.sentences)
 }
 
 /// Metrics of the study, in report order.
 pub const METRICS: &[AttentionMetric] = &[
-    AttentionMetric::keyed(Keys::BY_OFFSET, |exposure, sums, slot| offset_mean(exposure, slot, sums.offset_mass[slot]))
-        .explained(Explanation {
+    AttentionMetric::keyed(Keys::ONE_PER_OFFSET, |exposure, sums, slot| mean_at_offset(exposure, slot, sums.offset_mass[slot]))
+        .with_explanation(Explanation {
             name: "offset_mass",
             measures: "How much a token attends to the token k places away, for each k of -8..8; k = 0 is the token \
                 itself.",
@@ -41,12 +41,12 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "The denominator is the number of tokens that have such a neighbour, not all tokens as in the \
                 notebook of Clark et al.",
         }),
-    AttentionMetric::keyed(Keys::BY_OFFSET, |exposure, sums, slot| {
-        offset_mean(exposure, slot, sums.offset_argmax[slot])
+    AttentionMetric::keyed(Keys::ONE_PER_OFFSET, |exposure, sums, slot| {
+        mean_at_offset(exposure, slot, sums.offset_argmax[slot])
     })
     // Under uniform attention each key is equally likely to be the most attended: 1/n, equal to its mass.
-    .with_chance(|exposure, sums, slot| offset_mean(exposure, slot, sums.offset_mass[slot]))
-    .explained(Explanation {
+    .with_chance(|exposure, sums, slot| mean_at_offset(exposure, slot, sums.offset_mass[slot]))
+    .with_explanation(Explanation {
         name: "offset_argmax",
         measures: "How often the token k places away is the most attended one.",
         formula: "offset_argmax[k] = share of i in T that see i+k in T whose argmax_j A[i, j] is i+k, j over all \
@@ -55,7 +55,7 @@ pub const METRICS: &[AttentionMetric] = &[
         source: "Voita et al. 2019, section 5.1.",
         caveats: "It does not say how large the largest weight is: see confidence.",
     }),
-    AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.window_mass.value())).explained(Explanation {
+    AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.window_mass.value())).with_explanation(Explanation {
         name: "window_mass",
         measures: "How much a token attends to the two tokens on either side.",
         formula: "mean over i in T of the sum of A[i, j] over 0 < |i-j| <= 2, j in T",
@@ -64,9 +64,9 @@ pub const METRICS: &[AttentionMetric] = &[
         caveats: "",
     }),
     AttentionMetric::single(|exposure, sums, _| {
-        ratio(sums.distance, sums.distance_queries, exposure.queries)
+        ratio_of_sums(sums.distance, sums.distance_queries, exposure.queries)
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "mean_distance",
         measures: "How far away, in tokens, the attention lies that stays on text.",
         formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
@@ -78,7 +78,7 @@ pub const METRICS: &[AttentionMetric] = &[
     AttentionMetric::single(|exposure, sums, _| {
         exposure.first_special_queries.mean(sums.first_special_mass.value())
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "first_special_mass",
         measures: "How much a token attends to the first special token ([CLS]).",
         formula: "mean over i in T that see it of A[i, first special]",
@@ -87,7 +87,7 @@ pub const METRICS: &[AttentionMetric] = &[
         caveats: "",
     }),
     AttentionMetric::single(|exposure, sums, _| exposure.first_token_queries.mean(sums.first_token_mass.value()))
-        .explained(Explanation {
+        .with_explanation(Explanation {
             name: "first_token_mass",
             measures: "How much a token attends to the first token of what a decoder reads, special or not.",
             formula: "mean over i in T that see it of A[i, first token]; the first token is not in T",
@@ -97,7 +97,7 @@ pub const METRICS: &[AttentionMetric] = &[
                 are not told apart. It is null in encoders.",
         }),
     AttentionMetric::single(|exposure, sums, _| exposure.separator_queries.mean(sums.separator_mass.value()))
-        .explained(Explanation {
+        .with_explanation(Explanation {
             name: "separator_mass",
             measures: "How much a token attends to the separators ([SEP]).",
             formula: "mean over i in T that see one of the sum of A[i, j] over separators j",
@@ -106,7 +106,7 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "",
         }),
     AttentionMetric::single(|exposure, sums, _| exposure.separators.mean(sums.separator_self_mass.value()))
-        .explained(Explanation {
+        .with_explanation(Explanation {
             name: "separator_self_mass",
             measures: "How much the separators attend to themselves and each other.",
             formula: "mean over separators i of the sum of A[i, j] over separators j",
@@ -115,7 +115,7 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "There are far fewer separators than tokens: one or two in a sequence.",
         }),
     AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.punctuation_mass.value()))
-        .explained(Explanation {
+        .with_explanation(Explanation {
             name: "punctuation_mass",
             measures: "How much a token attends to punctuation.",
             formula: "mean over i in T of the sum of A[i, j] over tokens j that are all Unicode punctuation (category P)",
@@ -126,7 +126,7 @@ pub const METRICS: &[AttentionMetric] = &[
     AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.entropy.value()))
         // From the definition: a sum over 1/n rounded to f32 would err in the eighth digit.
         .with_chance(|exposure, _, _| exposure.queries.mean(exposure.max_entropy.value()))
-        .explained(Explanation {
+        .with_explanation(Explanation {
             name: "entropy",
             measures: "How widely a token's attention is spread, in nats.",
             formula: "mean over i in T of -sum_j A[i, j] ln A[i, j]",
@@ -135,10 +135,10 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "It grows with the length of the sentence: compare entropy_ratio.",
         }),
     AttentionMetric::single(|exposure, sums, _| {
-        ratio(sums.entropy, exposure.max_entropy, exposure.queries)
+        ratio_of_sums(sums.entropy, exposure.max_entropy, exposure.queries)
     })
-    .with_chance(|exposure, _, _| ratio(exposure.max_entropy, exposure.max_entropy, exposure.queries))
-    .explained(Explanation {
+    .with_chance(|exposure, _, _| ratio_of_sums(exposure.max_entropy, exposure.max_entropy, exposure.queries))
+    .with_explanation(Explanation {
         name: "entropy_ratio",
         measures: "How widely a token's attention is spread, as a share of the widest possible.",
         formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
@@ -147,12 +147,12 @@ pub const METRICS: &[AttentionMetric] = &[
         caveats: "",
     }),
     AttentionMetric::single(|exposure, sums, _| {
-        ratio(sums.first_special_entropy, exposure.first_special_max_entropy, exposure.first_specials)
+        ratio_of_sums(sums.first_special_entropy, exposure.first_special_max_entropy, exposure.first_specials)
     })
     .with_chance(|exposure, _, _| {
-        ratio(exposure.first_special_max_entropy, exposure.first_special_max_entropy, exposure.first_specials)
+        ratio_of_sums(exposure.first_special_max_entropy, exposure.first_special_max_entropy, exposure.first_specials)
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "first_special_entropy_ratio",
         measures: "How widely the first special token itself attends.",
         formula: "the entropy ratio of the first special token's rows",
@@ -160,7 +160,7 @@ pub const METRICS: &[AttentionMetric] = &[
         source: "Clark et al. 2019, section 3.3, who give the entropy from [CLS] in nats.",
         caveats: "There is one such row in a sentence.",
     }),
-    AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.confidence.value())).explained(Explanation {
+    AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.confidence.value())).with_explanation(Explanation {
         name: "confidence",
         measures: "How large the largest weight of a token's attention is.",
         formula: "mean over i in T of max_j A[i, j], j over all positions but separators",

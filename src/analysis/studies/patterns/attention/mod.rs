@@ -6,14 +6,14 @@ pub mod sums;
 pub mod tokens;
 
 use crate::passes::control::ControlKind;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
 use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::NoSection;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, chance_levels, values};
+use metrics::{METRICS, chance_levels, metric_values};
 use sums::AttentionSums;
 
 /// Study `attention`.
@@ -31,47 +31,47 @@ impl Study for Attention {
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
         labels: &[
-            labels::PREVIOUS_TOKEN,
-            labels::NEXT_TOKEN,
-            labels::OFFSET,
-            labels::SELF_TOKEN,
-            labels::LOCAL,
-            labels::SEPARATOR,
-            labels::FIRST_SPECIAL,
-            labels::FIRST_TOKEN,
-            labels::PUNCTUATION,
-            labels::BROAD,
+            labels::PREVIOUS_TOKEN_LABEL,
+            labels::NEXT_TOKEN_LABEL,
+            labels::OFFSET_LABEL,
+            labels::SELF_TOKEN_LABEL,
+            labels::LOCAL_LABEL,
+            labels::SEPARATOR_LABEL,
+            labels::FIRST_SPECIAL_LABEL,
+            labels::FIRST_TOKEN_LABEL,
+            labels::PUNCTUATION_LABEL,
+            labels::BROAD_LABEL,
         ],
         caveats: CAVEATS,
         // Shares of mass can exceed 1: rows of f32 weights sum to 1 up to rounding.
         range: |metric| 0.0..=if metric == "offset_argmax" { 1.0 } else { f64::INFINITY },
-        is_share: |metric| !matches!(metric, "mean_distance" | "entropy"),
+        is_share_metric: |metric| !matches!(metric, "mean_distance" | "entropy"),
         unit: |metric| match metric {
             "mean_distance" => Unit::Tokens,
             "entropy" => Unit::Nats,
             _ => Unit::Shares,
         },
         drawn_metrics: &[("offset_mass", "Attention by offset, in tokens")],
-        aim: |label| aim_of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
+        aim: |label| aim_of_label(&label.label).map(|(aim, metric)| (aim, Some(metric))),
         ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| AttentionSums::new(subject.grid, visibility))]
+        vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| AttentionSums::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<AttentionSums> = observed.sums();
+        let sums: &ByLayerClass<AttentionSums> = observed.first_sums();
         let blocks = sums.map(|sums| sums.blocks.with_total());
         let of_head = |block: Option<usize>, place: usize| {
             let sums = blocks.for_layer(context.grid.layer_and_head(place).0).sums(block);
-            values(&sums.exposure, &sums.heads[place])
+            metric_values(&sums.exposure, &sums.heads[place])
         };
         let of_chance = |block: Option<usize>, class: usize| {
             let sums = blocks.values()[class].sums(block);
             chance_levels(&sums.exposure, &sums.uniform)
         };
-        (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), NoSection)
+        (Estimates::new_by_class(&columns(self), context, sums.classes(), of_head, of_chance), NoSection)
     }
 }
 
@@ -84,7 +84,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
 
 /// Returns what a label says that the head attends to, and the key of the metric that measures it. `None` for labels of
 /// other studies.
-fn aim_of(label: &str) -> Option<(Aim, String)> {
+fn aim_of_label(label: &str) -> Option<(Aim, String)> {
     let at_offset = |offset: i32| (Aim::Offset(offset), format!("offset_mass.{offset}"));
     let at_metric = |aim: Aim, metric: &str| (aim, metric.to_owned());
     Some(match label {

@@ -42,7 +42,7 @@ pub struct AttentionSums {
 
 impl AttentionSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        let heads = vec![TokenSums::default(); grid.count()];
+        let heads = vec![TokenSums::default(); grid.head_count()];
         let blocks = Blocks::new(AttentionBlock { heads, ..AttentionBlock::default() });
         Self { grid, visibility, blocks, row: RowBuffers::default(), even: UniformRows::default() }
     }
@@ -63,9 +63,9 @@ impl Sums for AttentionSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<AttentionState> {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
-        sums.exposure.add(&roles, self.visibility);
+        sums.exposure.count_sentence(&roles, self.visibility);
         let even = self.even.view(UniformAttention::new(self.visibility, sequence.ids.len()));
-        sums.uniform.add(&tokens::token_sums(&roles, even, &mut self.row));
+        sums.uniform.add(&tokens::sum_token_attention(&roles, even, &mut self.row));
         Some(AttentionState { block, roles })
     }
 
@@ -73,12 +73,12 @@ impl Sums for AttentionSums {
         let Event::Head(input) = event else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[state.block].heads[head].add(&tokens::token_sums(&state.roles, view, &mut self.row));
+        self.blocks[state.block].heads[head].add(&tokens::sum_token_attention(&state.roles, view, &mut self.row));
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
             && classes.visibilities() == [self.visibility]
-            && self.blocks.is_valid(|block| block.heads.len() == grid.count())
+            && self.blocks.is_valid(|block| block.heads.len() == grid.head_count())
     }
 }

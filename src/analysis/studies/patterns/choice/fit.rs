@@ -50,7 +50,7 @@ impl FoldFit {
             return None;
         }
         let quarters = moments.quarters.each_ref().map(|quarter| EmbeddingSums::new(&[quarter], widths.embedding));
-        let quarter_inverses = parallel_map(threads, &quarters, |quarter| quarter.inverses(&RIDGES));
+        let quarter_inverses = parallel_map(threads, &quarters, |quarter| quarter.scatter_inverses(&RIDGES));
         let layers = moments.quarters[0].layers.len();
         Some([0, 1].map(|fold| {
             let pair = [fold, fold + 2];
@@ -62,21 +62,21 @@ impl FoldFit {
             };
             let fold_sums = EmbeddingSums::new(&fold_moments, widths.embedding);
             let ridges = parallel_map(threads, 0..layers, select);
-            let inverses = parallel_map(threads, RIDGES, |ridge| fold_sums.inverses(&[ridge]).pop().flatten());
+            let inverses = parallel_map(threads, RIDGES, |ridge| fold_sums.scatter_inverses(&[ridge]).pop().flatten());
             let fit = |layer: usize| {
                 let place = ridges[layer];
                 let rows = RowSums::new(&fold_moments.map(|quarter| &quarter.layers[layer]), widths);
-                layer_fit(&fold_sums, &rows, inverses[place].as_deref(), place)
+                fit_layer(&fold_sums, &rows, inverses[place].as_deref(), place)
             };
             let layers = parallel_map(threads, 0..layers, fit);
-            Self { mean_embedding: to_f32(&fold_sums.mean()), layers }
+            Self { mean_embedding: to_f32(&fold_sums.mean_embedding()), layers }
         }))
     }
 }
 
 /// Number of text tokens in each fold.
 pub fn text_tokens_per_fold(moments: &InputMoments) -> [u64; 2] {
-    [0, 1].map(|fold| moments.quarters[fold].text_tokens() + moments.quarters[fold + 2].text_tokens())
+    [0, 1].map(|fold| moments.quarters[fold].text_token_count() + moments.quarters[fold + 2].text_token_count())
 }
 
 /// Minimum number of text tokens in a fold for a fit.
@@ -89,11 +89,11 @@ struct EmbeddingSums {
     /// Number of values per embedding.
     width: usize,
     /// Number of text tokens at each position.
-    tokens: Vec<f64>,
+    tokens_by_position: Vec<f64>,
     /// Sum of embeddings at each position, `[positions, embedding]`.
-    at: Vec<f64>,
+    sums_by_position: Vec<f64>,
     /// Sum of the outer products `E Eᵀ` of embeddings `E`, `[embedding, embedding]`.
-    squares: Vec<f64>,
+    outer_products: Vec<f64>,
 }
 
 impl EmbeddingSums {
@@ -106,24 +106,28 @@ impl EmbeddingSums {
             at.chunks_exact_mut(width).zip(&quarter.embeddings).for_each(|(sum, more)| more.add_to(sum));
             quarter.squares.add_squares_to(&mut squares, width);
         }
-        Self { width, tokens, at, squares }
+        Self { width, tokens_by_position: tokens, sums_by_position: at, outer_products: squares }
     }
 
     /// Number of text tokens.
-    fn total(&self) -> f64 {
-        self.tokens.iter().sum()
+    fn token_count(&self) -> f64 {
+        self.tokens_by_position.iter().sum()
     }
 
     /// Mean embedding over text tokens, `[embedding]`.
-    fn mean(&self) -> Vec<f64> {
-        mean_of(&self.at, self.width, self.total())
+    fn mean_embedding(&self) -> Vec<f64> {
+        mean_row(&self.sums_by_position, self.width, self.token_count())
     }
 
     /// Inverts the scatter matrix of the embeddings, centred within positions, with each ridge penalty added to its
     /// diagonal. An inverse is `None` if the sum is not positive definite, as when the embeddings do not vary.
-    fn inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
+    fn scatter_inverses(&self, ridges: &[f64]) -> Vec<Option<Vec<f64>>> {
         let width = self.width;
-        let centred = less_products(self.squares.clone(), [(&self.at, width); 2], &self.tokens);
+        let centred = centre_products(
+            self.outer_products.clone(),
+            [(&self.sums_by_position, width); 2],
+            &self.tokens_by_position,
+        );
         let trace = centred.iter().step_by(width + 1).sum::<f64>();
         let inverse = |ridge: &f64| {
             let mut matrix = centred.clone();
@@ -144,13 +148,13 @@ struct RowSums {
     /// Number of values per input row.
     width: usize,
     /// Sum of text tokens' input rows at each position, `[positions, hidden]`.
-    at: Vec<f64>,
+    sums_by_position: Vec<f64>,
     /// Sum of the outer products `E xᵀ` of embeddings `E` and input rows `x`, `[embedding, hidden]`.
-    crosses: Vec<f64>,
+    cross_products: Vec<f64>,
     /// Sum of the squared norms of text tokens' input rows.
-    squares: f64,
+    squared_norms: f64,
     /// Number and summed input rows of special tokens at the start of a sequence.
-    first: (f64, Vec<f64>),
+    first_tokens: (f64, Vec<f64>),
     /// Number and summed input rows of other special tokens, by token id.
     specials: BTreeMap<u32, (f64, Vec<f64>)>,
 }
@@ -161,10 +165,10 @@ impl RowSums {
         let none = || (0.0, vec![0.0; hidden]);
         let mut sums = Self {
             width: hidden,
-            at: vec![0.0; positions * hidden],
-            crosses: vec![0.0; embedding * hidden],
-            squares: 0.0,
-            first: none(),
+            sums_by_position: vec![0.0; positions * hidden],
+            cross_products: vec![0.0; embedding * hidden],
+            squared_norms: 0.0,
+            first_tokens: none(),
             specials: BTreeMap::new(),
         };
         let add = |(tokens, rows): &mut (f64, Vec<f64>), more: &SpecialSums| {
@@ -172,10 +176,10 @@ impl RowSums {
             more.rows.add_to(rows);
         };
         for layer in layers {
-            sums.at.chunks_exact_mut(hidden).zip(&layer.rows).for_each(|(sum, more)| more.add_to(sum));
-            layer.crosses.add_products_to(&mut sums.crosses);
-            sums.squares += layer.squares.value();
-            add(&mut sums.first, &layer.first);
+            sums.sums_by_position.chunks_exact_mut(hidden).zip(&layer.rows).for_each(|(sum, more)| more.add_to(sum));
+            layer.crosses.add_products_to(&mut sums.cross_products);
+            sums.squared_norms += layer.squares.value();
+            add(&mut sums.first_tokens, &layer.first);
             layer.specials.iter().for_each(|(id, more)| add(sums.specials.entry(*id).or_insert_with(none), more));
         }
         sums
@@ -184,13 +188,13 @@ impl RowSums {
 
 /// Half of a fold: its embedding sums, and the inverted scatter matrix for each ridge penalty
 /// ([`EmbeddingSums::inverses`]).
-type Half<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
+type FoldHalf<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
 
 /// Returns the index in [`RIDGES`] of the penalty with the smallest residual in cross-validation; the smaller penalty among
 /// equals. Each half of the fold is fitted and tested on the other half.
-fn select_ridge(halves: [Half<'_>; 2], rows: &[RowSums; 2]) -> usize {
+fn select_ridge(halves: [FoldHalf<'_>; 2], rows: &[RowSums; 2]) -> usize {
     let [first, second] = [[0, 1], [1, 0]]
-        .map(|[fitted, tested]| residuals(halves[fitted], halves[tested].0, [&rows[fitted], &rows[tested]]));
+        .map(|[fitted, tested]| residual_squares(halves[fitted], halves[tested].0, [&rows[fitted], &rows[tested]]));
     let residuals: [f64; RIDGES.len()] = std::array::from_fn(|place| first[place] + second[place]);
     (1..RIDGES.len()).fold(0, |best, place| if residuals[place] < residuals[best] { place } else { best })
 }
@@ -200,40 +204,48 @@ fn select_ridge(halves: [Half<'_>; 2], rows: &[RowSums; 2]) -> usize {
 /// Let `x` and `E` be a token's input and embedding. Let `c` and `d` be the fitted half's mean input and embedding at the
 /// token's position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, computed from the
 /// sums of the tested half.
-fn residuals(
-    (fit_sums, inverses): Half<'_>,
+fn residual_squares(
+    (fit_sums, inverses): FoldHalf<'_>,
     test_sums: &EmbeddingSums,
     [fit_rows, test_rows]: [&RowSums; 2],
 ) -> [f64; RIDGES.len()] {
     let (embedding, hidden) = (fit_sums.width, fit_rows.width);
-    let positions = test_sums.tokens.len();
-    let Some(nearest) = nearest(&fit_sums.tokens, positions) else { return [0.0; RIDGES.len()] };
-    let x_centres = position_means(&fit_rows.at, hidden, &fit_sums.tokens, &nearest);
-    let e_centres = position_means(&fit_sums.at, embedding, &fit_sums.tokens, &nearest);
+    let positions = test_sums.tokens_by_position.len();
+    let Some(nearest) = nearest_with_tokens(&fit_sums.tokens_by_position, positions) else {
+        return [0.0; RIDGES.len()];
+    };
+    let x_centres = position_means(&fit_rows.sums_by_position, hidden, &fit_sums.tokens_by_position, &nearest);
+    let e_centres = position_means(&fit_sums.sums_by_position, embedding, &fit_sums.tokens_by_position, &nearest);
     // The sums at each position, less the centre times the number of tokens.
     let less_centres = |sums: &[f64], centres: &[f64], width: usize| -> Vec<f64> {
-        let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&test_sums.tokens);
+        let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&test_sums.tokens_by_position);
         pairs.flat_map(|((sums, centres), n)| zip(sums, centres).map(move |(sum, centre)| sum - n * centre)).collect()
     };
-    let x = less_centres(&test_rows.at, &x_centres, hidden);
-    let e = less_centres(&test_sums.at, &e_centres, embedding);
+    let x = less_centres(&test_rows.sums_by_position, &x_centres, hidden);
+    let e = less_centres(&test_sums.sums_by_position, &e_centres, embedding);
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let total = test_rows.squares - dot(&x_centres, &x) - dot(&x_centres, &test_rows.at);
-    let crosses =
-        less_pairs(test_rows.crosses.clone(), [embedding, hidden], [(&e_centres, &x), (&test_sums.at, &x_centres)]);
-    let squares =
-        less_pairs(test_sums.squares.clone(), [embedding; 2], [(&e_centres, &e), (&test_sums.at, &e_centres)]);
+    let total = test_rows.squared_norms - dot(&x_centres, &x) - dot(&x_centres, &test_rows.sums_by_position);
+    let crosses = subtract_products(
+        test_rows.cross_products.clone(),
+        [embedding, hidden],
+        [(&e_centres, &x), (&test_sums.sums_by_position, &x_centres)],
+    );
+    let squares = subtract_products(
+        test_sums.outer_products.clone(),
+        [embedding; 2],
+        [(&e_centres, &e), (&test_sums.sums_by_position, &e_centres)],
+    );
     std::array::from_fn(|place| {
         let Some(inverse) = &inverses[place] else { return total };
-        let weights = weights(fit_sums, fit_rows, inverse);
+        let weights = regression_weights(fit_sums, fit_rows, inverse);
         let squares = Matrix::new(&squares, embedding, embedding);
-        let product = product(squares, Matrix::new(&weights, embedding, hidden));
+        let product = matrix_product(squares, Matrix::new(&weights, embedding, hidden));
         total - 2.0 * dot(&weights, &crosses) + dot(&weights, &product)
     })
 }
 
 /// Subtracts `aᵀ b` from `products` for each pair of matrices `a`, `[positions, rows]`, and `b`, `[positions, columns]`.
-fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f64], &[f64]); 2]) -> Vec<f64> {
+fn subtract_products(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f64], &[f64]); 2]) -> Vec<f64> {
     let mut sum = vec![0.0; products.len()];
     // A half without tokens has no positions.
     for (a, b) in pairs.into_iter().filter(|(a, _)| !a.is_empty()) {
@@ -246,33 +258,39 @@ fn less_pairs(mut products: Vec<f64>, [rows, columns]: [usize; 2], pairs: [(&[f6
 }
 
 /// Regression weights of embeddings, `[embedding, hidden]`, from inputs and embeddings centred within positions.
-fn weights(sums: &EmbeddingSums, rows: &RowSums, inverse: &[f64]) -> Vec<f64> {
+fn regression_weights(sums: &EmbeddingSums, rows: &RowSums, inverse: &[f64]) -> Vec<f64> {
     let (embedding, hidden) = (sums.width, rows.width);
-    let crosses = less_products(rows.crosses.clone(), [(&sums.at, embedding), (&rows.at, hidden)], &sums.tokens);
-    product(Matrix::new(inverse, embedding, embedding), Matrix::new(&crosses, embedding, hidden))
+    let crosses = centre_products(
+        rows.cross_products.clone(),
+        [(&sums.sums_by_position, embedding), (&rows.sums_by_position, hidden)],
+        &sums.tokens_by_position,
+    );
+    matrix_product(Matrix::new(inverse, embedding, embedding), Matrix::new(&crosses, embedding, hidden))
 }
 
 /// Fits one layer. Without an inverted scatter matrix, all weights are 0.
-fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridge: usize) -> LayerFit {
+fn fit_layer(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridge: usize) -> LayerFit {
     let (embedding, hidden) = (sums.width, rows.width);
-    let weights = inverse.map_or_else(|| vec![0.0; embedding * hidden], |inverse| weights(sums, rows, inverse));
-    let (mean, centre) = (mean_of(&rows.at, hidden, sums.total()), sums.mean());
-    let nearest = nearest(&sums.tokens, sums.tokens.len()).unwrap_or_default();
+    let weights =
+        inverse.map_or_else(|| vec![0.0; embedding * hidden], |inverse| regression_weights(sums, rows, inverse));
+    let (mean, centre) = (mean_row(&rows.sums_by_position, hidden, sums.token_count()), sums.mean_embedding());
+    let nearest = nearest_with_tokens(&sums.tokens_by_position, sums.tokens_by_position.len()).unwrap_or_default();
     let centred = |at: &[f64], width: usize, centre: &[f64]| -> Vec<f64> {
-        let means = position_means(at, width, &sums.tokens, &nearest);
+        let means = position_means(at, width, &sums.tokens_by_position, &nearest);
         means.iter().zip(centre.iter().cycle()).map(|(mean, centre)| mean - centre).collect()
     };
-    let positions = centred(&rows.at, hidden, &mean);
-    let embeddings = centred(&sums.at, embedding, &centre);
-    let linear = product(Matrix::new(&embeddings, nearest.len(), embedding), Matrix::new(&weights, embedding, hidden));
+    let positions = centred(&rows.sums_by_position, hidden, &mean);
+    let embeddings = centred(&sums.sums_by_position, embedding, &centre);
+    let linear =
+        matrix_product(Matrix::new(&embeddings, nearest.len(), embedding), Matrix::new(&weights, embedding, hidden));
     let positions: Vec<f64> = positions.iter().zip(&linear).map(|(row, linear)| row - linear).collect();
     let special_mean = |(tokens, sums): &(f64, Vec<f64>)| {
-        to_f32(&if *tokens > 0.0 { mean_of(sums, hidden, *tokens) } else { mean.clone() })
+        to_f32(&if *tokens > 0.0 { mean_row(sums, hidden, *tokens) } else { mean.clone() })
     };
     LayerFit {
         positions: to_f32(&positions),
         weights: to_f32(&weights),
-        first_token: special_mean(&rows.first),
+        first_token: special_mean(&rows.first_tokens),
         specials: rows.specials.iter().map(|(id, sums)| (*id, special_mean(sums))).collect(),
         mean: to_f32(&mean),
         ridge: u8::try_from(ridge).expect("a place in RIDGES"),
@@ -288,7 +306,7 @@ fn position_means(at: &[f64], width: usize, tokens: &[f64], nearest: &[usize]) -
 
 /// Maps each position to the position whose mean stands for it, the nearest with a token: itself, else a lower one, else a
 /// higher one. `None` if there are no tokens.
-fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
+fn nearest_with_tokens(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let nearest_to = |position: usize| {
         if tokens.get(position).is_some_and(|&tokens| tokens > 0.0) {
@@ -301,7 +319,7 @@ fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
 
 /// Centres a sum of outer products within positions. Subtracts `a bᵀ / n` at each position, where `a` and `b` are sums over
 /// its `n` tokens.
-fn less_products(
+fn centre_products(
     mut products: Vec<f64>,
     [(a, rows), (b, columns)]: [(&Vec<f64>, usize); 2],
     tokens: &[f64],
@@ -318,13 +336,13 @@ fn less_products(
     };
     let (a, b) = (divided_by_root(a, rows), divided_by_root(b, columns));
     let (a, b) = (Matrix::new(&a, tokens.len(), rows), Matrix::new(&b, tokens.len(), columns));
-    let between = product(a.transposed(), b);
+    let between = matrix_product(a.transposed(), b);
     products.iter_mut().zip(&between).for_each(|(product, between)| *product -= between);
     products
 }
 
 /// Product of two matrices, `[rows of a, columns of b]`.
-fn product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
+fn matrix_product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
     let (rows, columns) = (a.rows(), b.columns());
     let mut product = vec![0.0; rows * columns];
     multiply(MatrixMut::new(&mut product, rows, columns), a, b);
@@ -332,7 +350,7 @@ fn product(a: Matrix<'_, f64>, b: Matrix<'_, f64>) -> Vec<f64> {
 }
 
 /// Sums the rows, and divides the sum by the number `tokens`.
-fn mean_of(rows: &[f64], width: usize, tokens: f64) -> Vec<f64> {
+fn mean_row(rows: &[f64], width: usize, tokens: f64) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for row in rows.chunks_exact(width) {
         sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);

@@ -7,12 +7,12 @@
 
 use anstyle::AnsiColor;
 
-use super::metrics::OVER_SPECIAL;
-use super::rebuilt::{POSITION, SPECIAL, TOKEN, VARIANTS};
-use super::section::{ABOVE_SPECIAL, Choice, REBUILT};
+use super::metrics::REBUILT_OVER_SPECIAL;
+use super::rebuilt::{POSITION_VARIANT, SPECIAL_VARIANT, TOKEN_VARIANT, VARIANTS};
+use super::section::{Choice, MIN_LEAD_OVER_SPECIAL, MIN_REBUILT_SHARE};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
 use crate::study::labels::{
-    Assessment, Bound, Detector, Evidence, Label, LabelStyle, MeasuredScore, Phrase, Policy, assess,
+    Assessment, Detector, Evidence, Label, LabelStyle, MeasuredScore, Phrase, Policy, ThresholdBound, assess,
 };
 use crate::study::metrics::explanation::{Explanation, OURS};
 
@@ -22,7 +22,7 @@ const CHANCE: &str = "0: even attention has rebuilt 0";
 
 /// Share of a head's distance from uniform attention that returns when the head sees only the replaced inputs of `variant`,
 /// an index in [`VARIANTS`].
-fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> MeasuredScore {
+fn rebuilt_share(evidence: &Evidence<'_>, variant: usize) -> MeasuredScore {
     evidence.metric("rebuilt", Some(VARIANTS[variant]))
 }
 
@@ -36,40 +36,52 @@ fn is_first_layer(evidence: &Evidence<'_>) -> bool {
 /// Assesses `chooses:position` or `chooses:token`. The variant's share must be the larger one (position or token), reach the
 /// threshold, and exceed the share of special tokens by the margin. The label's score is the share; its p-value is the larger of
 /// both tests (Berger 1982).
-fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
-    let (name, least) = (VARIANTS[variant], policy.rule(&REBUILT));
-    let measured = rebuilt(evidence, variant);
-    let share = assess(label, &format!("rebuilt.{name}"), measured, Bound::AtLeast, least)?;
-    let lead = evidence.metric(OVER_SPECIAL, Some(name));
-    let lead = assess(label, &format!("{OVER_SPECIAL}.{name}"), lead, Bound::AtLeast, policy.rule(&ABOVE_SPECIAL))?;
-    let other = if variant == POSITION { TOKEN } else { POSITION };
-    let [special, other] = [SPECIAL, other].map(|other| rebuilt(evidence, other).score);
+fn assess_single_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
+    let (name, least) = (VARIANTS[variant], policy.rule(&MIN_REBUILT_SHARE));
+    let measured = rebuilt_share(evidence, variant);
+    let share = assess(label, &format!("rebuilt.{name}"), measured, ThresholdBound::AtLeast, least)?;
+    let lead = evidence.metric(REBUILT_OVER_SPECIAL, Some(name));
+    let lead = assess(
+        label,
+        &format!("{REBUILT_OVER_SPECIAL}.{name}"),
+        lead,
+        ThresholdBound::AtLeast,
+        policy.rule(&MIN_LEAD_OVER_SPECIAL),
+    )?;
+    let other = if variant == POSITION_VARIANT { TOKEN_VARIANT } else { POSITION_VARIANT };
+    let [special, other] = [SPECIAL_VARIANT, other].map(|other| rebuilt_share(evidence, other).score);
     // A tie goes to position.
-    let is_larger = if variant == POSITION { measured.score >= other } else { measured.score > other };
-    let is_special = special.zip(least).is_some_and(|(share, least)| Bound::AtLeast.holds(share, least));
-    let fires = share.fires && lead.fires && is_larger && !is_special && !is_first_layer(evidence);
+    let is_larger = if variant == POSITION_VARIANT { measured.score >= other } else { measured.score > other };
+    let is_special = special.zip(least).is_some_and(|(share, least)| ThresholdBound::AtLeast.is_met(share, least));
+    let fires = share.meets_rule && lead.meets_rule && is_larger && !is_special && !is_first_layer(evidence);
     let p = share.label.test.p.zip(lead.label.test.p).map(|(share, lead)| share.max(lead));
     let rule = format!("{} and {}", share.label.rule, lead.label.rule);
     let test = MarginTest { p, ..share.label.test };
-    Some(Assessment { fires, label: Label { rule, test, ..share.label }, ..share })
+    Some(Assessment { meets_rule: fires, label: Label { rule, test, ..share.label }, ..share })
 }
 
 pub const LABELS: &[Detector] = &[
     Detector {
-        thresholds: &[&REBUILT, &LABEL_Q],
+        thresholds: &[&MIN_REBUILT_SHARE, &LABEL_Q],
         is_role: false,
         phrase: Phrase::Fixed("goes by which tokens are special"),
         style: LabelStyle::new(Some("special"), AnsiColor::Yellow),
         assess: |evidence, policy| {
-            let score = rebuilt(evidence, SPECIAL);
-            let assessment = assess("chooses:special", "rebuilt.special", score, Bound::AtLeast, policy.rule(&REBUILT));
+            let score = rebuilt_share(evidence, SPECIAL_VARIANT);
+            let assessment = assess(
+                "chooses:special",
+                "rebuilt.special",
+                score,
+                ThresholdBound::AtLeast,
+                policy.rule(&MIN_REBUILT_SHARE),
+            );
             let of_layer = |assessment: Assessment| Assessment {
-                fires: assessment.fires && !is_first_layer(evidence),
+                meets_rule: assessment.meets_rule && !is_first_layer(evidence),
                 ..assessment
             };
             assessment.into_iter().map(of_layer).collect()
         },
-        ..Detector::role(Explanation {
+        ..Detector::new_role(Explanation {
             name: "chooses:special",
             measures: "The head attends as if all tokens of text were alike: it goes by which tokens are special.",
             formula: "rebuilt.special >= {chooses_rebuilt}, firm if q <= {label_q}; not in layer 0",
@@ -79,12 +91,14 @@ pub const LABELS: &[Detector] = &[
         })
     },
     Detector {
-        thresholds: &[&REBUILT, &ABOVE_SPECIAL, &LABEL_Q],
+        thresholds: &[&MIN_REBUILT_SHARE, &MIN_LEAD_OVER_SPECIAL, &LABEL_Q],
         is_role: false,
         phrase: Phrase::Fixed("goes by where tokens stand"),
         style: LabelStyle::new(Some("position"), AnsiColor::Cyan),
-        assess: |evidence, policy| by_one_part("chooses:position", POSITION, evidence, policy).into_iter().collect(),
-        ..Detector::role(Explanation {
+        assess: |evidence, policy| {
+            assess_single_part("chooses:position", POSITION_VARIANT, evidence, policy).into_iter().collect()
+        },
+        ..Detector::new_role(Explanation {
             name: "chooses:position",
             measures: "The head goes by where tokens stand.",
             formula: "rebuilt.position >= {chooses_rebuilt} and at least rebuilt.token, and rebuilt_over_special.position >= \
@@ -95,12 +109,14 @@ pub const LABELS: &[Detector] = &[
         })
     },
     Detector {
-        thresholds: &[&REBUILT, &ABOVE_SPECIAL, &LABEL_Q],
+        thresholds: &[&MIN_REBUILT_SHARE, &MIN_LEAD_OVER_SPECIAL, &LABEL_Q],
         is_role: false,
         phrase: Phrase::Fixed("goes by which tokens there are"),
         style: LabelStyle::new(Some("token"), AnsiColor::Magenta),
-        assess: |evidence, policy| by_one_part("chooses:token", TOKEN, evidence, policy).into_iter().collect(),
-        ..Detector::role(Explanation {
+        assess: |evidence, policy| {
+            assess_single_part("chooses:token", TOKEN_VARIANT, evidence, policy).into_iter().collect()
+        },
+        ..Detector::new_role(Explanation {
             name: "chooses:token",
             measures: "The head goes by which tokens there are.",
             formula: "rebuilt.token >= {chooses_rebuilt} and more than rebuilt.position, and rebuilt_over_special.token >= \

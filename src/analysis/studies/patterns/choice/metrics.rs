@@ -1,18 +1,20 @@
 //! Table of the metrics of study `choice`.
 
-use super::rebuilt::{POSITION, POSITION_TOKEN, RebuiltBlock, SPECIAL, TOKEN, VARIANTS};
+use super::rebuilt::{
+    POSITION_TOKEN_VARIANT, POSITION_VARIANT, RebuiltBlock, SPECIAL_VARIANT, TOKEN_VARIANT, VARIANTS,
+};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// Minimum mean squared Hellinger distance from uniform attention for which shares are reported. Untrained heads have .0002
 /// to .002, trained heads at least .05 (docs/methodology/choice.md).
-pub const LEAST_DISTANCE: f64 = 0.01;
+pub const MIN_MEAN_DISTANCE: f64 = 0.01;
 
-pub const OVER_SPECIAL: &str = "rebuilt_over_special";
+pub const REBUILT_OVER_SPECIAL: &str = "rebuilt_over_special";
 
 /// Indices of the variants that keep one part of the input: position or token.
-const ONE_PART: [usize; 2] = [POSITION, TOKEN];
+const SINGLE_PART_VARIANTS: [usize; 2] = [POSITION_VARIANT, TOKEN_VARIANT];
 
 /// Sums of one head from which the metrics are computed.
 pub struct ChoiceInputs<'a> {
@@ -20,43 +22,43 @@ pub struct ChoiceInputs<'a> {
     /// Index of the head.
     pub head: usize,
     /// Whether the head's attention is so close to uniform that no share is reported.
-    pub is_even: bool,
+    pub is_uniform: bool,
 }
 
 /// Whether a head's mean distance from uniform attention is below [`LEAST_DISTANCE`].
 pub fn attends_uniformly(total: &RebuiltBlock, head: usize) -> bool {
-    total.heads[head].even.value() < LEAST_DISTANCE * total.rows as f64
+    total.heads[head].even.value() < MIN_MEAN_DISTANCE * total.rows as f64
 }
 
 impl ChoiceInputs<'_> {
     /// Values of all metrics of the head, one for each cell.
-    pub fn values(&self) -> Vec<Fraction> {
+    pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     /// Attaches the numbers of attention rows and sentences that a fraction rests on.
-    fn over(&self, fraction: Fraction) -> Fraction {
+    fn with_row_evidence(&self, fraction: Fraction) -> Fraction {
         fraction.with_evidence(self.block.rows, self.block.sentences)
     }
 
     /// Returns `distance(d, variants)` as a share of `d`, the head's summed distance from uniform attention. `variants` has
     /// the head's distances from its attention on replaced inputs.
-    fn share_of_even(&self, distance: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
-        if self.is_even {
+    fn share_of_uniform(&self, distance: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
+        if self.is_uniform {
             return Fraction::NONE;
         }
         let sums = &self.block.heads[self.head];
         let even = sums.even.value();
-        self.over(Fraction::new(distance(even, &sums.variants.map(ExactSum::value)), even))
+        self.with_row_evidence(Fraction::new(distance(even, &sums.variants.map(ExactSum::value)), even))
     }
 }
 
 /// Chance levels of all metrics, one for each cell, valid for all heads. By chance, attention from replaced inputs is
 /// uniform.
-pub fn chance_values(block: &RebuiltBlock) -> Vec<Fraction> {
+pub fn chance_levels(block: &RebuiltBlock) -> Vec<Fraction> {
     let rows = block.rows as f64;
     let cell = |chance: f64| Fraction::new(chance * rows, rows).with_evidence(block.rows, block.sentences);
-    let chances = VARIANTS.map(|_| 0.0).into_iter().chain(ONE_PART.map(|_| 0.0)).chain([1.0, 0.0]);
+    let chances = VARIANTS.map(|_| 0.0).into_iter().chain(SINGLE_PART_VARIANTS.map(|_| 0.0)).chain([1.0, 0.0]);
     chances.map(cell).collect()
 }
 
@@ -65,7 +67,7 @@ const BY_VARIANT: Keys = Keys::Several(VARIANTS.len(), |variant| VARIANTS[varian
 type ChoiceMetric = Metric<for<'a> fn(&ChoiceInputs<'a>, usize) -> Fraction>;
 
 pub const METRICS: &[ChoiceMetric] = &[
-    ChoiceMetric::keyed(BY_VARIANT, |inputs, variant| inputs.share_of_even(|even, variants| even - variants[variant])).explained(
+    ChoiceMetric::keyed(BY_VARIANT, |inputs, variant| inputs.share_of_uniform(|even, variants| even - variants[variant])).with_explanation(
         Explanation {
             name: "rebuilt",
             measures: "Share of a head's distance from even attention that comes back when its queries and keys are \
@@ -82,11 +84,11 @@ pub const METRICS: &[ChoiceMetric] = &[
                 belongs to a token at a place, counts as context.",
         },
     ),
-    ChoiceMetric::keyed(Keys::Several(ONE_PART.len(), |place| VARIANTS[ONE_PART[place]].to_owned()), |inputs, place| {
-        inputs.share_of_even(|_, variants| variants[SPECIAL] - variants[ONE_PART[place]])
+    ChoiceMetric::keyed(Keys::Several(SINGLE_PART_VARIANTS.len(), |place| VARIANTS[SINGLE_PART_VARIANTS[place]].to_owned()), |inputs, place| {
+        inputs.share_of_uniform(|_, variants| variants[SPECIAL_VARIANT] - variants[SINGLE_PART_VARIANTS[place]])
     })
-    .explained(Explanation {
-        name: OVER_SPECIAL,
+    .with_explanation(Explanation {
+        name: REBUILT_OVER_SPECIAL,
         measures: "Share of a head's distance from even attention that position alone, or the token alone, brings back \
             beyond special tokens.",
         formula: "rebuilt.position - rebuilt.special, and rebuilt.token - rebuilt.special",
@@ -95,7 +97,7 @@ pub const METRICS: &[ChoiceMetric] = &[
         caveats: "Special tokens have a part of their own in every variant, so that a head that looks at them alone \
             has 0 here.",
     }),
-    ChoiceMetric::single(|inputs, _| inputs.share_of_even(|_, variants| variants[POSITION_TOKEN])).explained(Explanation {
+    ChoiceMetric::single(|inputs, _| inputs.share_of_uniform(|_, variants| variants[POSITION_TOKEN_VARIANT])).with_explanation(Explanation {
         name: "context",
         measures: "Share of a head's distance from even attention that follows neither from which token stands where, \
             nor from the two together: what the layers below have made of the tokens.",
@@ -106,9 +108,9 @@ pub const METRICS: &[ChoiceMetric] = &[
     }),
     ChoiceMetric::single(|inputs, _| {
         let (even, rows) = (inputs.block.heads[inputs.head].even.value(), inputs.block.rows as f64);
-        inputs.over(Fraction::new(even, rows))
+        inputs.with_row_evidence(Fraction::new(even, rows))
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "distance_from_even",
         measures: "How far a head's attention is from even attention over the keys that the query sees.",
         formula: "mean over rows of text of d²(A_i, U_i), the squared Hellinger distance",

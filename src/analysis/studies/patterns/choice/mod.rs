@@ -15,7 +15,7 @@ use crate::model::forward::visitor::Needs;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::metrics::metric;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, columns,
 };
@@ -36,16 +36,16 @@ impl Study for ChoiceStudy {
         question: "Does each head attend where it does because of where tokens stand, of which tokens they are, or of what the layers \
             below have made of them?",
         needs: "any corpus in files, read twice: in the second pass every head attends seven times",
-        is_default_on_builtin_corpus: true,
+        runs_on_builtin_corpus: true,
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
         range: |metric| match metric {
             "rebuilt" => f64::NEG_INFINITY..=1.0,
-            metrics::OVER_SPECIAL => f64::NEG_INFINITY..=f64::INFINITY,
+            metrics::REBUILT_OVER_SPECIAL => f64::NEG_INFINITY..=f64::INFINITY,
             "context" => 0.0..=f64::INFINITY,
             _ => 0.0..=1.0,
         },
-        is_share: |metric| metric == "distance_from_even",
+        is_share_metric: |metric| metric == "distance_from_even",
         choices: labels::LABELS,
         caveats: CAVEATS,
         figures: &["choice"],
@@ -66,13 +66,13 @@ impl Study for ChoiceStudy {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let (moments, sums): (&InputMoments, &RebuiltSums) = (observed.sums(), observed.sums());
+        let (moments, sums): (&InputMoments, &RebuiltSums) = (observed.first_sums(), observed.first_sums());
         let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, head: usize| {
             let is_even = attends_uniformly(blocks.total(), head);
-            ChoiceInputs { block: blocks.sums(number), head, is_even }.values()
+            ChoiceInputs { block: blocks.sums(number), head, is_uniform: is_even }.metric_values()
         };
-        let of_chance = |number: Option<usize>| metrics::chance_values(blocks.sums(number));
+        let of_chance = |number: Option<usize>| metrics::chance_levels(blocks.sums(number));
         (Estimates::new(&columns(self), context, of_head, of_chance), Choice::new(moments, sums, context.grid))
     }
 }
@@ -84,13 +84,13 @@ const CAVEATS: &[Caveat] = &[
             a token at a place, counts as context, and it falls with the size of the corpus. That the model's output depends on how a \
             head chooses is not shown.",
         subject: CaveatSubject::Meaning,
-        applies: |labelling| !section::<Choice>(labelling.section).layers.is_empty(),
+        applies: |labelling| !downcast_section::<Choice>(labelling.section).layers.is_empty(),
     },
     Caveat {
         id: "too-few-tokens-to-choose",
         text: "A half of the corpus has fewer than 10 tokens of text for each dimension of the embeddings: how heads choose was not \
             measured.",
         subject: CaveatSubject::Certainty,
-        applies: |labelling| section::<Choice>(labelling.section).layers.is_empty(),
+        applies: |labelling| downcast_section::<Choice>(labelling.section).layers.is_empty(),
     },
 ];

@@ -22,7 +22,7 @@ use crate::study::instruments::vector_sums::{VectorSums, upper_half_len, upper_p
 
 /// Number of parts into which the corpus is divided. Each fold has two, so that the ridge penalty is selected within the
 /// fold.
-pub const QUARTERS: usize = 4;
+pub const QUARTER_COUNT: usize = 4;
 
 /// Lengths of the two kinds of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
 
 impl QuarterMoments {
     /// Number of text tokens in the quarter.
-    pub fn text_tokens(&self) -> u64 {
+    pub fn text_token_count(&self) -> u64 {
         self.tokens.iter().sum()
     }
 
@@ -93,11 +93,11 @@ impl QuarterMoments {
         };
         let layer_fits = |layer: &LayerMoments| {
             at_positions(&layer.rows, hidden)
-                && has_len(&layer.crosses, self.text_tokens(), embedding * hidden)
+                && has_len(&layer.crosses, self.text_token_count(), embedding * hidden)
                 && layer.specials.values().chain([&layer.first]).all(|sums| has_len(&sums.rows, sums.tokens, hidden))
         };
         at_positions(&self.embeddings, embedding)
-            && has_len(&self.squares, self.text_tokens(), upper_half_len(embedding))
+            && has_len(&self.squares, self.text_token_count(), upper_half_len(embedding))
             && self.layers.len() == layers
             && self.layers.iter().all(layer_fits)
     }
@@ -110,7 +110,7 @@ pub struct InputMoments {
     /// Lengths of embeddings and input rows. `None` until a token is observed.
     pub widths: Option<Widths>,
     /// Sums of each quarter. Quarter `q` has the blocks `b` with `b mod 4 = q`; fold `f` has the quarters `f` and `f + 2`.
-    pub quarters: [QuarterMoments; QUARTERS],
+    pub quarters: [QuarterMoments; QUARTER_COUNT],
     /// Input embeddings of the model; `None` if the model gives no access to them.
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
@@ -132,12 +132,12 @@ impl InputMoments {
     fn add_layer(&mut self, layer: usize) {
         let Self { widths, quarters, embeddings, pack, products, .. } = self;
         let Some(embeddings) = embeddings else { return };
-        let widths = *widths.insert(Widths { embedding: embeddings.width(), hidden: pack.width() });
+        let widths = *widths.insert(Widths { embedding: embeddings.width(), hidden: pack.input_width() });
         for (number, quarter) in quarters.iter_mut().enumerate() {
-            let of_quarter = pack.tokens.iter().filter(|token| token.block % QUARTERS == number);
+            let of_quarter = pack.tokens.iter().filter(|token| token.block % QUARTER_COUNT == number);
             let (text, special): (Vec<&PackedToken>, Vec<_>) =
                 of_quarter.partition(|token| token.base == BaseInput::Text);
-            let row = |token: &PackedToken| pack.input(token).iter().copied().map(f64::from).collect::<Vec<_>>();
+            let row = |token: &PackedToken| pack.token_input(token).iter().copied().map(f64::from).collect::<Vec<_>>();
             for token in special {
                 let moments = &mut quarter.layers[layer];
                 let sums = match token.base {
@@ -152,7 +152,7 @@ impl InputMoments {
                 if layer == 0 {
                     add_embeddings(quarter, &text, &distinct, products);
                 }
-                add_rows(&mut quarter.layers[layer], &text, row, (&distinct, widths), products);
+                add_input_rows(&mut quarter.layers[layer], &text, row, (&distinct, widths), products);
             }
         }
     }
@@ -183,7 +183,7 @@ impl DistinctTokens {
     }
 
     /// The distinct tokens' embeddings as a matrix, `[distinct tokens, embedding]`.
-    fn matrix(&self) -> Matrix<'_, f64> {
+    fn embedding_matrix(&self) -> Matrix<'_, f64> {
         Matrix::new(&self.embeddings, self.embeddings.len() / self.width, self.width)
     }
 }
@@ -195,7 +195,7 @@ fn add_embeddings(
     distinct: &DistinctTokens,
     products: &mut Vec<f64>,
 ) {
-    let mut times = vec![0.0; distinct.matrix().rows()];
+    let mut times = vec![0.0; distinct.embedding_matrix().rows()];
     for (token, &index) in text.iter().zip(&distinct.indices) {
         let positions = quarter.tokens.len().max(token.position + 1);
         quarter.tokens.resize(positions, 0);
@@ -207,19 +207,19 @@ fn add_embeddings(
     }
     let rows = distinct.embeddings.chunks_exact(distinct.width).zip(&times);
     let counted: Vec<f64> = rows.flat_map(|(row, times)| row.iter().map(move |value| value * times)).collect();
-    upper_products(distinct.matrix(), Matrix::new(&counted, times.len(), distinct.width), products);
+    upper_products(distinct.embedding_matrix(), Matrix::new(&counted, times.len(), distinct.width), products);
     quarter.squares.add_squares(products, distinct.width);
 }
 
 /// Adds the input rows of text tokens to the sums of one layer.
-fn add_rows(
+fn add_input_rows(
     layer: &mut LayerMoments,
     text: &[&PackedToken],
     row: impl Fn(&PackedToken) -> Vec<f64>,
     (distinct, Widths { embedding, hidden }): (&DistinctTokens, Widths),
     products: &mut Vec<f64>,
 ) {
-    let count = distinct.matrix().rows();
+    let count = distinct.embedding_matrix().rows();
     // Products with embeddings are summed over distinct tokens: each embedding times the sum of its tokens' rows.
     let mut row_sums = vec![0.0; count * hidden];
     for (token, &index) in text.iter().zip(&distinct.indices) {
@@ -231,7 +231,7 @@ fn add_rows(
     }
     products.resize(embedding * hidden, 0.0);
     let cross_products = MatrixMut::new(products, embedding, hidden);
-    multiply(cross_products, distinct.matrix().transposed(), Matrix::new(&row_sums, count, hidden));
+    multiply(cross_products, distinct.embedding_matrix().transposed(), Matrix::new(&row_sums, count, hidden));
     layer.crosses.add_products(products);
 }
 

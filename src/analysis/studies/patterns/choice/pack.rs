@@ -78,13 +78,13 @@ impl TokenPack {
     }
 
     /// Number of values per input row.
-    pub fn width(&self) -> usize {
+    pub fn input_width(&self) -> usize {
         self.inputs.len() / self.tokens.len().max(1)
     }
 
     /// Input of a token, `[hidden]`.
-    pub fn input(&self, token: &PackedToken) -> &[f32] {
-        let width = self.width();
+    pub fn token_input(&self, token: &PackedToken) -> &[f32] {
+        let width = self.input_width();
         &self.inputs[token.row * width..][..width]
     }
 }

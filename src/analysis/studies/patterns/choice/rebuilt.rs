@@ -11,7 +11,7 @@ use super::replaced::{EMBEDDING_PART, POSITION_PART, ReplacedInputs};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::Needs;
-use crate::model::forward::{AttentionScratch, Encoder, LayerAttention, Positions, QueriesKeys, WordEmbeddings};
+use crate::model::forward::{AttentionScratch, Encoder, LayerAttention, Positions, QueriesAndKeys, WordEmbeddings};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Demands, Event, Sums};
@@ -27,13 +27,13 @@ use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
 /// Index in [`VARIANTS`] of the inputs with special tokens only.
-pub const SPECIAL: usize = 0;
+pub const SPECIAL_VARIANT: usize = 0;
 /// Index in [`VARIANTS`] of the inputs with positions.
-pub const POSITION: usize = 1;
+pub const POSITION_VARIANT: usize = 1;
 /// Index in [`VARIANTS`] of the inputs with tokens.
-pub const TOKEN: usize = 2;
+pub const TOKEN_VARIANT: usize = 2;
 /// Index in [`VARIANTS`] of the inputs with positions and tokens, in queries and keys.
-pub const POSITION_TOKEN: usize = 3;
+pub const POSITION_TOKEN_VARIANT: usize = 3;
 
 /// Squared Hellinger distances between attention rows of one head, summed over the rows of text tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,9 +107,9 @@ struct RebuildBuffers {
     pack: TokenPack,
     replaced: ReplacedInputs,
     /// Queries and keys of a layer, computed from its actual inputs.
-    actual: QueriesKeys,
+    actual: QueriesAndKeys,
     /// Queries and keys of a layer, computed from the inputs of each of [`REPLACEMENTS`].
-    replacements: [QueriesKeys; REPLACEMENTS.len()],
+    replacements: [QueriesAndKeys; REPLACEMENTS.len()],
     /// Products of each part of the replaced inputs with a layer's query and key weights, one row per part.
     products: Vec<f32>,
     /// Replaced inputs with position and token, `[tokens, hidden]`.
@@ -122,7 +122,7 @@ impl RebuiltSums {
     pub fn new(grid: HeadGrid, classes: &LayerClasses, folds: Option<[FoldFit; 2]>) -> Self {
         let empty = RebuiltBlock {
             layers: vec![InputShare::default(); grid.layers],
-            heads: vec![HeadDistances::default(); grid.count()],
+            heads: vec![HeadDistances::default(); grid.head_count()],
             ..RebuiltBlock::default()
         };
         let of_layer = |layer: usize| folds.as_ref().map(|folds| folds.each_ref().map(|fold| fold.layers[layer].ridge));
@@ -142,7 +142,7 @@ impl RebuiltSums {
         let attention_with = |positions: &Positions| -> &dyn LayerAttention {
             if matches!(positions, Positions::Used) { &**seen } else { &**unseen }
         };
-        replaced.fill(layer, pack, folds, embeddings);
+        replaced.compute_parts(layer, pack, folds, embeddings);
         let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.token_count).collect();
         seen.project(&pack.inputs, &lengths, actual);
         seen.project_unbiased(&replaced.parts, products);
@@ -151,7 +151,7 @@ impl RebuiltSums {
             replaced.write_rows(added, products, outputs, &mut projected.rows);
             attention_with(positions).normalise_and_rotate(&lengths, projected);
         }
-        replaced.write_rows(BOTH_PARTS, &replaced.parts, pack.width(), inputs);
+        replaced.write_rows(BOTH_PARTS, &replaced.parts, pack.input_width(), inputs);
         let [special, position, token, position_token] = &*replacements;
         let actual = &*actual;
         let (seen, unseen) = (attention_with(&Positions::Used), attention_with(&Positions::Ignored));
@@ -163,7 +163,7 @@ impl RebuiltSums {
             (seen, [actual, position_token]),
             (seen, [position_token, actual]),
         ];
-        let width = pack.width();
+        let width = pack.input_width();
         for sequence in &pack.sequences {
             let span = sequence.start..sequence.start + sequence.token_count;
             let tokens = &pack.tokens[span.clone()];
@@ -176,17 +176,17 @@ impl RebuiltSums {
             let share = &mut block.layers[layer];
             for &at in &rows {
                 let input = &pack.inputs[(span.start + at) * width..][..width];
-                share.all += squared_distance(input, replaced.base(span.start + at, width));
+                share.all += squared_distance(input, replaced.base_input(span.start + at, width));
                 share.left += squared_distance(input, &inputs[(span.start + at) * width..][..width]);
             }
-            let visibility = classes.in_layer(layer);
+            let visibility = classes.layer_visibility(layer);
             for head in 0..grid.heads {
                 let mut roots = AttentionRoots::new(rows.clone());
                 roots.push(seen.attention(head, &span, [actual; 2], scratch), 1);
-                let roots = roots.of_head(0, span.len());
+                let roots = roots.head_roots(0, span.len());
                 let distance_to = |view: AttentionView<'_>| -> f64 {
                     let actual_rows = roots.chunks_exact(span.len()).zip(&rows);
-                    actual_rows.map(|(roots, &row)| hellinger_squared(roots, view.row(row))).sum()
+                    actual_rows.map(|(roots, &row)| squared_hellinger(roots, view.row(row))).sum()
                 };
                 let distances =
                     variants.map(|(layer, sides)| distance_to(layer.attention(head, &span, sides, scratch)));
@@ -200,7 +200,7 @@ impl RebuiltSums {
 
 /// Returns the squared Hellinger distance `½ sum (√a - √b)²` of two rows, given `√a` in `roots` and `b` in `weights`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-fn hellinger_squared(roots: &[f32], weights: &[f32]) -> f64 {
+fn squared_hellinger(roots: &[f32], weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];
     let (own, own_rest) = roots.as_chunks::<LANES>();
     let (others, others_rest) = weights.as_chunks::<LANES>();
@@ -263,6 +263,6 @@ impl Sums for RebuiltSums {
         (self.grid, &self.classes) == (grid, classes)
             && [0, grid.layers].contains(&self.ridges.len())
             && self.ridges.iter().flatten().all(|&ridge| usize::from(ridge) < super::fit::RIDGES.len())
-            && self.blocks.is_valid(|block| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count()))
+            && self.blocks.is_valid(|block| (block.layers.len(), block.heads.len()) == (grid.layers, grid.head_count()))
     }
 }

@@ -15,14 +15,14 @@ pub struct ReplacedInputs {
     /// Parts of inputs, `[parts, hidden]`: means, deviations for positions, and deviations for embeddings.
     pub parts: Vec<f32>,
     /// Indices of each token's parts, `[tokens]`.
-    tokens: Vec<TokenPlaces>,
+    tokens: Vec<TokenParts>,
 }
 
 /// Indices in [`ReplacedInputs::parts`] of one token's parts.
 #[derive(Clone, Copy, Debug)]
-struct TokenPlaces {
+struct TokenParts {
     /// Index of the mean input.
-    base: usize,
+    base_part: usize,
     /// Indices of the deviations, `[position, embedding]`. `None` for special tokens, which have the mean alone.
     text_parts: Option<[usize; 2]>,
 }
@@ -33,17 +33,17 @@ pub const POSITION_PART: usize = 0;
 pub const EMBEDDING_PART: usize = 1;
 
 /// Index of each part, by fold and a key such as the position.
-type Places<K> = BTreeMap<(usize, K), usize>;
+type PartIndices<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {
     /// Computes the parts for one layer. Each sequence uses the fit on the fold that does not contain it.
-    pub fn fill(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
+    pub fn compute_parts(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
         let fit_of = |fold: usize| &folds[1 - fold].layers[layer];
         let Self { parts, tokens } = self;
         let hidden = folds[0].layers[layer].mean.len();
         parts.clear();
         tokens.clear();
-        let (mut bases, mut positions): (Places<(BaseInput, u32)>, Places<usize>) = Default::default();
+        let (mut bases, mut positions): (PartIndices<(BaseInput, u32)>, PartIndices<usize>) = Default::default();
         let (mut kinds, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
         let mut push_part = |row: &[f32]| {
             parts.extend_from_slice(row);
@@ -54,9 +54,9 @@ impl ReplacedInputs {
             let fit = fit_of(fold);
             // All text tokens share a mean, and so do all first tokens.
             let mean_key = (token.base, if token.base == BaseInput::Special { token.id } else { 0 });
-            let base = *bases.entry((fold, mean_key)).or_insert_with(|| push_part(base(fit, token)));
+            let base = *bases.entry((fold, mean_key)).or_insert_with(|| push_part(mean_input(fit, token)));
             let text_parts = (token.base == BaseInput::Text).then(|| {
-                let position = at_position(fit, token.position);
+                let position = position_part(fit, token.position);
                 let next = kinds[fold].len();
                 let kind = *kinds[fold].entry(token.id).or_insert_with(|| {
                     let (embedding, mean) = (embeddings.get(token.id), &folds[1 - fold].mean_embedding);
@@ -65,7 +65,7 @@ impl ReplacedInputs {
                 });
                 [*positions.entry((fold, token.position)).or_insert_with(|| push_part(position)), kind]
             });
-            tokens.push(TokenPlaces { base, text_parts });
+            tokens.push(TokenParts { base_part: base, text_parts });
         }
         // Parts of embeddings come last, fold by fold.
         let first = parts.len() / hidden;
@@ -83,8 +83,8 @@ impl ReplacedInputs {
     }
 
     /// Mean input that replaces a token's input, `[hidden]`.
-    pub fn base(&self, token: usize, hidden: usize) -> &[f32] {
-        &self.parts[self.tokens[token].base * hidden..][..hidden]
+    pub fn base_input(&self, token: usize, hidden: usize) -> &[f32] {
+        &self.parts[self.tokens[token].base_part * hidden..][..hidden]
     }
 
     /// Writes each token's replaced row to `rows`: its mean plus, for text tokens, the deviations in `added`.
@@ -92,7 +92,7 @@ impl ReplacedInputs {
     pub fn write_rows(&self, added: &[usize], mapped_parts: &[f32], width: usize, rows: &mut Vec<f32>) {
         let part = |place: usize| &mapped_parts[place * width..][..width];
         rows.clear();
-        for TokenPlaces { base, text_parts } in &self.tokens {
+        for TokenParts { base_part: base, text_parts } in &self.tokens {
             let start = rows.len();
             rows.extend_from_slice(part(*base));
             for place in text_parts.iter().flat_map(|places| added.iter().map(|&added| places[added])) {
@@ -103,7 +103,7 @@ impl ReplacedInputs {
 }
 
 /// Mean input that replaces a token's input, `[hidden]`: over text tokens, first tokens, or special tokens of its id.
-fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
+fn mean_input<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     match token.base {
         BaseInput::Text => &fit.mean,
         BaseInput::First => &fit.first_token,
@@ -113,7 +113,7 @@ fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
 }
 
 /// Deviation from the mean for a position, `[hidden]`. Positions after the fold's last one use the last.
-fn at_position(fit: &LayerFit, position: usize) -> &[f32] {
+fn position_part(fit: &LayerFit, position: usize) -> &[f32] {
     let width = fit.mean.len();
     let last = fit.positions.len() / width - 1;
     &fit.positions[position.min(last) * width..][..width]

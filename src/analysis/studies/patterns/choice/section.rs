@@ -8,25 +8,27 @@ use serde::{Deserialize, Serialize};
 use super::fit::{RIDGES, min_text_tokens, text_tokens_per_fold};
 use super::metrics::attends_uniformly;
 use super::moments::InputMoments;
-use super::rebuilt::{POSITION, POSITION_TOKEN, RebuiltBlock, RebuiltSums, SPECIAL, TOKEN, VARIANTS};
+use super::rebuilt::{
+    POSITION_TOKEN_VARIANT, POSITION_VARIANT, RebuiltBlock, RebuiltSums, SPECIAL_VARIANT, TOKEN_VARIANT, VARIANTS,
+};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::section::{Completion, HeadCard, Section, View, ViewContext, section, stored};
+use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext, downcast_section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
 use crate::study::show::wording::{aligned_table, decimal, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
-pub const REBUILT: Threshold = Threshold::rule(
+pub const MIN_REBUILT_SHARE: Threshold = Threshold::rule(
     "chooses_rebuilt",
     0.9,
     "smallest `rebuilt` of a label of how a head chooses: what is left is a tenth of the distance from even attention",
 );
 
-pub const ABOVE_SPECIAL: Threshold = Threshold::rule(
+pub const MIN_LEAD_OVER_SPECIAL: Threshold = Threshold::rule(
     "chooses_over_special",
     0.1,
     "smallest `rebuilt_over_special` of `chooses:position` and `chooses:token`: as much as `chooses_rebuilt` leaves open",
@@ -34,9 +36,10 @@ pub const ABOVE_SPECIAL: Threshold = Threshold::rule(
 
 /// Whether a head with these shares gets no label `chooses:…`. The report then describes it by numbers.
 fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool {
-    let reaches =
-        |variant: usize| shares[variant].zip(policy.rule(&REBUILT)).is_some_and(|(share, least)| share >= least);
-    ![SPECIAL, POSITION, TOKEN].into_iter().any(reaches)
+    let reaches = |variant: usize| {
+        shares[variant].zip(policy.rule(&MIN_REBUILT_SHARE)).is_some_and(|(share, least)| share >= least)
+    };
+    ![SPECIAL_VARIANT, POSITION_VARIANT, TOKEN_VARIANT].into_iter().any(reaches)
 }
 
 /// How much of the inputs of layers, and of heads' distance from uniform attention, follows without context.
@@ -99,7 +102,7 @@ impl Rebuilt {
     }
 
     /// Shares in the order of [`VARIANTS`].
-    fn values(&self) -> [Option<f64>; VARIANTS.len()] {
+    fn shares(&self) -> [Option<f64>; VARIANTS.len()] {
         [self.special, self.position, self.token, self.position_token, self.keys, self.queries]
     }
 }
@@ -119,7 +122,7 @@ pub struct HeadChoice {
 }
 
 /// Returns the ratio of two sums, with its jackknife, from the pair of numbers in each block.
-fn ratio(
+fn jackknifed_ratio(
     sums: &RebuiltSums,
     numerator: impl Fn(&RebuiltBlock) -> f64,
     denominator: impl Fn(&RebuiltBlock) -> f64,
@@ -134,7 +137,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// Phrase in a head's sentence for the share restored from position and token.
-const BOTH: &str = "rebuilt from tokens and positions without context";
+const BOTH_PARTS_PHRASE: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {
     /// Returns how much text is missing for the fit. Empty if the fit was possible.
@@ -157,22 +160,29 @@ impl Choice {
             let share =
                 |variant: usize| (!is_even).then(|| 1.0 - distances.variants[variant].value() / distances.even.value());
             let even = |block: &RebuiltBlock| block.heads[place].even.value();
-            let both_restored =
-                ratio(sums, |block| even(block) - block.heads[place].variants[POSITION_TOKEN].value(), even);
+            let both_restored = jackknifed_ratio(
+                sums,
+                |block| even(block) - block.heads[place].variants[POSITION_TOKEN_VARIANT].value(),
+                even,
+            );
             HeadChoice {
-                place: grid.place(place),
+                place: grid.head_place(place),
                 rebuilt: Rebuilt::new(share),
                 ci95: if is_even { None } else { both_restored.interval() },
                 is_even,
             }
         };
-        let heads: Vec<HeadChoice> = (0..grid.count()).map(head).collect();
+        let heads: Vec<HeadChoice> = (0..grid.head_count()).map(head).collect();
         let layer = |(layer, ridge): (usize, &[u8; 2])| {
             let of_layer = heads[layer * grid.heads..][..grid.heads].iter();
             let uneven: Vec<&HeadChoice> = of_layer.filter(|head| !head.is_even).collect();
-            let mean = |variant: usize| mean(uneven.iter().filter_map(|head| head.rebuilt.values()[variant]));
+            let mean = |variant: usize| mean(uneven.iter().filter_map(|head| head.rebuilt.shares()[variant]));
             let varies = total.layers[layer].all.value() > 0.0;
-            let share = ratio(sums, |block| block.layers[layer].left.value(), |block| block.layers[layer].all.value());
+            let share = jackknifed_ratio(
+                sums,
+                |block| block.layers[layer].left.value(),
+                |block| block.layers[layer].all.value(),
+            );
             LayerChoice {
                 layer,
                 own_share: varies.then(|| share.value()),
@@ -189,10 +199,10 @@ impl Choice {
 
     /// Sets `sharp_control` of each layer: the mean over the controls, one for each seed.
     fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
-        let controls: Vec<&Self> = seeds.iter().map(|&seed| section(seed)).collect();
+        let controls: Vec<&Self> = seeds.iter().map(|&seed| downcast_section(seed)).collect();
         for (number, layer) in self.layers.iter_mut().enumerate() {
             let mean = |variant: usize| {
-                mean(controls.iter().filter_map(|control| control.layers.get(number)?.rebuilt.values()[variant]))
+                mean(controls.iter().filter_map(|control| control.layers.get(number)?.rebuilt.shares()[variant]))
             };
             layer.sharp_control = Some(Rebuilt::new(mean));
         }
@@ -218,10 +228,10 @@ impl Choice {
         if self.layers.iter().any(|layer| layer.sharp_control.is_some()) {
             writeln!(out, "In brackets: untrained models that attend as sharply (random-sharp).\n")?;
         }
-        out.table(table(&self.layers));
+        out.add_table(layers_table(&self.layers));
         let even = self.heads.iter().filter(|head| head.is_even).count();
         if even > 0 {
-            let all = counted(self.heads.len(), "head");
+            let all = format_count(self.heads.len(), "head");
             writeln!(out, "\n{even} of {all}: attention is even, so that there is nothing to rebuild.")?;
         }
         Ok(())
@@ -233,12 +243,12 @@ fn whole_percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", 100.0 * share))
 }
 
-fn table(layers: &[LayerChoice]) -> comfy_table::Table {
+fn layers_table(layers: &[LayerChoice]) -> comfy_table::Table {
     let header = ["", "special", "position", "token", "both", "both in keys", "both in queries", "input's own share"];
     let row = |LayerChoice { layer, own_share, ci95, rebuilt, sharp_control, .. }: &LayerChoice| {
         let cell = |variant: usize| {
-            let control = sharp_control.map(|control| format!(" ({})", whole_percent(control.values()[variant])));
-            whole_percent(rebuilt.values()[variant]) + &control.unwrap_or_default()
+            let control = sharp_control.map(|control| format!(" ({})", whole_percent(control.shares()[variant])));
+            whole_percent(rebuilt.shares()[variant]) + &control.unwrap_or_default()
         };
         let input_share = whole_percent(*own_share) + &plus_minus_percent(*ci95);
         [format!("L{layer}")].into_iter().chain((0..VARIANTS.len()).map(cell)).chain([input_share]).collect::<Vec<_>>()
@@ -249,8 +259,8 @@ fn table(layers: &[LayerChoice]) -> comfy_table::Table {
 stored!(Choice as choice);
 
 impl Section for Choice {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Control(ControlKind::RandomSharp, seeds) = known {
+    fn complete(&mut self, known: &LateFact<'_>) {
+        if let LateFact::Control(ControlKind::RandomSharp, seeds) = known {
             self.compare_with_sharp(seeds);
         }
     }
@@ -269,7 +279,7 @@ impl Section for Choice {
         if head.is_even {
             return HeadCard::from_iter(["its attention is even: there is nothing to rebuild".to_owned()]);
         }
-        let [special, position, token, both, keys, queries] = head.rebuilt.values().map(whole_percent);
+        let [special, position, token, both, keys, queries] = head.rebuilt.shares().map(whole_percent);
         let ci95 = plus_minus_percent(head.ci95);
         let by_construction = if place.layer == 0 { " (layer 0 reads nothing else)" } else { "" };
         let line = format!(
@@ -277,10 +287,11 @@ impl Section for Choice {
              alone, {position} % from position, {token} % from the token; {keys} % with context in queries alone, {queries} % with \
              it in keys alone{by_construction}"
         );
-        let shares = head.rebuilt.values();
+        let shares = head.rebuilt.shares();
         let is_mentioned = place.layer > 0 && is_unlabelled(shares, policy);
-        let clause = shares[POSITION_TOKEN].filter(|_| is_mentioned).map(|share| {
-            let (part, phrase) = if share < 0.5 { (1.0 - share, "left to context") } else { (share, BOTH) };
+        let clause = shares[POSITION_TOKEN_VARIANT].filter(|_| is_mentioned).map(|share| {
+            let (part, phrase) =
+                if share < 0.5 { (1.0 - share, "left to context") } else { (share, BOTH_PARTS_PHRASE) };
             format!("has {} of its distance from even attention {phrase}", decimal(part, 2))
         });
         HeadCard::from_iter([line]).with_clauses(clause)

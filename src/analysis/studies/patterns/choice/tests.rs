@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::ChoiceStudy;
 use super::section::Choice;
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::evaluation::results::Results;
 use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::forward::Encoder;
@@ -26,7 +26,7 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::studies::registry::default_policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{ViewContext, section};
+use crate::study::section::{ViewContext, downcast_section};
 use crate::study::{AnyStudy, Observed, ObservedPass, Subject};
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
@@ -108,7 +108,7 @@ fn layer(heads: &[HeadWeights; GRID.heads]) -> Layer {
         intermediate: linear(vec![0.0; HIDDEN], 1),
         output: linear(vec![0.0; HIDDEN], HIDDEN),
         output_norm: norm(),
-        write_norms: None,
+        block_output_norms: None,
     }
 }
 
@@ -155,7 +155,7 @@ fn planted() -> Parameters {
             projection: None,
         },
         layers: vec![layer(&[previous, same.clone(), even]), layer(&[induction, quiet, same])],
-        order: vec![0, 1],
+        layer_indices: vec![0, 1],
         final_norm: Some(Norm { weight: vec![1.0; HIDDEN], bias: vec![0.0; HIDDEN] }),
         prediction: None,
     }
@@ -183,7 +183,7 @@ fn sentences(count: u64) -> Vec<Sequence> {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let sentence = |index: u64| Sequence {
         index,
-        family: SentenceFamily { number: index, is_first: true },
+        family: SentenceGroup { number: index, is_first: true },
         ids: (0..LENGTH).map(|_| rng.random_range(0..u32::try_from(TOKENS).unwrap())).collect(),
         segments: vec![0; LENGTH],
         kinds: vec![TokenKind::Text; LENGTH],
@@ -216,15 +216,15 @@ fn subject() -> Subject<'static> {
 /// The sums of both stages.
 fn run(encoder: &PackedEncoder, sentences: &[Sequence]) -> [Box<dyn Observer>; 2] {
     let passes = AnyStudy::passes(&ChoiceStudy);
-    let moments = shown(passes[0].observer(&subject()), encoder, sentences);
-    let own = [ObservedPass { sums: &*moments, left_out: 0 }];
+    let moments = shown(passes[0].make_observer(&subject()), encoder, sentences);
+    let own = [ObservedPass { sums: &*moments, left_out_sentences: 0 }];
     let rebuilt =
-        shown(passes[1].observer(&Subject { first_stage_sums: Observed(&own), ..subject() }), encoder, sentences);
+        shown(passes[1].make_observer(&Subject { first_stage_sums: Observed(&own), ..subject() }), encoder, sentences);
     [moments, rebuilt]
 }
 
 fn results(both: &[Box<dyn Observer>; 2]) -> Results {
-    let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
+    let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out_sentences: 0 });
     let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
     let study: &'static dyn AnyStudy = &ChoiceStudy;
     Results::new(&[(study, observed.to_vec())], &context, &default_policy())
@@ -266,7 +266,7 @@ fn planted_heads_choose_as_they_are_made() {
     let lead = found.estimates.heads[4].get("rebuilt_over_special", Some("position")).copied().flatten();
     let difference = metric(4, "position").unwrap() - metric(4, "special").unwrap();
     assert!((lead.unwrap() - difference).abs() < 1e-12, "{lead:?} {difference}");
-    let section = section::<Choice>(&*found.sections[0].1);
+    let section = downcast_section::<Choice>(&*found.sections[0].1);
     assert_eq!((section.fitted_on, section.needed), ([1280, 1280], 10 * HIDDEN as u64));
     // The first layer's input is position and token, up to the ridge; a third of the second one's is what was written.
     let shares: Vec<f64> = section.layers.iter().map(|layer| layer.own_share.unwrap()).collect();
@@ -306,12 +306,12 @@ fn too_few_tokens_are_not_fitted() {
 fn sums_of_parts_are_those_of_the_whole() {
     let (encoder, sentences) = (PackedEncoder::new(planted()), sentences(128));
     let whole = run(&encoder, &sentences);
-    let own = [ObservedPass { sums: &*whole[0], left_out: 0 }];
+    let own = [ObservedPass { sums: &*whole[0], left_out_sentences: 0 }];
     let subject = Subject { first_stage_sums: Observed(&own), ..subject() };
     for (place, whole) in whole.iter().enumerate() {
         let spec = &AnyStudy::passes(&ChoiceStudy)[place];
-        let mut parts = shown(spec.observer(&subject), &encoder, &sentences[64..]);
-        parts.merge(&*shown(spec.observer(&subject), &encoder, &sentences[..64]));
+        let mut parts = shown(spec.make_observer(&subject), &encoder, &sentences[64..]);
+        parts.merge(&*shown(spec.make_observer(&subject), &encoder, &sentences[..64]));
         assert!(parts.to_bytes().unwrap() == whole.to_bytes().unwrap(), "{place}");
         let restored = spec.restore(&whole.to_bytes().unwrap()).unwrap();
         assert!(

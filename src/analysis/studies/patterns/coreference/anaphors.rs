@@ -13,10 +13,10 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 
 /// Names of the kinds of anaphors. All lists by kind have this order. An anaphor can belong to several kinds.
-pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
+pub const ANAPHOR_KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
 
 /// Index in [`KINDS`] of all anaphors.
-pub const ALL: usize = 0;
+pub const ALL_ANAPHORS: usize = 0;
 /// Index in [`KINDS`] of anaphors whose antecedents all have another lemma.
 pub const OTHER_LEMMA: usize = 4;
 
@@ -24,7 +24,7 @@ pub const OTHER_LEMMA: usize = 4;
 pub const BASELINES: [&str; 3] = ["nearest", "same_lemma", "agreement"];
 
 /// Universal Dependencies features that the baseline `agreement` compares between an anaphor and a candidate.
-const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
+const AGREEMENT_FEATURES: [&str; 3] = ["Number", "Gender", "Person"];
 
 /// Counts of windows and mentions, and of mentions that are not scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, 
 
 /// Mentions and anaphors of one window of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct MentionWindow {
     /// Word indices of the mentions' syntactic heads, ascending and distinct.
     pub heads: Vec<usize>,
     /// Mentions of each entity, as indices into [`Window::heads`], ascending and distinct.
@@ -68,16 +68,16 @@ pub struct Anaphor {
     /// anaphor sees each candidate and, except in decoders, each candidate sees the anaphor.
     pub candidates: Range<usize>,
     /// Index in `Window::entities` of the anaphor's entity.
-    entity: usize,
+    entity_index: usize,
     /// Number of candidates that are mentions of the anaphor's entity.
-    pub right_candidates: usize,
+    pub right_candidate_count: usize,
     /// Whether the anaphor belongs to each of the [`KINDS`].
-    pub kinds: [bool; KINDS.len()],
+    pub kinds: [bool; ANAPHOR_KINDS.len()],
     /// Index in [`Window::heads`] of the antecedent that each of the [`BASELINES`] chooses.
-    pub chosen: [usize; BASELINES.len()],
+    pub baseline_choices: [usize; BASELINES.len()],
 }
 
-impl Window {
+impl MentionWindow {
     /// Reads mentions and anaphors from a window's `Entity=` annotation. A candidate must be visible under `visibility`.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         let words = &sequence.annotations;
@@ -143,34 +143,43 @@ impl Window {
         let anaphor_word = word(place);
         let nearest =
             |accepts: &dyn Fn(&Annotation) -> bool| candidates.clone().rev().find(|&other| accepts(word(other)));
-        let chosen =
-            [None, nearest(&|other| same_lemma(anaphor_word, other)), nearest(&|other| agree(anaphor_word, other))];
-        let other_lemma = !of_entity.iter().any(|&other| same_lemma(anaphor_word, word(other)));
+        let chosen = [
+            None,
+            nearest(&|other| have_same_lemma(anaphor_word, other)),
+            nearest(&|other| features_agree(anaphor_word, other)),
+        ];
+        let other_lemma = !of_entity.iter().any(|&other| have_same_lemma(anaphor_word, word(other)));
         let (is_pronoun, is_proper) = (anaphor_word.upos == Some(Upos::Pron), anaphor_word.upos == Some(Upos::Propn));
         let kinds = [true, is_pronoun, is_proper, !is_pronoun && !is_proper, other_lemma];
         let chosen = chosen.map(|found| found.unwrap_or(place - 1));
         let right = of_entity.len();
-        self.anaphors.push(Anaphor { candidates, entity, right_candidates: right, kinds, chosen });
+        self.anaphors.push(Anaphor {
+            candidates,
+            entity_index: entity,
+            right_candidate_count: right,
+            kinds,
+            baseline_choices: chosen,
+        });
     }
 
     /// Whether a candidate, an index into [`Window::heads`], is a mention of the anaphor's entity.
-    pub fn is_right(&self, anaphor: &Anaphor, candidate: usize) -> bool {
-        self.entities[anaphor.entity].binary_search(&candidate).is_ok()
+    pub fn is_antecedent(&self, anaphor: &Anaphor, candidate: usize) -> bool {
+        self.entities[anaphor.entity_index].binary_search(&candidate).is_ok()
     }
 }
 
 /// Whether two words have equal lemmas, ignoring case.
-fn same_lemma(a: &Annotation, b: &Annotation) -> bool {
+fn have_same_lemma(a: &Annotation, b: &Annotation) -> bool {
     a.lemma.as_deref().zip(b.lemma.as_deref()).is_some_and(|(a, b)| a.to_lowercase() == b.to_lowercase())
 }
 
 /// Whether two words have equal values of each of the [`AGREEMENT`] features that both have.
-fn agree(a: &Annotation, b: &Annotation) -> bool {
-    AGREEMENT.iter().all(|name| feature(a, name).zip(feature(b, name)).is_none_or(|(a, b)| a == b))
+fn features_agree(a: &Annotation, b: &Annotation) -> bool {
+    AGREEMENT_FEATURES.iter().all(|name| feature_value(a, name).zip(feature_value(b, name)).is_none_or(|(a, b)| a == b))
 }
 
 /// Returns the value of a word's Universal Dependencies feature. `None` if the word lacks the feature.
-fn feature<'a>(word: &'a Annotation, name: &str) -> Option<&'a str> {
+fn feature_value<'a>(word: &'a Annotation, name: &str) -> Option<&'a str> {
     let features = word.features.as_deref()?.split('|');
     features.filter_map(|feature| feature.split_once('=')).find_map(|(known, value)| (known == name).then_some(value))
 }

@@ -2,12 +2,12 @@
 
 use anstyle::AnsiColor;
 
-use super::anaphors::{ALL, BASELINES, KINDS, OTHER_LEMMA};
-use super::sums::{DIRECTIONS, KindBlock, KindSums, scored_directions};
+use super::anaphors::{ALL_ANAPHORS, ANAPHOR_KINDS, BASELINES, OTHER_LEMMA};
+use super::sums::{DIRECTION_NAMES, KindBlock, KindSums, scored_directions};
 use crate::model::grid::visibility::Visibility;
 use crate::study::Explanation;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, Threshold, assess};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, Threshold, ThresholdBound, assess};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// Counts of one attention head from which its metrics are computed, in one block or the whole corpus.
@@ -15,14 +15,14 @@ pub struct CoreferenceInputs<'a> {
     pub block: &'a KindBlock,
     pub visibility: Visibility,
     /// Index in [`BASELINES`] of the most accurate rule for each kind of anaphors.
-    pub best_baselines: [usize; KINDS.len()],
+    pub best_baselines: [usize; ANAPHOR_KINDS.len()],
     /// Number of anaphors whose antecedent the head finds, by kind and direction.
-    pub hits: [[f64; DIRECTIONS.len()]; KINDS.len()],
+    pub hits: [[f64; DIRECTION_NAMES.len()]; ANAPHOR_KINDS.len()],
 }
 
 /// Returns the index in [`BASELINES`] of the most accurate rule for each kind of anaphors. Among equals, the first rule in
 /// the list.
-pub fn best_baselines(total: &KindBlock) -> [usize; KINDS.len()] {
+pub fn best_baselines(total: &KindBlock) -> [usize; ANAPHOR_KINDS.len()] {
     std::array::from_fn(|kind| {
         let hits = &total[kind].baselines;
         (0..BASELINES.len()).rev().max_by_key(|&baseline| hits[baseline]).expect("there are baselines")
@@ -31,14 +31,14 @@ pub fn best_baselines(total: &KindBlock) -> [usize; KINDS.len()] {
 
 impl CoreferenceInputs<'_> {
     /// Values of all metrics of the head, one for each cell.
-    pub fn values(&self) -> Vec<Fraction> {
+    pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     /// Accuracy of the attention head minus that of a baseline, in one cell (kind and direction). `other` returns the
     /// baseline's number of right choices, given the sums and the index of the best rule.
-    fn accuracy_above(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
-        let (kind, direction) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
+    fn accuracy_lead(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
+        let (kind, direction) = (cell / DIRECTION_NAMES.len(), cell % DIRECTION_NAMES.len());
         if !scored_directions(self.visibility).contains(&direction) {
             return Fraction::NONE;
         }
@@ -49,19 +49,20 @@ impl CoreferenceInputs<'_> {
 }
 
 /// Returns the key of a metric's cell, such as `all:anaphor->antecedent`.
-fn key(kind: usize, direction: usize) -> String {
-    format!("{}:{}", KINDS[kind], DIRECTIONS[direction])
+fn cell_key(kind: usize, direction: usize) -> String {
+    format!("{}:{}", ANAPHOR_KINDS[kind], DIRECTION_NAMES[direction])
 }
 
-const BY_KIND: Keys =
-    Keys::Several(KINDS.len() * DIRECTIONS.len(), |cell| key(cell / DIRECTIONS.len(), cell % DIRECTIONS.len()));
+const BY_KIND: Keys = Keys::Several(ANAPHOR_KINDS.len() * DIRECTION_NAMES.len(), |cell| {
+    cell_key(cell / DIRECTION_NAMES.len(), cell % DIRECTION_NAMES.len())
+});
 
 const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
 
 type CoreferenceMetric = Metric<fn(&CoreferenceInputs<'_>, usize) -> Fraction>;
 
 pub const METRICS: &[CoreferenceMetric] = &[
-    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_above(cell, |_, _| 0)).explained(Explanation {
+    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_lead(cell, |_, _| 0)).with_explanation(Explanation {
         name: "coreference_accuracy",
         measures: "How often, of the head words of all mentions before an anaphor, the one that it attends to most, or \
             that attends to it most, heads a mention of the same entity.",
@@ -74,7 +75,7 @@ pub const METRICS: &[CoreferenceMetric] = &[
             names and nouns: compare coreference_gain and the kind other-lemma. In a decoder antecedent->anaphor is null: no \
             antecedent sees its anaphor.",
     }),
-    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_above(cell, |sums, best| sums.baselines[best])).explained(
+    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_lead(cell, |sums, best| sums.baselines[best])).with_explanation(
         Explanation {
             name: "coreference_gain",
             measures: "How much more often a head is right about an anaphor than the best rule without a head.",
@@ -95,24 +96,26 @@ const MARGIN: Threshold = Threshold::rule(
         section 5.2",
 );
 
-pub(super) const COREFERENCE: Detector = Detector {
+pub(super) const COREFERENCE_LABEL: Detector = Detector {
     thresholds: &[&MARGIN, &LABEL_Q],
-    parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),
+    parameter: Parameter::OneOf("coreference", || {
+        [ALL_ANAPHORS, OTHER_LEMMA].map(|kind| ANAPHOR_KINDS[kind].to_owned()).to_vec()
+    }),
     phrase: Phrase::Fixed("finds the earlier mention of an entity"),
     style: LabelStyle::new(Some("coref"), AnsiColor::Green),
     assess: |evidence, policy| {
-        let cells = [ALL, OTHER_LEMMA]
+        let cells = [ALL_ANAPHORS, OTHER_LEMMA]
             .into_iter()
-            .flat_map(|kind| (0..DIRECTIONS.len()).map(move |direction| (kind, direction)));
+            .flat_map(|kind| (0..DIRECTION_NAMES.len()).map(move |direction| (kind, direction)));
         let tested = cells.filter_map(|(kind, direction)| {
-            let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, direction));
+            let (label, key) = (format!("coreference:{}", ANAPHOR_KINDS[kind]), cell_key(kind, direction));
             let measured = evidence.metric("coreference_gain", Some(&key));
             let metric = format!("coreference_gain.{key}");
-            assess(&label, &metric, measured, Bound::AtLeast, policy.rule(&MARGIN))
+            assess(&label, &metric, measured, ThresholdBound::AtLeast, policy.rule(&MARGIN))
         });
         tested.collect()
     },
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "coreference:<kind>",
         measures: "The head's attention points from a mention of an entity to an earlier mention of it, more often than any rule \
             that goes by nearness, by the same lemma or by agreement: of all anaphors, or of anaphors without an antecedent of \

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
@@ -21,18 +21,18 @@ use crate::stats::interval::Interval;
 use crate::study::instruments::fold_scores::FoldScores;
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, ViewContext, section, stored};
-use crate::study::show::wording::{TableColumn, column_table, percent, plus_minus_percent, signed};
+use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
+use crate::study::show::wording::{TableColumn, column_table, percent, plus_minus_percent, signed_decimal};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Policy, Study, Summary, TableRows,
     columns,
 };
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
-use anaphors::{BASELINES, KINDS, MentionCounts};
-use metrics::{COREFERENCE, CoreferenceInputs, METRICS, best_baselines};
-use sums::{CoreferenceSums, DIRECTIONS, KindSums};
+use anaphors::{ANAPHOR_KINDS, BASELINES, MentionCounts};
+use metrics::{COREFERENCE_LABEL, CoreferenceInputs, METRICS, best_baselines};
+use sums::{CoreferenceSums, DIRECTION_NAMES, KindSums};
 
 /// Study `coreference`: which attention heads find the antecedents of mentions.
 pub struct CoreferenceStudy;
@@ -45,13 +45,13 @@ impl Study for CoreferenceStudy {
         question: "Which heads attend from a mention of an entity to an earlier one, better than nearness, the same lemma or \
             agreement find it?",
         needs: "a corpus with `Entity=` annotation, read twice",
-        is_default_on_builtin_corpus: true,
+        runs_on_builtin_corpus: true,
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        labels: &[COREFERENCE],
+        labels: &[COREFERENCE_LABEL],
         caveats: CAVEATS,
         range: |metric| if metric == "coreference_accuracy" { 0.0..=1.0 } else { -1.0..=1.0 },
-        is_share: |metric| metric == "coreference_accuracy",
+        is_share_metric: |metric| metric == "coreference_accuracy",
         figures: &["coreference"],
         tables: &["coreference"],
         needs_language: true,
@@ -59,13 +59,13 @@ impl Study for CoreferenceStudy {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass { sequences: Sequences::Windows, ..Pass::PLAIN }, |subject, visibility| {
+        vec![PassSpec::new_by_class(Pass { sequences: Sequences::Windows, ..Pass::PLAIN }, |subject, visibility| {
             CoreferenceSums::new(subject.grid, visibility, subject.from_token)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<CoreferenceSums> = observed.sums();
+        let sums: &ByLayerClass<CoreferenceSums> = observed.first_sums();
         let classes = sums.map(|sums| {
             let blocks = sums.blocks.with_total();
             let best = best_baselines(blocks.total());
@@ -75,17 +75,17 @@ impl Study for CoreferenceStudy {
             let (blocks, best, visibility) = classes.for_layer(context.grid.layer_and_head(place).0);
             let block = blocks.sums(number);
             let right = std::array::from_fn(|kind| block[kind].heads[place].map(|right| right as f64));
-            CoreferenceInputs { block, visibility: *visibility, best_baselines: *best, hits: right }.values()
+            CoreferenceInputs { block, visibility: *visibility, best_baselines: *best, hits: right }.metric_values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
             let (blocks, best, visibility) = &classes.values()[class];
             let block = blocks.sums(number);
             // A head that chooses every candidate with equal chance.
-            let right = std::array::from_fn(|kind| [block[kind].chance.value(); DIRECTIONS.len()]);
-            CoreferenceInputs { block, visibility: *visibility, best_baselines: *best, hits: right }.values()
+            let right = std::array::from_fn(|kind| [block[kind].chance.value(); DIRECTION_NAMES.len()]);
+            CoreferenceInputs { block, visibility: *visibility, best_baselines: *best, hits: right }.metric_values()
         };
         let section = Coreference::new(sums, context);
-        (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
+        (Estimates::new_by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
     }
 }
 
@@ -94,14 +94,14 @@ const CAVEATS: &[Caveat] = &[
         id: "no-entities",
         text: "No word of the corpus has an entity annotated: no coreference label could be tested.",
         subject: CaveatSubject::Certainty,
-        applies: |labelling| section::<Coreference>(labelling.section).mentions == 0,
+        applies: |labelling| downcast_section::<Coreference>(labelling.section).mentions == 0,
     },
     Caveat {
         id: "given-mentions",
         text: "The mentions that coreference chooses from are those of the annotation: that a head finds them by itself is not \
             shown.",
         subject: CaveatSubject::Meaning,
-        applies: |labelling| section::<Coreference>(labelling.section).mentions > 0,
+        applies: |labelling| downcast_section::<Coreference>(labelling.section).mentions > 0,
     },
 ];
 
@@ -187,13 +187,13 @@ pub struct KindIntervals {
 
 impl Coreference {
     /// Creates the section from the class of layers whose queries see most antecedents.
-    pub fn new(classes: &ByClass<CoreferenceSums>, context: &EstimationContext) -> Self {
+    pub fn new(classes: &ByLayerClass<CoreferenceSums>, context: &EstimationContext) -> Self {
         let out_of_sight = classes.values().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
         let sums = classes.values().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
         let MentionCounts { windows, mentions, headless, unmatched, unscored, .. } = sums.met;
         let total = sums.blocks.total();
         let best = best_baselines(&total);
-        let kinds = (0..KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
+        let kinds = (0..ANAPHOR_KINDS.len()).filter(|&kind| total[kind].anaphors > 0).map(|kind| {
             let blocks: Vec<Option<&KindSums>> = sums.blocks.iter().map(|block| Some(&block[kind])).collect();
             KindMetrics::new(kind, &FoldScores::new(&blocks, &KindSums::new(context.grid)), best[kind], context)
         });
@@ -212,7 +212,7 @@ impl Coreference {
                 out,
                 "Coreference, {} in {windows} {} of whole sentences: best head for each kind of anaphor \
                  beside rules without a head, in % of anaphors, ± half of the 95 % interval:\n",
-                counted(*mentions, "mention"),
+                format_count(*mentions, "mention"),
                 plural(windows, "window", "windows")
             )?;
             let min_count = policy.count(&MIN_QUERIES);
@@ -222,15 +222,15 @@ impl Coreference {
             out.table_with_optional_columns(column_table(&COLUMNS, &shown), DROP_ORDER);
             writeln!(out)?;
             if all.count < min_count {
-                writeln!(out, "A coreference label needs {}, so none was tested.", counted(min_count, "anaphor"))?;
+                writeln!(out, "A coreference label needs {}, so none was tested.", format_count(min_count, "anaphor"))?;
             }
             if *unscored > 0 {
                 let are = plural(unscored, "is", "are");
-                let anaphors = counted(*unscored, "more anaphor");
+                let anaphors = format_count(*unscored, "more anaphor");
                 writeln!(out, "{anaphors} {are} not scored: every candidate is right.")?;
             }
             if let Some(hidden) = out_of_sight {
-                let anaphors = counted(hidden.get(), "anaphor");
+                let anaphors = format_count(hidden.get(), "anaphor");
                 writeln!(out, "In layers with a window, {anaphors} without an antecedent in sight: not scored there.")?;
             }
         } else {
@@ -243,9 +243,9 @@ impl Coreference {
             writeln!(
                 out,
                 "Left out of coreference: {} of `Entity=` that {} no mention, {} without a head word.",
-                counted(*unmatched, "bracket"),
+                format_count(*unmatched, "bracket"),
                 plural(unmatched, "opens or closes", "open or close"),
-                counted(*headless, "mention")
+                format_count(*headless, "mention")
             )?;
         }
         Ok(())
@@ -255,7 +255,8 @@ impl Coreference {
 /// Returns the index and the direction of the attention head with most right choices. Among equals, the lowest index, then
 /// the first direction.
 fn best_head(sums: &KindSums) -> (usize, usize) {
-    let cells = (0..sums.heads.len()).flat_map(|head| (0..DIRECTIONS.len()).map(move |direction| (head, direction)));
+    let cells =
+        (0..sums.heads.len()).flat_map(|head| (0..DIRECTION_NAMES.len()).map(move |direction| (head, direction)));
     let right = |(head, direction): (usize, usize)| sums.heads[head][direction];
     cells.reduce(|best, next| if right(next) > right(best) { next } else { best }).expect("there are heads")
 }
@@ -269,20 +270,20 @@ impl KindMetrics {
         let right = scored.per_block(|sums| sums.heads[place][direction] as f64);
         let by_rule = scored.per_block(|sums| sums.baselines[best] as f64);
         let (heldout_accuracy, heldout_interval) =
-            scored.held_out(best_head, |sums, &(place, direction)| sums.heads[place][direction]);
+            scored.held_out_accuracy(best_head, |sums, &(place, direction)| sums.heads[place][direction]);
         let [nearest, same_lemma, agreement] = total.baselines.map(|right| scored.accuracy(right));
         Self {
-            kind: KINDS[kind].to_owned(),
+            kind: ANAPHOR_KINDS[kind].to_owned(),
             count: total.anaphors,
             windows: total.windows,
-            place: context.grid.place(place),
-            direction: DIRECTIONS[direction].to_owned(),
+            place: context.grid.head_place(place),
+            direction: DIRECTION_NAMES[direction].to_owned(),
             accuracy: scored.accuracy(total.heads[place][direction]),
             heldout_accuracy,
             baselines: Baselines { nearest, same_lemma, agreement },
             chance: total.chance.value() / total.anaphors as f64,
             ci95: KindIntervals {
-                accuracy: scored.interval(&right),
+                accuracy: scored.accuracy_interval(&right),
                 heldout_accuracy: heldout_interval,
                 gain: jackknife(&right).minus(&jackknife(&by_rule)).with_scale(Scale::Difference).interval(),
             },
@@ -290,7 +291,7 @@ impl KindMetrics {
     }
 
     /// Accuracy of the best attention head minus that of the best rule.
-    fn gain(&self) -> f64 {
+    fn lead_over_best_rule(&self) -> f64 {
         let Baselines { nearest, same_lemma, agreement } = self.baselines;
         self.accuracy - nearest.max(same_lemma).max(agreement)
     }
@@ -307,7 +308,9 @@ const COLUMNS: [TableColumn<KindMetrics>; 11] = [
     ("same lemma", false, |kind| percent(Some(kind.baselines.same_lemma))),
     ("agreement", false, |kind| percent(Some(kind.baselines.agreement))),
     ("chance", false, |kind| percent(Some(kind.chance))),
-    ("over best rule", false, |kind| signed(100.0 * kind.gain(), 1) + &plus_minus_percent(kind.ci95.gain)),
+    ("over best rule", false, |kind| {
+        signed_decimal(100.0 * kind.lead_over_best_rule(), 1) + &plus_minus_percent(kind.ci95.gain)
+    }),
 ];
 
 /// Indices of [`COLUMNS`] dropped when the table is too wide, first to last.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::anaphors::{BASELINES, KINDS, MentionCounts, Window};
+use super::anaphors::{ANAPHOR_KINDS, BASELINES, MentionCounts, MentionWindow};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
@@ -16,12 +16,12 @@ use crate::study::instruments::fold_scores::ScoredSums;
 
 /// Names of the directions. The chosen candidate is the one that the anaphor attends to most, or the one that attends most
 /// to the anaphor.
-pub const DIRECTIONS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
+pub const DIRECTION_NAMES: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
 /// Returns the indices in [`DIRECTIONS`] of the scored directions. A decoder has the first only, since an antecedent does
 /// not see its anaphor.
 pub fn scored_directions(visibility: Visibility) -> Range<usize> {
-    0..if visibility.is_causal() { 1 } else { DIRECTIONS.len() }
+    0..if visibility.is_causal() { 1 } else { DIRECTION_NAMES.len() }
 }
 
 /// Counts of the anaphors of one kind in one jackknife block.
@@ -36,7 +36,7 @@ pub struct KindSums {
     /// Right candidates divided by all candidates, summed over anaphors: the expected number of right random choices.
     pub chance: ExactSum,
     /// Number of anaphors for which each attention head chooses a right antecedent, by direction, `[layers * heads]`.
-    pub heads: Vec<[u64; DIRECTIONS.len()]>,
+    pub heads: Vec<[u64; DIRECTION_NAMES.len()]>,
 }
 
 impl ScoredSums for KindSums {
@@ -47,11 +47,11 @@ impl ScoredSums for KindSums {
 
 impl KindSums {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![[0; DIRECTIONS.len()]; grid.count()], ..Self::default() }
+        Self { heads: vec![[0; DIRECTION_NAMES.len()]; grid.head_count()], ..Self::default() }
     }
 
     /// Whether no count of right choices or windows exceeds the number of anaphors. Sums read from a file may fail this.
-    fn adds_up(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let counts = self.baselines.iter().chain(self.heads.iter().flatten());
         self.windows <= self.anaphors && counts.copied().all(|counts| counts <= self.anaphors)
     }
@@ -60,7 +60,7 @@ impl KindSums {
 merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
 /// Sums of one jackknife block, for each of [`KINDS`].
-pub type KindBlock = [KindSums; KINDS.len()];
+pub type KindBlock = [KindSums; ANAPHOR_KINDS.len()];
 
 /// Counts of all blocks of windows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,10 +85,10 @@ merge_fields!(CoreferenceSums[grid, visibility, from] { met, blocks });
 
 impl Sums for CoreferenceSums {
     /// Index of the window's block, and the window.
-    type SequenceState = (usize, Window);
+    type SequenceState = (usize, MentionWindow);
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        let window = Window::new(sequence, self.visibility, self.from);
+        let window = MentionWindow::new(sequence, self.visibility, self.from);
         self.met.merge(&window.counts);
         let block = block_of(sequence.family.number);
         for (kind, sums) in self.blocks[block].iter_mut().enumerate() {
@@ -96,9 +96,9 @@ impl Sums for CoreferenceSums {
             let before = sums.anaphors;
             for anaphor in of_kind {
                 sums.anaphors += 1;
-                sums.chance += anaphor.right_candidates as f64 / anaphor.candidates.len() as f64;
-                for (right, &chosen) in sums.baselines.iter_mut().zip(&anaphor.chosen) {
-                    *right += u64::from(window.is_right(anaphor, chosen));
+                sums.chance += anaphor.right_candidate_count as f64 / anaphor.candidates.len() as f64;
+                for (right, &chosen) in sums.baselines.iter_mut().zip(&anaphor.baseline_choices) {
+                    *right += u64::from(window.is_antecedent(anaphor, chosen));
                 }
             }
             sums.windows += u64::from(sums.anaphors > before && sequence.family.is_first);
@@ -112,9 +112,9 @@ impl Sums for CoreferenceSums {
         let words = input.word_attention(self.from);
         // A head word's candidates, and so the choice, do not depend on which of its mentions is the anaphor.
         for of_word in window.anaphors.chunk_by(|a, b| a.candidates.end == b.candidates.end) {
-            let chosen = choose(words, &window.heads, of_word[0].candidates.clone());
+            let chosen = choose_antecedents(words, &window.heads, of_word[0].candidates.clone());
             for anaphor in of_word {
-                let right = chosen.map(|candidate| u64::from(window.is_right(anaphor, candidate)));
+                let right = chosen.map(|candidate| u64::from(window.is_antecedent(anaphor, candidate)));
                 for (sums, _) in self.blocks[*block].iter_mut().zip(anaphor.kinds).filter(|(_, is_kind)| *is_kind) {
                     let directions = scored_directions(self.visibility);
                     sums.heads[head][directions].iter_mut().zip(right).for_each(|(sum, right)| *sum += right);
@@ -126,13 +126,19 @@ impl Sums for CoreferenceSums {
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from) == (grid, from)
             && classes.visibilities() == [self.visibility]
-            && self.blocks.is_valid(|block| block.iter().all(|sums| sums.heads.len() == grid.count() && sums.adds_up()))
+            && self
+                .blocks
+                .is_valid(|block| block.iter().all(|sums| sums.heads.len() == grid.head_count() && sums.is_valid()))
     }
 }
 
 /// Returns the candidate with the largest attention weight, in each of [`DIRECTIONS`], as an index into `heads`. Among
 /// equals, the first candidate. The anaphor's head word is `heads[candidates.end]`.
-fn choose(words: &WordAttention, heads: &[usize], candidates: Range<usize>) -> [usize; DIRECTIONS.len()] {
+fn choose_antecedents(
+    words: &WordAttention,
+    heads: &[usize],
+    candidates: Range<usize>,
+) -> [usize; DIRECTION_NAMES.len()] {
     let anaphor = heads[candidates.end];
     let largest = |weight: &dyn Fn(usize) -> f64| {
         let best = |best: (usize, f64), candidate: usize| {

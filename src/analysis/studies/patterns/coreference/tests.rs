@@ -5,22 +5,22 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::anaphors::{MentionCounts, Window};
+use super::anaphors::{MentionCounts, MentionWindow};
 use super::*;
-use crate::corpus::{Annotation, SentenceFamily, Upos};
+use crate::corpus::{Annotation, SentenceGroup, Upos};
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::passes::observer::by_class::ByClass;
-use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
+use crate::passes::observer::by_class::ByLayerClass;
+use crate::passes::observer::{Event, FoldBuffers, Sums, new_observer};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::{BLOCKS, Merge};
 use crate::studies::registry::{default_policy, find_study};
 use crate::study::ObservedPass;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 
 /// A word: lemma, UPOS, features, `Entity=`.
 type AnnotatedWord<'a> = (&'a str, Upos, &'a str, &'a str);
@@ -63,7 +63,7 @@ fn add(sums: &mut CoreferenceSums, sequence: &Sequence, head: usize, weights: &[
     let n = sequence.ids.len();
     let mut matrix = vec![0.0; n * n];
     weights.iter().for_each(|&(from, to, weight)| matrix[(from + 1) * n + to + 1] = weight);
-    let (Some(mut state), mut folder) = (sums.begin(sequence), AttentionFolder::default()) else { return };
+    let (Some(mut state), mut folder) = (sums.begin(sequence), FoldBuffers::default()) else { return };
     sums.observe(
         &mut state,
         &mut Event::Head(folder.head_input(sequence, AttentionView::new(0, head, n, &matrix).into())),
@@ -76,14 +76,14 @@ fn empty(heads: usize) -> CoreferenceSums {
 
 #[test]
 fn an_example_by_hand() {
-    let found = Window::new(&example(), Visibility::ALL, FromToken::Mean);
+    let found = MentionWindow::new(&example(), Visibility::ALL, FromToken::Mean);
     assert_eq!((&found.heads, found.counts.mentions, found.counts.unscored), (&vec![0, 2, 4, 7], 4, 0));
     let [he, she] = &found.anaphors[..] else { panic!("{:?}", found.anaphors) };
     // Bob is right for "he", and the nearest; "she" is not "he", nor agrees with him.
-    assert_eq!((he.candidates.end, he.right_candidates, he.chosen), (2, 1, [1, 1, 1]));
-    assert_eq!((she.candidates.end, she.right_candidates, she.chosen), (3, 1, [2, 2, 1]));
+    assert_eq!((he.candidates.end, he.right_candidate_count, he.baseline_choices), (2, 1, [1, 1, 1]));
+    assert_eq!((she.candidates.end, she.right_candidate_count, she.baseline_choices), (3, 1, [2, 2, 1]));
     assert_eq!(he.kinds, [true, true, false, false, true]);
-    assert!(found.is_right(he, 1) && found.is_right(she, 0) && !found.is_right(she, 1));
+    assert!(found.is_antecedent(he, 1) && found.is_antecedent(she, 0) && !found.is_antecedent(she, 1));
 
     let mut sums = empty(1);
     // He attends more to Anna, she too; of the two Bob attends more to him, and he more to her.
@@ -104,7 +104,7 @@ fn agreement_is_of_features_that_both_have() {
     let chosen = |first: &str, second: &str| {
         let words =
             [("a", Noun, first, "(e1)"), ("b", Noun, second, "(e2)"), ("c", Pron, "Gender=Fem|Number=Sing", "(e1)")];
-        Window::new(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors[0].chosen[2]
+        MentionWindow::new(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors[0].baseline_choices[2]
     };
     assert_eq!(chosen("", "Number=Sing"), 1);
     assert_eq!(chosen("", "Gender=Fem|Number=Plur"), 0);
@@ -118,13 +118,13 @@ fn anaphors_have_right_candidates_and_wrong_ones() {
     // The only candidate is right, then the only one is wrong.
     let words =
         [("Ann", Propn, "", "(e1)"), ("ANN", Propn, "", "(e1)"), ("x", Noun, "", "(e2)"), ("ann", Propn, "", "(e1)")];
-    let found = Window::new(&window(0, &words), Visibility::ALL, FromToken::Mean);
+    let found = MentionWindow::new(&window(0, &words), Visibility::ALL, FromToken::Mean);
     assert_eq!((found.anaphors.len(), found.counts.unscored), (1, 1));
     assert_eq!(found.anaphors[0].kinds, [true, false, true, false, false]);
-    assert_eq!((found.anaphors[0].right_candidates, found.anaphors[0].chosen), (2, [2, 1, 2]));
+    assert_eq!((found.anaphors[0].right_candidate_count, found.anaphors[0].baseline_choices), (2, [2, 1, 2]));
     // Two mentions with one head word, neither before the other: "(e1(e1" on one word.
     let words = [("a", Noun, "", "(e1(e1"), ("b", Noun, "", "e1)e1)"), ("c", Noun, "", "(e2)")];
-    assert_eq!(Window::new(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors, []);
+    assert_eq!(MentionWindow::new(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors, []);
 }
 
 /// So many windows of 30 words; every third word is a mention of one of four entities, by the entity's name or another word.
@@ -152,16 +152,17 @@ fn corpus(windows: u64, seed: u64) -> Vec<Sequence> {
 /// A head that each anaphor's choice is planted in: to the antecedent, and from it; the baselines' choices; none.
 const PLANTED: [&str; 5] = ["to the antecedent", "from the antecedent", "nearest", "same lemma", "nobody"];
 
-fn planted(head: usize, found: &Window) -> Vec<(usize, usize, f32)> {
+fn planted(head: usize, found: &MentionWindow) -> Vec<(usize, usize, f32)> {
     let weight = |anaphor: &super::anaphors::Anaphor| {
         let own = found.heads[anaphor.candidates.end];
-        let right = (0..anaphor.candidates.end).rev().find(|&candidate| found.is_right(anaphor, candidate)).unwrap();
+        let right =
+            (0..anaphor.candidates.end).rev().find(|&candidate| found.is_antecedent(anaphor, candidate)).unwrap();
         let to = |candidate: usize| (own, found.heads[candidate], 0.5);
         match PLANTED[head] {
             "to the antecedent" => Some(to(right)),
             "from the antecedent" => Some((found.heads[right], own, 0.5)),
-            "nearest" => Some(to(anaphor.chosen[0])),
-            "same lemma" => Some(to(anaphor.chosen[1])),
+            "nearest" => Some(to(anaphor.baseline_choices[0])),
+            "same lemma" => Some(to(anaphor.baseline_choices[1])),
             _ => None,
         }
     };
@@ -172,8 +173,8 @@ fn planted(head: usize, found: &Window) -> Vec<(usize, usize, f32)> {
 fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     let mut sums = empty(PLANTED.len());
     for (original, sequence) in planted_in.iter().zip(labelled) {
-        let (n, known) = (sequence.ids.len(), Window::new(original, Visibility::ALL, FromToken::Mean));
-        let (Some(mut state), mut folder) = (sums.begin(sequence), AttentionFolder::default()) else { continue };
+        let (n, known) = (sequence.ids.len(), MentionWindow::new(original, Visibility::ALL, FromToken::Mean));
+        let (Some(mut state), mut folder) = (sums.begin(sequence), FoldBuffers::default()) else { continue };
         for head in 0..PLANTED.len() {
             let mut matrix = vec![0.01; n * n];
             for (from, to, weight) in planted(head, &known) {
@@ -185,8 +186,8 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     }
     let grid = HeadGrid { layers: 1, heads: PLANTED.len() };
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    let sums = new_observer(ByClass::single_class(sums));
-    let observed = vec![ObservedPass { sums: &*sums, left_out: 0 }];
+    let sums = new_observer(ByLayerClass::single_class(sums));
+    let observed = vec![ObservedPass { sums: &*sums, left_out_sentences: 0 }];
     Results::new(&[(find_study("coreference").unwrap(), observed)], &context, &default_policy())
 }
 
@@ -212,7 +213,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     );
     assert!(!label.borderline && label.test.q.unwrap() < 0.01);
 
-    let Coreference { kinds, windows, .. } = section::<Coreference>(&*results.sections[0].1);
+    let Coreference { kinds, windows, .. } = downcast_section::<Coreference>(&*results.sections[0].1);
     assert_eq!((*windows, kinds.len()), (40, 3));
     let all = &kinds[0];
     assert_eq!(
@@ -264,8 +265,8 @@ fn a_corpus_without_entities_says_so() {
 #[test]
 fn a_window_is_in_the_block_of_its_family_and_counts_once() {
     let mut sums = empty(1);
-    add(&mut sums, &Sequence { index: 9, family: SentenceFamily { number: 70, is_first: false }, ..example() }, 0, &[]);
-    add(&mut sums, &Sequence { index: 8, family: SentenceFamily { number: 70, is_first: true }, ..example() }, 0, &[]);
+    add(&mut sums, &Sequence { index: 9, family: SentenceGroup { number: 70, is_first: false }, ..example() }, 0, &[]);
+    add(&mut sums, &Sequence { index: 8, family: SentenceGroup { number: 70, is_first: true }, ..example() }, 0, &[]);
     let all = &sums.blocks[70 % BLOCKS][0];
     assert_eq!((all.anaphors, all.windows), (4, 1));
     assert_eq!(&sums.blocks.total()[0], all);
@@ -303,17 +304,17 @@ proptest! {
         let given: Vec<AnnotatedWord<'_>> =
             words.iter().map(|(lemma, upos, features, entity)| (&**lemma, Upos::ALL[*upos], &**features, &**entity)).collect();
         let sequence = window(3, &given);
-        let found = Window::new(&sequence, Visibility::ALL, FromToken::Mean);
+        let found = MentionWindow::new(&sequence, Visibility::ALL, FromToken::Mean);
         prop_assert!(found.heads.is_sorted_by(|a, b| a < b));
         for anaphor in &found.anaphors {
-            prop_assert!(0 < anaphor.right_candidates && anaphor.right_candidates < anaphor.candidates.end);
-            let right = (0..anaphor.candidates.end).filter(|&candidate| found.is_right(anaphor, candidate)).count();
-            prop_assert_eq!(right, anaphor.right_candidates);
-            prop_assert!(anaphor.chosen.iter().all(|&chosen| chosen < anaphor.candidates.end));
+            prop_assert!(0 < anaphor.right_candidate_count && anaphor.right_candidate_count < anaphor.candidates.end);
+            let right = (0..anaphor.candidates.end).filter(|&candidate| found.is_antecedent(anaphor, candidate)).count();
+            prop_assert_eq!(right, anaphor.right_candidate_count);
+            prop_assert!(anaphor.baseline_choices.iter().all(|&chosen| chosen < anaphor.candidates.end));
             prop_assert!(anaphor.kinds[0] && anaphor.kinds[1..4].iter().filter(|&&kind| kind).count() == 1);
         }
         // Sums of parts are those of the whole.
-        let sequences: Vec<Sequence> = (0..12).map(|index| Sequence { index, family: SentenceFamily::new(index), ..sequence.clone() }).collect();
+        let sequences: Vec<Sequence> = (0..12).map(|index| Sequence { index, family: SentenceGroup::new(index), ..sequence.clone() }).collect();
         let sum = |sequences: &[Sequence]| {
             let mut sums = empty(1);
             sequences.iter().for_each(|sequence| add(&mut sums, sequence, 0, &[]));

@@ -17,7 +17,7 @@ use crate::study::instruments::fold_scores::ScoredSums;
 pub const MAX_BASELINE_OFFSET: i32 = 10;
 
 /// Number of offsets that the baseline tries: -10 to 10 without 0.
-pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
+pub const BASELINE_OFFSET_COUNT: usize = 2 * MAX_BASELINE_OFFSET as usize;
 
 /// Returns the offsets that the baseline tries, in words, ascending.
 pub fn baseline_offsets() -> impl Iterator<Item = i32> {
@@ -26,14 +26,14 @@ pub fn baseline_offsets() -> impl Iterator<Item = i32> {
 
 /// Number of offset classes of an arc. The classes are the offsets of the baseline, then all offsets farther left, then all
 /// farther right.
-pub const OFFSET_CLASSES: usize = BASELINE_OFFSETS + 2;
+pub const OFFSET_CLASS_COUNT: usize = BASELINE_OFFSET_COUNT + 2;
 
 /// Returns the offset class of the arc from `dependent` to `head`: an index in [`baseline_offsets`], or the class of all
 /// offsets farther left or right.
 pub fn offset_class(dependent: usize, head: usize) -> usize {
-    let (farthest, is_after) = (BASELINE_OFFSETS / 2, head > dependent);
+    let (farthest, is_after) = (BASELINE_OFFSET_COUNT / 2, head > dependent);
     match head.abs_diff(dependent) {
-        distance if distance > farthest => BASELINE_OFFSETS + usize::from(is_after),
+        distance if distance > farthest => BASELINE_OFFSET_COUNT + usize::from(is_after),
         distance if is_after => farthest + distance - 1,
         distance => farthest - distance,
     }
@@ -104,7 +104,7 @@ pub struct RelationSums {
     /// Number of sentences with an arc of the relation. Related sentences count once.
     pub sentences: u64,
     /// Number of arcs in each offset class of the syntactic head.
-    pub places: [u64; OFFSET_CLASSES],
+    pub places: [u64; OFFSET_CLASS_COUNT],
     /// Number of arcs whose dependent has a UPOS.
     pub tagged: u64,
     /// Number of arcs that each rule of the tag baseline predicts, by the rule and the dependent's UPOS ([`Cue`]).
@@ -149,7 +149,7 @@ impl RelationSums {
     }
 
     /// Whether no count of right predictions exceeds the number of arcs. Sums read from a file may fail this.
-    pub fn adds_up(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.with_others, self.places.iter().sum()];
         let of_heads = self.hits.as_flattened().iter().chain(self.to_special.as_flattened());
         parts.iter().chain(of_heads).all(|&part| part <= self.count)
@@ -167,7 +167,7 @@ pub struct AgreementCounts {
     /// Number of arcs that an attention head predicts right, by head, direction
     /// ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and offset class, `[layers * heads]`. Empty
     /// until an arc is counted.
-    pub places: Vec<[[u64; OFFSET_CLASSES]; 2]>,
+    pub places: Vec<[[u64; OFFSET_CLASS_COUNT]; 2]>,
     /// Number of arcs that an attention head predicts right, by [`Cue::index`], head and direction. Cues that do not occur
     /// have empty entries: a relation has 20 cues on average, and `all` has 250 in EWT dev.
     pub cues: Vec<Vec<[u64; 2]>>,
@@ -177,8 +177,8 @@ merge_fields!(AgreementCounts { places, cues });
 
 impl AgreementCounts {
     /// Makes room for the counts of `heads` attention heads.
-    pub fn resize(&mut self, heads: usize) {
-        self.places.resize(heads, [[0; OFFSET_CLASSES]; 2]);
+    pub fn resize_for_heads(&mut self, heads: usize) {
+        self.places.resize(heads, [[0; OFFSET_CLASS_COUNT]; 2]);
     }
 
     /// Makes room for the counts of `heads` attention heads on one cue.
@@ -189,7 +189,7 @@ impl AgreementCounts {
     }
 
     /// Adds `right` (0 or 1 per direction) to the counts of attention head `head`. The lists must have room for the arc.
-    pub fn add_right(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+    pub fn add_right_predictions(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         zip(&mut self.places[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
         if let Some(cue) = arc.cue {
             self.cues[cue.index()][head].merge(&right);
@@ -224,10 +224,10 @@ impl AgreementCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
     /// Number of these arcs in each offset class of the syntactic head.
-    pub words: [u64; OFFSET_CLASSES],
+    pub words: [u64; OFFSET_CLASS_COUNT],
     /// Number of these arcs that each attention head predicts right, with the shape of [`AgreementCounts::places`]. Empty
     /// if there are none.
-    pub right: Vec<[[u64; OFFSET_CLASSES]; 2]>,
+    pub right: Vec<[[u64; OFFSET_CLASS_COUNT]; 2]>,
 }
 
 merge_fields!(DuplicateArcs { words, right });
@@ -235,12 +235,12 @@ merge_fields!(DuplicateArcs { words, right });
 impl DuplicateArcs {
     /// Counts one arc, and makes room for `heads` attention heads.
     pub fn count_arc(&mut self, arc: &ScoredArc, heads: usize) {
-        self.right.resize(heads, [[0; OFFSET_CLASSES]; 2]);
+        self.right.resize(heads, [[0; OFFSET_CLASS_COUNT]; 2]);
         self.words[arc.offset_class] += 1;
     }
 
     /// Adds `right` (0 or 1 per direction) to the counts of attention head `head`. The arc must have been counted.
-    pub fn add_right(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+    pub fn add_right_predictions(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
     }
 
@@ -248,7 +248,7 @@ impl DuplicateArcs {
     /// `total` for offsets.
     pub fn is_consistent_with(&self, all: &AgreementCounts, total: &RelationSums) -> bool {
         if self.right.is_empty() {
-            return self.words == [0; OFFSET_CLASSES];
+            return self.words == [0; OFFSET_CLASS_COUNT];
         }
         let holds = |place: usize, right: u64, all: u64| {
             let wrong = self.words[place].checked_sub(right);
@@ -256,7 +256,7 @@ impl DuplicateArcs {
             right <= all && wrong.zip(all_wrong).is_some_and(|(wrong, all)| wrong <= all)
         };
         zip(self.right.as_flattened(), all.places.as_flattened())
-            .all(|(right, all)| (0..OFFSET_CLASSES).all(|place| holds(place, right[place], all[place])))
+            .all(|(right, all)| (0..OFFSET_CLASS_COUNT).all(|place| holds(place, right[place], all[place])))
     }
 
     /// Returns how many of these arcs an attention head predicts right in one direction:
@@ -303,8 +303,8 @@ mod tests {
         assert_eq!(sums.count, 4);
         let hits: Vec<i32> =
             baseline_offsets().zip(sums.places).filter(|(_, hits)| *hits > 0).map(|(k, _)| k).collect();
-        assert_eq!((hits, &sums.places[BASELINE_OFFSETS..]), (vec![-1, 2], &[1, 1][..]));
-        assert_eq!(baseline_offsets().count(), BASELINE_OFFSETS);
+        assert_eq!((hits, &sums.places[BASELINE_OFFSET_COUNT..]), (vec![-1, 2], &[1, 1][..]));
+        assert_eq!(baseline_offsets().count(), BASELINE_OFFSET_COUNT);
     }
 
     #[test]
@@ -316,9 +316,9 @@ mod tests {
         let arcs = scored_arcs(&tree, &words, |_, _| true, |_, _| 0);
         let of = |arc: &ScoredArc, right: [u64; 2]| {
             let mut agreement = AgreementCounts::default();
-            agreement.resize(1);
+            agreement.resize_for_heads(1);
             agreement.resize_for_cue(arc.cue.unwrap(), 1);
-            agreement.add_right(arc, 0, right);
+            agreement.add_right_predictions(arc, 0, right);
             agreement
         };
         let (first, second) = (of(&arcs[0], [1, 0]), of(&arcs[1], [1, 1]));

@@ -6,7 +6,7 @@ use super::relation::{HeadAccuracy, RelationMetrics};
 use crate::corpus::relation::POOLED_RELATION;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_SENTENCES, MarginTest, Reach};
-use crate::study::labels::{Assessment, Bound, MeasuredScore, Policy, Threshold, assess};
+use crate::study::labels::{Assessment, MeasuredScore, Policy, Threshold, ThresholdBound, assess};
 
 pub(super) const MARGIN: Threshold = Threshold::share(
     "syntactic_margin",
@@ -69,7 +69,7 @@ pub(super) fn assess_on_relation(relation: &RelationMetrics, place: usize, polic
         let metric = accuracy_name(&relation.relation, direction);
         let measured =
             MeasuredScore { score: Some(accuracy), ci95, baseline: Some(baseline), ..MeasuredScore::default() };
-        let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
+        let mut assessment = assess(&label, &metric, measured, ThresholdBound::AtLeast, Some(baseline + margin))?;
         // The baseline varies with the words as well, so the test is on the difference.
         let difference = relation.estimate_offset_lead(comparison);
         assessment.p_below_threshold = difference.map(|difference| difference.p_below(margin));
@@ -80,7 +80,7 @@ pub(super) fn assess_on_relation(relation: &RelationMetrics, place: usize, polic
         label.versus_offset = Some(comparison.clone());
         label.versus_tags.clone_from(head.versus_tags.get(direction));
         label.specific.clone_from(head.specific.get(direction));
-        label.beyond = Some(reach(relation, head, direction, policy));
+        label.beyond = Some(strongest_reach(relation, head, direction, policy));
         Some(assessment)
     };
     Direction::BOTH.into_iter().filter_map(of_direction).collect()
@@ -88,7 +88,7 @@ pub(super) fn assess_on_relation(relation: &RelationMetrics, place: usize, polic
 
 /// Returns the strongest baseline that an attention head's label beats. The relation `all` has no step [`Reach::Relation`],
 /// since it leaves no other arcs to compare with.
-fn reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Reach {
+fn strongest_reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Reach {
     let is_shown = |q: Option<f64>, ci95: Option<Interval>, margin: &Threshold| {
         let above = || ci95.is_some_and(|difference| difference.low() > policy.share(margin));
         policy.rule(&LABEL_Q).map_or_else(above, |most| q.is_some_and(|q| q <= most))

@@ -7,7 +7,7 @@ use crate::model::grid::HeadPlace;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
 use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Figure> {
     let least = policy.count(&MIN_COUNT);
@@ -19,7 +19,7 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
     let rare = if rare > 0 { format!(" {rare} rarer relations are left out.") } else { String::new() };
     let best_head_row = |relation: &RelationMetrics| {
         let note = format!("{} {}", relation.place, relation.direction.name());
-        row(relation, note, Mark::from_value(relation.heldout_accuracy, relation.ci95.heldout_accuracy), true)
+        accuracy_row(relation, note, Mark::from_value(relation.heldout_accuracy, relation.ci95.heldout_accuracy), true)
     };
     let rows = shown.into_iter().map(best_head_row).collect();
     vec![Figure {
@@ -30,15 +30,15 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
              offset and the word classes that are best: chosen on one half of the sentences and scored on the other, with 95 % \
              intervals. Each row names the head that is best on all sentences; tables have its score and the baselines over all sentences. \
              A head to the right of both baselines need not be shown to be better: labels have the result of the tests (firm, beyond).{rare}",
-            counted(least, "word")
+            format_count(least, "word")
         ),
-        chart: forest("words whose syntactic head is found, held out", "best head", rows),
+        chart: forest_chart("words whose syntactic head is found, held out", "best head", rows),
     }]
 }
 
 /// Returns the row of one relation: first `own`, the mark of an attention head, then both baselines. Accuracies are over
 /// all words, or held out.
-fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out: bool) -> ForestRow {
+fn accuracy_row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out: bool) -> ForestRow {
     let RelationMetrics { count, ci95, baseline, tag_baseline, .. } = relation;
     let mark = |accuracy: f64, held_out: Option<f64>, ci95: &BaselineIntervals| {
         if is_held_out {
@@ -54,7 +54,7 @@ fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out:
 }
 
 /// Returns a forest chart with marks for an attention head, named `head`, and both baselines.
-fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
+fn forest_chart(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
     Chart::Forest(Forest::in_percent(scale, [head, "fixed offset", "word classes"], rows))
 }
 
@@ -80,7 +80,7 @@ pub(super) fn head_figures(relations: &[RelationMetrics], place: HeadPlace, poli
         let accuracy_mark =
             |head: &HeadAccuracy| Mark::from_value(*head.accuracy.get(direction), *head.ci95.get(direction));
         let head = relation.by_head.iter().find(|head| head.place == place);
-        row(relation, direction.name().to_owned(), head.and_then(accuracy_mark), false)
+        accuracy_row(relation, direction.name().to_owned(), head.and_then(accuracy_mark), false)
     };
     let rows: Vec<ForestRow> = shown.iter().take(MAX_HEAD_RELATIONS).map(relation_row).collect();
     let best = shown.iter().map(|(.., relation)| relation).find(|relation| relation.place == place);
@@ -91,18 +91,18 @@ pub(super) fn head_figures(relations: &[RelationMetrics], place: HeadPlace, poli
             "Accuracy of {place} over all words of each relation, with 95 % intervals, beside the best fixed offset and the best rules by \
              word classes."
         ),
-        chart: forest("", "head", rows),
+        chart: forest_chart("", "head", rows),
     });
-    relations.into_iter().chain(best.and_then(|relation| by_distance(relation))).collect()
+    relations.into_iter().chain(best.and_then(|relation| distance_figure(relation))).collect()
 }
 
 /// Returns the figure of the best attention head's accuracy by distance, from far left to far right. `None` if the report
 /// has no accuracies by distance.
-fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
+fn distance_figure(relation: &RelationMetrics) -> Option<Figure> {
     let bar = |at: &AtDistance| {
         let minus = if at.side == Side::Left { "−" } else { "" };
         let name = format!("{minus}{}", at.distance.replace('-', "–"));
-        Bar { name, mark: Mark::from_value(at.accuracy, None), level: None }
+        Bar { name, mark: Mark::from_value(at.accuracy, None), reference_level: None }
     };
     let on = |side: Side| relation.by_distance.iter().filter(move |at| at.side == side);
     let left: Vec<&AtDistance> = on(Side::Left).collect();
@@ -117,7 +117,7 @@ fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
         ),
         chart: Chart::Bars(Bars {
             x_label: "distance in words".to_owned(),
-            level: String::new(),
+            level_name: String::new(),
             is_in_percent: true,
             bars,
         }),

@@ -55,7 +55,7 @@ const METRICS: &[DependencyMetric] = &[DependencyMetric::keyed(BY_DIRECTION, |su
     Fraction::new(hits as f64, sums.count as f64)
 })
 .with_chance(|sums, _, direction| Fraction::NONE.with_evidence(sums[direction].count, sums[direction].sentences).without_numerator())
-.explained(Explanation {
+.with_explanation(Explanation {
     name: "uas",
     measures: "How often the most attended word is the word's head in the gold tree, in each direction.",
     formula: "the accuracy of the relation `all`; in a decoder of its words that can be scored in the direction",
@@ -77,11 +77,11 @@ impl Study for Dependency {
         is_default: true,
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        labels: &[SYNTACTIC],
+        labels: &[SYNTACTIC_LABEL],
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
-        is_share: |_| true,
-        verdicts: &[SPECIFIC, BEYOND],
+        is_share_metric: |_| true,
+        verdicts: &[SPECIFIC_VERDICT, BEYOND_VERDICT],
         aim: |label| {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))
@@ -99,7 +99,7 @@ impl Study for Dependency {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &DependencySums = observed.sums();
+        let sums: &DependencySums = observed.first_sums();
         let mut relations = parallel_map(context.threads, &sums.relations, |(key, &place)| {
             let blocks = sums.blocks.iter().map(|block| block.get(place)).collect::<Vec<_>>();
             RelationMetrics::new(key, &blocks, (&sums.agreements[place], &sums.later[place]), context)
@@ -138,40 +138,40 @@ impl Study for Dependency {
 
 /// Names of the relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and
 /// of `all`.
-const UNIVERSAL: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
+const UNIVERSAL_RELATIONS: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
     dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root \
     vocative xcomp";
 
 /// Whether a relation is in [`UNIVERSAL`], with or without a subtype (`pass` in `nsubj:pass`).
-fn is_universal(relation: &str) -> bool {
+fn is_universal_relation(relation: &str) -> bool {
     let main = relation.split_once(':').map_or(relation, |(main, _)| main);
-    UNIVERSAL.split_whitespace().any(|known| known == main)
+    UNIVERSAL_RELATIONS.split_whitespace().any(|known| known == main)
 }
 
 /// Verdict on a syntactic label: does the attention head predict this relation better than other arcs of these sentences?
-const SPECIFIC: VerdictRule = VerdictRule {
+const SPECIFIC_VERDICT: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond other arcs",
     statistic: "accuracy on the relation less that on the other arcs of the same sentences",
     margin: "syntactic_specific_margin {syntactic_specific_margin}",
-    family: "all syntactic labels, firm or borderline, with such a difference",
+    test_family: "all syntactic labels, firm or borderline, with such a difference",
     min_evidence: "{syntactic_min_count} words of the relation; none of `all`",
     printed: "the difference with its interval, q",
 };
 
 /// Verdict on a syntactic label: does the attention head beat both baselines, the fixed offset and the tag rules?
-const BEYOND: VerdictRule = VerdictRule {
+const BEYOND_VERDICT: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond word classes, of those beyond other arcs",
     statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",
     margin: "syntactic_beyond_margin {syntactic_beyond_margin}",
-    family: "all heads, directions and relations with such a lead",
+    test_family: "all heads, directions and relations with such a lead",
     min_evidence: "{syntactic_min_count} words with a tag baseline",
     printed: "the lead over tags with its interval, q",
 };
 
 /// Label `syntactic:RELATION` of attention heads that point from a word to its syntactic head, or back.
-const SYNTACTIC: Detector = Detector {
+const SYNTACTIC_LABEL: Detector = Detector {
     thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],
-    parameter: Parameter::Any("syntactic", is_universal),
+    parameter: Parameter::Any("syntactic", is_universal_relation),
     phrase: Phrase::Directed {
         to_head: "attends from {} words to their heads",
         to_dependent: "attends from heads to their {} words",
@@ -181,7 +181,7 @@ const SYNTACTIC: Detector = Detector {
         let Relations { relations, .. } = evidence.section();
         relations.iter().flat_map(|relation| assess_on_relation(relation, evidence.place, policy)).collect()
     },
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "syntactic:<relation>",
         measures: "The head's attention points from a word to its head in the dependency tree (dep->head), \
             or from the head to the word (head->dep), for words of one Universal Dependencies relation. \

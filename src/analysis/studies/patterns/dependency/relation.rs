@@ -11,12 +11,12 @@ use crate::stats::block_test::{Estimate, Jackknife, Scale, standard_error_from_h
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::instruments::fold_scores::ShareDifference;
-use crate::study::labels::Bound;
+use crate::study::labels::ThresholdBound;
 use crate::study::labels::evidence::{self, ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::{percent, plus_minus_percent, signed, special_token_note};
-use crate::study::tracked::{RelationPart, Tracked, Tracker};
-use crate::system::counted::counted;
+use crate::study::show::wording::{percent, plus_minus_percent, signed_decimal, special_token_note};
+use crate::study::tracked::{RelationPart, RelationScores, TrackingHead};
+use crate::system::counted::format_count;
 
 /// Returns the directions in which arcs with the syntactic head on `side` are scored. Both for `None` (encoders). In a
 /// decoder, only the later word attends to the earlier.
@@ -97,7 +97,7 @@ impl RelationMetrics {
     pub fn best_head_line(&self) -> String {
         let Self { relation, count, direction, accuracy, baseline, tag_baseline, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
-        let best = self.best();
+        let best = self.best_head();
         let wrong = percent(*best.where_offset_wrong.get(*direction));
         let special = special_token_note(*best.to_special.get(*direction));
         let share = self.share.map(|share| format!(", {} % of all", percent(Some(share)))).unwrap_or_default();
@@ -107,7 +107,7 @@ impl RelationMetrics {
             direction.name(),
             percent(Some(*accuracy)),
             plus_minus_percent(self.ci95.accuracy),
-            counted(*count, "word"),
+            format_count(*count, "word"),
             baseline.offset,
             percent(Some(baseline.accuracy)),
         )
@@ -115,11 +115,11 @@ impl RelationMetrics {
 
     /// Returns the relation with the accuracies of both baselines and of all attention heads, most accurate head first. Among
     /// equally accurate heads, the lower index comes first.
-    pub fn tracked(&self) -> Tracked {
+    pub fn ranked_heads(&self) -> RelationScores {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
             let offset = head.versus_offset.get(direction).as_ref()?;
             let tags = head.versus_tags.get(direction).as_ref();
-            Some(Tracker {
+            Some(TrackingHead {
                 place: head.place,
                 direction,
                 accuracy: (*head.accuracy.get(direction))?,
@@ -132,9 +132,9 @@ impl RelationMetrics {
                 q: offset.q,
             })
         };
-        let mut heads: Vec<Tracker> = self.per_head_and_direction(tracker).collect();
+        let mut heads: Vec<TrackingHead> = self.per_head_and_direction(tracker).collect();
         heads.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
-        Tracked {
+        RelationScores {
             relation: self.relation.clone(),
             part: self.side.zip(self.share).map(|(side, share)| RelationPart { side: side.name(), share }),
             words: self.count,
@@ -148,7 +148,7 @@ impl RelationMetrics {
 
 /// Formats a difference of two accuracies in percentage points, with its sign and the half-width of its interval.
 pub(super) fn signed_points(difference: f64, ci95: Option<Interval>) -> String {
-    signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
+    signed_decimal(100.0 * difference, 1) + &plus_minus_percent(ci95)
 }
 
 /// Sets [`RelationMetrics::share`], for relations that are split by the side of the syntactic head.
@@ -277,13 +277,13 @@ pub(super) struct MarginExcess {
     /// One-sided p-value of the test that the difference exceeds the margin. `None` without a standard error.
     pub p: Option<f64>,
     /// Whether the difference is at least the margin.
-    pub is_above: bool,
+    pub is_above_margin: bool,
 }
 
 impl MarginExcess {
     fn new(difference: ShareDifference, estimate: Option<Estimate>, margin: f64) -> Self {
         let p = estimate.map(|estimate| estimate.p_above(margin));
-        Self { difference, p, is_above: Bound::AtLeast.holds(difference.value, margin) }
+        Self { difference, p, is_above_margin: ThresholdBound::AtLeast.is_met(difference.value, margin) }
     }
 }
 
@@ -317,7 +317,7 @@ impl RelationMetrics {
     }
 
     /// Comparisons of each attention head in each scored direction with the best offset.
-    pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
+    pub fn offset_comparisons(&self) -> impl Iterator<Item = &Comparison> {
         self.per_head_and_direction(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
@@ -328,21 +328,21 @@ impl RelationMetrics {
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
             ShareDifference { value: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
         } else {
-            over_offset(offset)
+            lead_over_offset(offset)
         })
     }
 
     /// Tests, for every attention head and direction, that its lead over the best offset exceeds `margin`. Ordered as in
     /// [`Self::per_head_and_direction`].
     pub(super) fn offset_tests(&self, margin: f64) -> Vec<MarginExcess> {
-        self.comparisons().map(|offset| self.test(over_offset(offset), margin)).collect()
+        self.offset_comparisons().map(|offset| self.test_difference(lead_over_offset(offset), margin)).collect()
     }
 
     /// Tests, for every attention head and direction, that its lead over the better baseline exceeds `margin`. Ordered as
     /// in [`Self::per_head_and_direction`]; empty without a tag baseline.
     pub(super) fn better_baseline_tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.per_head_and_direction(|head, direction| {
-            Some(self.test(self.versus_better_baseline(head, direction)?, margin))
+            Some(self.test_difference(self.versus_better_baseline(head, direction)?, margin))
         })
         .collect()
     }
@@ -354,16 +354,17 @@ impl RelationMetrics {
         let test = |head: &HeadAccuracy, direction: Direction| {
             let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
             let offset = head.versus_offset.get(direction).as_ref();
-            let is_labelled = offset.is_some_and(|versus| Bound::AtLeast.holds(versus.difference, margin_over_offset));
+            let is_labelled =
+                offset.is_some_and(|versus| ThresholdBound::AtLeast.is_met(versus.difference, margin_over_offset));
             let estimate = standard_error.and_then(|error| self.with_others.estimate(value, error, Scale::Real));
             let excess = MarginExcess::new(ShareDifference { value, ci95, standard_error }, estimate, margin);
-            Some(MarginExcess { is_above: is_labelled && excess.is_above, ..excess })
+            Some(MarginExcess { is_above_margin: is_labelled && excess.is_above_margin, ..excess })
         };
         self.per_head_and_direction(test).collect()
     }
 
     /// Tests a difference of two accuracies on the relation's words against `margin`, by its standard error over blocks.
-    fn test(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
+    fn test_difference(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
         MarginExcess::new(difference, self.estimate_difference(difference.value, difference.standard_error), margin)
     }
 
@@ -372,7 +373,7 @@ impl RelationMetrics {
     pub(super) fn estimate_difference(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let scale = Scale::Difference;
-        Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
+        Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.if_testable()
     }
 
     /// Returns the estimate of an attention head's lead over the best offset. A rounded report has no standard error; then
@@ -386,25 +387,25 @@ impl RelationMetrics {
     }
 
     /// Accuracies of the best attention head.
-    fn best(&self) -> &HeadAccuracy {
+    fn best_head(&self) -> &HeadAccuracy {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
     /// Whether the best attention head is compared with the best offset in the best direction. False only in a broken
     /// report.
-    pub(super) fn has_scored_best(&self) -> bool {
-        self.best().versus_offset.get(self.direction).is_some()
+    pub(super) fn is_best_head_scored(&self) -> bool {
+        self.best_head().versus_offset.get(self.direction).is_some()
     }
 
     /// Copies the best attention head's comparisons from `by_head` to the relation's own fields.
     pub(super) fn copy_best_comparisons(&mut self) {
-        let HeadAccuracy { versus_offset, versus_tags, .. } = self.best();
+        let HeadAccuracy { versus_offset, versus_tags, .. } = self.best_head();
         let (offset, tags) = (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());
         (self.versus_offset, self.versus_tags) = (offset.expect("the best head was scored"), tags);
     }
 }
 
 /// Converts a comparison with the best offset to a difference of two shares.
-fn over_offset(&Comparison { difference: value, ci95, standard_error, .. }: &Comparison) -> ShareDifference {
+fn lead_over_offset(&Comparison { difference: value, ci95, standard_error, .. }: &Comparison) -> ShareDifference {
     ShareDifference { value, ci95, standard_error }
 }

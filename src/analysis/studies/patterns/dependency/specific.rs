@@ -11,16 +11,16 @@ use crate::stats::blocks::Merge;
 #[derive(Clone, Debug)]
 struct RelationGroup {
     /// Index of the relation.
-    relation: usize,
+    relation_index: usize,
     /// Number of arcs of the relation in the sentence.
-    arcs: u64,
+    arc_count: u64,
     /// Number of the sentence's arcs of other relations, counting only relations that `all` pools.
-    others: u64,
+    other_arc_count: u64,
     /// Whether the relation is one of those that `all` pools.
     is_pooled: bool,
     /// Index of the sentence's pool: all its arcs that `all` pools. In a decoder, there is one pool per side of the
     /// syntactic head.
-    pool: usize,
+    pool_index: usize,
 }
 
 /// Arcs of a sequence, grouped by sentence and relation. Each group is compared with the other arcs of its sentence.
@@ -28,7 +28,7 @@ struct RelationGroup {
 pub struct ArcsBySentence {
     groups: Vec<RelationGroup>,
     /// Indices, for each arc, of its pool and of its `groups`. The pool is `None` if `all` does not pool the arc.
-    places: Vec<(Option<usize>, Vec<usize>)>,
+    pool_and_groups: Vec<(Option<usize>, Vec<usize>)>,
     /// Right predictions of the current attention head by direction, `[per pool, per group]`.
     hits: [Vec<[u64; 2]>; 2],
 }
@@ -49,25 +49,34 @@ impl ArcsBySentence {
             pooled_arcs[pool] += u64::from(is_pooled);
             let group_of = |&relation: &usize| {
                 let group = *group_indices.entry((number, relation)).or_insert_with(|| {
-                    groups.push(RelationGroup { relation, arcs: 0, others: 0, is_pooled, pool });
+                    groups.push(RelationGroup {
+                        relation_index: relation,
+                        arc_count: 0,
+                        other_arc_count: 0,
+                        is_pooled,
+                        pool_index: pool,
+                    });
                     groups.len() - 1
                 });
-                groups[group].arcs += 1;
+                groups[group].arc_count += 1;
                 group
             };
             places.push((is_pooled.then_some(pool), arc.relations.iter().map(group_of).collect()));
         }
         for group in &mut groups {
-            group.others = pooled_arcs[group.pool] - if group.is_pooled { group.arcs } else { 0 };
+            group.other_arc_count = pooled_arcs[group.pool_index] - if group.is_pooled { group.arc_count } else { 0 };
         }
         let hits = [vec![[0; 2]; pooled_arcs.len()], vec![[0; 2]; groups.len()]];
-        Self { groups, places, hits }
+        Self { groups, pool_and_groups: places, hits }
     }
 
     /// Returns pairs of a relation's index and its number of arcs in one sentence. Sentences without other arcs are left
     /// out.
-    pub fn arc_counts(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.groups.iter().filter(|group| group.others > 0).map(|group| (group.relation, group.arcs))
+    pub fn compared_arc_counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.groups
+            .iter()
+            .filter(|group| group.other_arc_count > 0)
+            .map(|group| (group.relation_index, group.arc_count))
     }
 
     /// Clears the right predictions, before the next attention head.
@@ -76,8 +85,8 @@ impl ArcsBySentence {
     }
 
     /// Adds `right` (0 or 1 per direction) to the counts of the arc's pool and groups.
-    pub fn add_right(&mut self, arc: usize, right: [u64; 2]) {
-        let (pool, groups) = &self.places[arc];
+    pub fn add_right_predictions(&mut self, arc: usize, right: [u64; 2]) {
+        let (pool, groups) = &self.pool_and_groups[arc];
         let [pool_hits, group_hits] = &mut self.hits;
         pool.iter().for_each(|&pool| pool_hits[pool].merge(&right));
         groups.iter().for_each(|&group| group_hits[group].merge(&right));
@@ -86,18 +95,20 @@ impl ArcsBySentence {
     /// Returns pairs of a relation's index and its lead `n (a - b)` in one sentence, in both directions, in fixed point
     /// ([`FIXED_POINT_UNIT`]). The attention head predicts a share `a` of the relation's `n` arcs, and a share `b` of the
     /// sentence's other arcs. Sentences without other arcs are left out.
-    pub fn differences(&self) -> impl Iterator<Item = (usize, [i64; 2])> {
+    pub fn hits_over_expected(&self) -> impl Iterator<Item = (usize, [i64; 2])> {
         let [pool_hits, group_hits] = &self.hits;
-        self.groups.iter().zip(group_hits).filter(|(group, _)| group.others > 0).map(|(group, hits)| {
+        self.groups.iter().zip(group_hits).filter(|(group, _)| group.other_arc_count > 0).map(|(group, hits)| {
             let difference = |direction: usize| {
                 let relation_hits = hits[direction];
-                let other_hits = pool_hits[group.pool][direction] - if group.is_pooled { relation_hits } else { 0 };
-                let expected = (u128::from(group.arcs * other_hits) * FIXED_POINT_UNIT + u128::from(group.others / 2))
-                    / u128::from(group.others);
+                let other_hits =
+                    pool_hits[group.pool_index][direction] - if group.is_pooled { relation_hits } else { 0 };
+                let expected = (u128::from(group.arc_count * other_hits) * FIXED_POINT_UNIT
+                    + u128::from(group.other_arc_count / 2))
+                    / u128::from(group.other_arc_count);
                 let signed = |arcs: u128| i64::try_from(arcs).expect("a sentence has fewer than 2^31 arcs");
                 signed(u128::from(relation_hits) * FIXED_POINT_UNIT) - signed(expected)
             };
-            (group.relation, [0, 1].map(difference))
+            (group.relation_index, [0, 1].map(difference))
         })
     }
 }
@@ -124,16 +135,17 @@ mod tests {
             arc(5, &[all, obj]),
         ];
         let mut beside = ArcsBySentence::new(&arcs, |arc| usize::from(arc.dependent == 5), false, &[all]);
-        let counts: Vec<_> = beside.arc_counts().collect();
+        let counts: Vec<_> = beside.compared_arc_counts().collect();
         assert_eq!(counts, [(obj, 2), (nsubj, 1), (det, 1), (punct, 1)]);
         // From the dependent both objects and the subject are right; the other way the determiner and the lone object.
         for _ in 0..2 {
             beside.reset_hits();
             for (place, right) in [[1, 0], [1, 0], [1, 0], [0, 1], [0, 0], [0, 1]].into_iter().enumerate() {
-                beside.add_right(place, right);
+                beside.add_right_predictions(place, right);
             }
         }
-        let found: Vec<_> = beside.differences().map(|(place, sums)| (place, sums.map(fixed_point_to_arcs))).collect();
+        let found: Vec<_> =
+            beside.hits_over_expected().map(|(place, sums)| (place, sums.map(fixed_point_to_arcs))).collect();
         // Objects: 2 (2/2 - 1/2) and 2 (0 - 1/2); the subject: 1 - 2/3 and 0 - 1/3; and so on. The comma: 0 - 3/4, 0 - 1/4.
         let expected =
             [(obj, [1.0, -1.0]), (nsubj, [1.0 / 3.0, -1.0 / 3.0]), (det, [-1.0, 1.0]), (punct, [-0.75, -0.25])];
@@ -155,10 +167,10 @@ mod tests {
                 let arcs: Vec<ScoredArc> = (0..4).map(|place| arc(place, &[0, name(place)])).collect();
                 let mut beside = ArcsBySentence::new(&arcs, |_| 0, false, &[0]);
                 beside.reset_hits();
-                right.into_iter().enumerate().for_each(|(place, right)| beside.add_right(place, right));
+                right.into_iter().enumerate().for_each(|(place, right)| beside.add_right_predictions(place, right));
                 let of_name =
                     |(place, sums): (usize, [i64; 2])| if place == 1 { fixed_point_to_arcs(sums[0]) } else { 0.0 };
-                sum += beside.differences().map(of_name).sum::<f64>();
+                sum += beside.hits_over_expected().map(of_name).sum::<f64>();
             }
         }
         assert!(sum.abs() < 1e-6, "{sum}");

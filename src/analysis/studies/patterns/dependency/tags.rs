@@ -11,13 +11,13 @@ use crate::corpus::{Annotation, Upos};
 pub use crate::study::labels::evidence::Side;
 
 /// Number of word classes (UPOS tags).
-const CLASSES: usize = Upos::ALL.len();
+const UPOS_COUNT: usize = Upos::ALL.len();
 
 /// Number of tag rules, each with one UPOS and one side. Rules are ordered by UPOS name, left before right.
-const RULES: usize = CLASSES * Side::BOTH.len();
+const RULE_COUNT: usize = UPOS_COUNT * Side::BOTH.len();
 
 /// Number of cues: pairs of a dependent's UPOS and a tag rule.
-pub const CUE_COUNT: usize = CLASSES * RULES;
+pub const CUE_COUNT: usize = UPOS_COUNT * RULE_COUNT;
 
 /// Index of a pair: the dependent's UPOS and the tag rule that predicts its syntactic head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ impl Cue {
 
     #[expect(clippy::cast_possible_truncation, reason = "below CUES, which is 578")]
     fn new(class: usize, rule: usize) -> Self {
-        Self((class * RULES + rule) as u16)
+        Self((class * RULE_COUNT + rule) as u16)
     }
 
     /// Index in lists of all cues. It is below [`CUE_COUNT`], unless the cue was read from a file.
@@ -47,14 +47,14 @@ impl Cue {
 
 /// Index of the best tag rule for each UPOS of the dependent, in the order of [`Upos::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TagRules([usize; CLASSES]);
+pub struct TagRules([usize; UPOS_COUNT]);
 
 impl TagRules {
     /// Selects, for each UPOS of the dependent, the rule that predicts most arcs right. Among equals, the first tag by
     /// name, then the left side.
-    pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
+    pub fn select_best(hits: &BTreeMap<Cue, u64>) -> Self {
         let hits_of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
-        Self(std::array::from_fn(|class| first_largest(|rule| hits_of(class, rule))))
+        Self(std::array::from_fn(|class| rule_with_most_hits(|rule| hits_of(class, rule))))
     }
 
     /// Cues of these rules, one for each UPOS of the dependent.
@@ -63,7 +63,7 @@ impl TagRules {
     }
 
     /// Number of arcs that these rules predict right. `hits` has the number for each cue.
-    pub fn hits(&self, hits: &BTreeMap<Cue, u64>) -> u64 {
+    pub fn count_hits(&self, hits: &BTreeMap<Cue, u64>) -> u64 {
         self.cues().filter_map(|cue| hits.get(&cue)).sum()
     }
 
@@ -79,14 +79,15 @@ impl TagRules {
 /// Selects one rule for dependents of every UPOS, and returns it with the number of arcs that it predicts right. Ties go as
 /// in [`TagRules::best`].
 pub fn best_single_rule(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
-    let hits_of = |rule: usize| hits.iter().filter(|(cue, _)| cue.index() % RULES == rule).map(|(_, hits)| hits).sum();
-    let rule = first_largest(hits_of);
+    let hits_of =
+        |rule: usize| hits.iter().filter(|(cue, _)| cue.index() % RULE_COUNT == rule).map(|(_, hits)| hits).sum();
+    let rule = rule_with_most_hits(hits_of);
     (TagRule::from_index(rule), hits_of(rule))
 }
 
 /// Returns the index of the rule with the largest count; the first among equals.
-fn first_largest(count: impl Fn(usize) -> u64) -> usize {
-    (0..RULES).rev().max_by_key(|&rule| count(rule)).unwrap_or_default()
+fn rule_with_most_hits(count: impl Fn(usize) -> u64) -> usize {
+    (0..RULE_COUNT).rev().max_by_key(|&rule| count(rule)).unwrap_or_default()
 }
 
 /// A rule of the tag baseline: the syntactic head of a word is the nearest word of this UPOS on this side.
@@ -125,7 +126,7 @@ mod tests {
         let words = annotated(&["DET", "ADJ", "NOUN", "VERB", "DET", "NOUN"]);
         let found = |dependent, head| {
             Cue::from_arc(&words, dependent, head)
-                .map(|cue| (cue.index() / RULES, TagRule::from_index(cue.index() % RULES)))
+                .map(|cue| (cue.index() / RULE_COUNT, TagRule::from_index(cue.index() % RULE_COUNT)))
         };
         let class = |upos: Upos| upos as usize;
         assert_eq!(found(0, 2), Some((class(Upos::Det), rule("NOUN", Side::Right))));
@@ -149,10 +150,10 @@ mod tests {
         let cue = |dependent, head| Cue::from_arc(&words, dependent, head).unwrap();
         // Nouns: three times the verb on their right, twice that on their left; pronouns: once each.
         let hits = BTreeMap::from([(cue(0, 1), 3), (cue(3, 1), 2), (cue(2, 1), 1), (cue(2, 3), 1)]);
-        let best = TagRules::best(&hits);
+        let best = TagRules::select_best(&hits);
         let expected = [("NOUN", rule("VERB", Side::Right)), ("PRON", rule("NOUN", Side::Right))];
         assert_eq!(best.by_dependent_tag(&hits), expected.map(|(class, rule)| (class.to_owned(), rule)).into());
-        assert_eq!(best.hits(&hits), 3 + 1);
+        assert_eq!(best.count_hits(&hits), 3 + 1);
         // VERB left has 2 + 1 for all alike, VERB right 3: by tag, then left.
         assert_eq!(best_single_rule(&hits), (rule("VERB", Side::Left), 3));
         assert_eq!(best_single_rule(&BTreeMap::new()), (rule("ADJ", Side::Left), 0));
@@ -165,12 +166,12 @@ mod tests {
             counts in prop::collection::btree_map(0..CUE_COUNT, 1..100_u64, 0..40),
         ) {
             let hits: BTreeMap<Cue, u64> =
-                counts.into_iter().map(|(place, count)| (Cue::new(place / RULES, place % RULES), count)).collect();
-            let best = TagRules::best(&hits);
-            prop_assert!(best.hits(&hits) >= best_single_rule(&hits).1);
+                counts.into_iter().map(|(place, count)| (Cue::new(place / RULE_COUNT, place % RULE_COUNT), count)).collect();
+            let best = TagRules::select_best(&hits);
+            prop_assert!(best.count_hits(&hits) >= best_single_rule(&hits).1);
             let chosen: Vec<u64> = best.cues().map(|cue| hits.get(&cue).copied().unwrap_or_default()).collect();
             for (cue, &count) in &hits {
-                prop_assert!(count <= chosen[cue.index() / RULES]);
+                prop_assert!(count <= chosen[cue.index() / RULE_COUNT]);
             }
         }
     }

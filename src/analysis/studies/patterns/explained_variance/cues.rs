@@ -5,56 +5,56 @@ use crate::corpus::Upos;
 use crate::sequences::fold::roles::{OFFSET_COUNT, offset_at};
 
 /// Number of parts of speech (UPOS tags).
-pub const TAGS: usize = Upos::ALL.len();
+pub const TAG_COUNT: usize = Upos::ALL.len();
 
 /// Index of the first of the cues for the offsets -8 to 8 from query to key.
 pub const FIRST_OFFSET_CUE: usize = 0;
 /// Index of the cue of keys more than 8 tokens to the left. Keys more than 8 to the right have no cue, as the reference
 /// level of offsets.
-pub const FAR_LEFT: usize = FIRST_OFFSET_CUE + OFFSET_COUNT;
+pub const FAR_LEFT_CUE: usize = FIRST_OFFSET_CUE + OFFSET_COUNT;
 /// Index of the cue that the key is the first special token.
-pub const FIRST_SPECIAL: usize = FAR_LEFT + 1;
+pub const FIRST_SPECIAL_CUE: usize = FAR_LEFT_CUE + 1;
 /// Index of the cue that the key is a separator.
-pub const SEPARATOR: usize = FIRST_SPECIAL + 1;
+pub const SEPARATOR_CUE: usize = FIRST_SPECIAL_CUE + 1;
 /// Index of the first of the [`PAIR_CUE_COUNT`] cues that depend on query and key together. Few pairs of tokens have them.
-pub const FIRST_PAIR_CUE: usize = SEPARATOR + 1;
+pub const FIRST_PAIR_CUE: usize = SEPARATOR_CUE + 1;
 /// Index of the cue that the key is another occurrence of the query's token id.
-pub const SAME_TOKEN: usize = FIRST_PAIR_CUE;
+pub const SAME_TOKEN_CUE: usize = FIRST_PAIR_CUE;
 /// Index of the cue that the key's word is another word with the query's part of speech.
-pub const SAME_TAG: usize = FIRST_PAIR_CUE + 1;
+pub const SAME_TAG_CUE: usize = FIRST_PAIR_CUE + 1;
 /// Index of the cue that the key's word is the syntactic head of the query's word.
-pub const SYNTACTIC_HEAD: usize = FIRST_PAIR_CUE + 2;
+pub const SYNTACTIC_HEAD_CUE: usize = FIRST_PAIR_CUE + 2;
 /// Index of the cue that the key's word is a dependent of the query's word.
-pub const DEPENDENT: usize = FIRST_PAIR_CUE + 3;
+pub const DEPENDENT_CUE: usize = FIRST_PAIR_CUE + 3;
 /// Index of the cue that the words of query and key are siblings: they have one syntactic head.
-pub const SIBLING: usize = FIRST_PAIR_CUE + 4;
+pub const SIBLING_CUE: usize = FIRST_PAIR_CUE + 4;
 /// Number of pair cues, from [`SAME_TOKEN`] to [`SIBLING`].
 pub const PAIR_CUE_COUNT: usize = 5;
 /// Index of the cue whose value is the commonness of the key's token: the share of corpus tokens that are rarer.
-pub const COMMONNESS: usize = FIRST_PAIR_CUE + PAIR_CUE_COUNT;
+pub const COMMONNESS_CUE: usize = FIRST_PAIR_CUE + PAIR_CUE_COUNT;
 /// Index of the cue whose value is the cosine between the input embeddings of query and key.
-pub const COSINE: usize = COMMONNESS + 1;
+pub const COSINE_CUE: usize = COMMONNESS_CUE + 1;
 /// Index of the first of the [`TAGS`] cues for the part of speech of the key's word.
-pub const FIRST_TAG_CUE: usize = COSINE + 1;
+pub const FIRST_TAG_CUE: usize = COSINE_CUE + 1;
 /// Index of the cue that the key is the first token of a decoder's input.
-pub const FIRST_TOKEN: usize = FIRST_TAG_CUE + TAGS;
+pub const FIRST_TOKEN_CUE: usize = FIRST_TAG_CUE + TAG_COUNT;
 /// Number of cues.
-pub const CUES: usize = FIRST_TOKEN + 1;
+pub const CUE_COUNT: usize = FIRST_TOKEN_CUE + 1;
 
 /// Name of a cue as printed in the report.
 pub fn cue_name(cue: usize) -> String {
     match cue {
-        FAR_LEFT => "offset.<-8".to_owned(),
-        FIRST_SPECIAL => "first-special".to_owned(),
-        FIRST_TOKEN => "first-token".to_owned(),
-        SEPARATOR => "separator".to_owned(),
-        SAME_TOKEN => "same-token".to_owned(),
-        SAME_TAG => "same-upos".to_owned(),
-        SYNTACTIC_HEAD => "syntactic-head".to_owned(),
-        DEPENDENT => "dependent".to_owned(),
-        SIBLING => "sibling".to_owned(),
-        COMMONNESS => "commonness".to_owned(),
-        COSINE => "cosine".to_owned(),
+        FAR_LEFT_CUE => "offset.<-8".to_owned(),
+        FIRST_SPECIAL_CUE => "first-special".to_owned(),
+        FIRST_TOKEN_CUE => "first-token".to_owned(),
+        SEPARATOR_CUE => "separator".to_owned(),
+        SAME_TOKEN_CUE => "same-token".to_owned(),
+        SAME_TAG_CUE => "same-upos".to_owned(),
+        SYNTACTIC_HEAD_CUE => "syntactic-head".to_owned(),
+        DEPENDENT_CUE => "dependent".to_owned(),
+        SIBLING_CUE => "sibling".to_owned(),
+        COMMONNESS_CUE => "commonness".to_owned(),
+        COSINE_CUE => "cosine".to_owned(),
         cue if cue >= FIRST_TAG_CUE => format!("upos.{}", Upos::ALL[cue - FIRST_TAG_CUE].tag()),
         cue => format!("offset.{}", offset_at(cue - FIRST_OFFSET_CUE)),
     }
@@ -65,38 +65,38 @@ pub fn cue_name(cue: usize) -> String {
 pub struct CueGroup {
     pub name: &'static str,
     /// Whether the cue with this index belongs to the group.
-    has: fn(usize) -> bool,
+    contains: fn(usize) -> bool,
 }
 
-const fn group(name: &'static str, has: fn(usize) -> bool) -> CueGroup {
-    CueGroup { name, has }
+const fn cue_group(name: &'static str, has: fn(usize) -> bool) -> CueGroup {
+    CueGroup { name, contains: has }
 }
 
 /// Index of the cue that the key's word is punctuation.
-const PUNCTUATION: usize = FIRST_TAG_CUE + Upos::Punct as usize;
+const PUNCTUATION_CUE: usize = FIRST_TAG_CUE + Upos::Punct as usize;
 
 /// Groups of cues. Each cue belongs to exactly one group.
-pub const GROUPS: [CueGroup; 7] = [
-    group("position", |cue| cue <= FAR_LEFT),
-    group("sinks", |cue| matches!(cue, FIRST_SPECIAL | FIRST_TOKEN | SEPARATOR | PUNCTUATION)),
-    group("identity", |cue| cue == SAME_TOKEN),
-    group("classes", |cue| {
-        cue == SAME_TAG || (FIRST_TAG_CUE..FIRST_TAG_CUE + TAGS).contains(&cue) && cue != PUNCTUATION
+pub const CUE_GROUPS: [CueGroup; 7] = [
+    cue_group("position", |cue| cue <= FAR_LEFT_CUE),
+    cue_group("sinks", |cue| matches!(cue, FIRST_SPECIAL_CUE | FIRST_TOKEN_CUE | SEPARATOR_CUE | PUNCTUATION_CUE)),
+    cue_group("identity", |cue| cue == SAME_TOKEN_CUE),
+    cue_group("classes", |cue| {
+        cue == SAME_TAG_CUE || (FIRST_TAG_CUE..FIRST_TAG_CUE + TAG_COUNT).contains(&cue) && cue != PUNCTUATION_CUE
     }),
-    group("frequency", |cue| cue == COMMONNESS),
-    group("similarity", |cue| cue == COSINE),
-    group("syntax", |cue| matches!(cue, SYNTACTIC_HEAD | DEPENDENT | SIBLING)),
+    cue_group("frequency", |cue| cue == COMMONNESS_CUE),
+    cue_group("similarity", |cue| cue == COSINE_CUE),
+    cue_group("syntax", |cue| matches!(cue, SYNTACTIC_HEAD_CUE | DEPENDENT_CUE | SIBLING_CUE)),
 ];
 
 impl CueGroup {
     /// Indices of the cues in this group.
     pub fn cues(self) -> impl Iterator<Item = usize> {
-        (0..CUES).filter(move |&cue| (self.has)(cue))
+        (0..CUE_COUNT).filter(move |&cue| (self.contains)(cue))
     }
 
     /// Indices of the cues in all other groups.
     pub fn other_cues(self) -> impl Iterator<Item = usize> {
-        (0..CUES).filter(move |&cue| !(self.has)(cue))
+        (0..CUE_COUNT).filter(move |&cue| !(self.contains)(cue))
     }
 }
 
@@ -106,18 +106,18 @@ mod tests {
 
     #[test]
     fn each_cue_is_in_one_group_and_has_a_name_of_its_own() {
-        for cue in 0..CUES {
+        for cue in 0..CUE_COUNT {
             assert_eq!(
-                GROUPS.iter().filter(|group| group.cues().any(|one| one == cue)).count(),
+                CUE_GROUPS.iter().filter(|group| group.cues().any(|one| one == cue)).count(),
                 1,
                 "{}",
                 cue_name(cue)
             );
         }
-        let mut names: Vec<String> = (0..CUES).map(cue_name).collect();
+        let mut names: Vec<String> = (0..CUE_COUNT).map(cue_name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), CUES);
+        assert_eq!(names.len(), CUE_COUNT);
         assert_eq!([cue_name(0), cue_name(16), cue_name(FIRST_TAG_CUE)], ["offset.-8", "offset.8", "upos.ADJ"]);
     }
 }

@@ -25,17 +25,17 @@ impl GramMatrix {
     }
 
     /// Subtracts the sums in `others`, cell by cell.
-    pub fn minus(&self, others: &Self) -> Self {
+    pub fn subtract(&self, others: &Self) -> Self {
         Self(self.0.iter().zip(&others.0).map(|(sum, other)| sum - other).collect())
     }
 
     /// Whether a variable's sum of squares is larger than the rounding error of the matrix's largest sum of squares.
-    pub fn varies(&self, variable: usize) -> bool {
-        self.cell(variable, variable) > ROUNDING_SHARE * self.largest()
+    pub fn is_varying(&self, variable: usize) -> bool {
+        self.cell(variable, variable) > ROUNDING_SHARE * self.largest_square()
     }
 
     /// Largest sum of squares, on the diagonal.
-    fn largest(&self) -> f64 {
+    fn largest_square(&self) -> f64 {
         (0..)
             .map(|row| lower_half_index(row, row))
             .map_while(|place| self.0.get(place))
@@ -144,7 +144,7 @@ mod tests {
         for some in [[0, 2], [2, 1], [1, 0]] {
             assert!((within(&gram, some, &right) - all).abs() < 1e-12);
         }
-        assert_eq!([0, 1, 2, 3].map(|variable| gram.varies(variable)), [true, true, true, false]);
+        assert_eq!([0, 1, 2, 3].map(|variable| gram.is_varying(variable)), [true, true, true, false]);
     }
 
     /// Two variables that are equal in the fit each have half of the coefficient, which tells where they differ.

@@ -2,10 +2,10 @@
 
 use anstyle::AnsiColor;
 
-use super::cues::GROUPS;
+use super::cues::CUE_GROUPS;
 use super::places::{PlaceHeadSums, PlaceSums};
-use super::sentence::{ALL_KEYS, FORMS, TEXT_KEYS};
-use super::shares::{ALL_CUES, FormShares, GROUP_COUNT, MIN_VARIANCE, alone_index, unique_index};
+use super::sentence::{ALL_KEYS_FORM, FORM_COUNT, TEXT_KEYS_FORM};
+use super::shares::{ALL_CUES_INDEX, FormShares, GROUP_COUNT, MIN_VARIANCE, alone_index, unique_index};
 use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::evidence::LABEL_Q;
@@ -17,8 +17,8 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 /// Sums and shares of one head from which its metrics are computed, in one block or in all blocks.
 pub(super) struct ExplainedInputs<'a> {
     /// Shares of all heads, in each form.
-    pub shares: &'a [FormShares; FORMS],
-    pub sums: &'a [FormSums; FORMS],
+    pub shares: &'a [FormShares; FORM_COUNT],
+    pub sums: &'a [FormSums; FORM_COUNT],
     /// Sums over pairs of sequences: `[all blocks, this block]`.
     pub places: [&'a PlaceSums; 2],
     /// Index of the head. `None` for the chance level.
@@ -29,12 +29,12 @@ pub(super) struct ExplainedInputs<'a> {
 
 impl ExplainedInputs<'_> {
     /// Values of all metrics, one for each cell.
-    pub fn values(&self) -> Vec<Fraction> {
+    pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     /// Share explained in one form, at an index in [`Shares`](super::shares::Shares).
-    fn share(&self, form: usize, share: usize) -> Fraction {
+    fn share_in_form(&self, form: usize, share: usize) -> Fraction {
         let FormSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
             Some(head) => self.shares[form].heads[head][share][self.block.unwrap_or(BLOCKS)],
@@ -63,8 +63,8 @@ impl ExplainedInputs<'_> {
     }
 }
 
-const BY_FORM: Keys = Keys::Several(FORMS, |form| ["all-keys", "text"][form].to_owned());
-const BY_GROUP: Keys = Keys::Several(GROUP_COUNT, |group| GROUPS[group].name.to_owned());
+const BY_FORM: Keys = Keys::Several(FORM_COUNT, |form| ["all-keys", "text"][form].to_owned());
+const BY_GROUP: Keys = Keys::Several(GROUP_COUNT, |group| CUE_GROUPS[group].name.to_owned());
 
 const CHANCE: &str = "0: in a block the cues are fitted to all others, so that cues which have nothing to do with the attention \
     explain nothing, or a little less";
@@ -73,7 +73,7 @@ const CAVEATS: &str = "Least squares explain what is linear in the cues; a head 
 const UNIQUE_CAVEATS: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
     coefficients of the group do not hold for other sentences.";
 
-const PLACE: &str = "explained_by_place";
+const EXPLAINED_BY_PLACE: &str = "explained_by_place";
 /// Name of the metric for the part of metric [`PLACE`] that offsets do not explain.
 const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 
@@ -83,7 +83,7 @@ const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of ano
 type ExplainedMetric = Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>;
 
 pub(super) const METRICS: &[ExplainedMetric] = &[
-    ExplainedMetric::keyed(BY_FORM, |inputs, form| inputs.share(form, ALL_CUES)).explained(Explanation {
+    ExplainedMetric::keyed(BY_FORM, |inputs, form| inputs.share_in_form(form, ALL_CUES_INDEX)).with_explanation(Explanation {
             name: "explained_all",
             measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
             formula: "1 - sum_b (Y_b - 2 β' b_b + β' G_b β) / sum_b Y_b, in block b: G_b the sum of x x', b_b of x y, Y_b of y², over \
@@ -93,7 +93,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
             source: OURS,
             caveats: CAVEATS,
         }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, alone_index(group))).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share_in_form(ALL_KEYS_FORM, alone_index(group))).with_explanation(Explanation {
         name: "explained_alone",
         measures: "How much of a head's attention over all keys each group of cues explains alone.",
         formula: "explained_all[all-keys] by the cues of the group",
@@ -101,7 +101,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, unique_index(group))).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share_in_form(ALL_KEYS_FORM, unique_index(group))).with_explanation(Explanation {
         name: "explained_unique",
         measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
         formula: "explained_all[all-keys] less the same by the cues of all other groups",
@@ -109,7 +109,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: UNIQUE_CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT_KEYS, alone_index(group))).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share_in_form(TEXT_KEYS_FORM, alone_index(group))).with_explanation(Explanation {
         name: "explained_text_alone",
         measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
         formula: "explained[text] by the cues of the group",
@@ -117,7 +117,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT_KEYS, unique_index(group))).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share_in_form(TEXT_KEYS_FORM, unique_index(group))).with_explanation(Explanation {
         name: "explained_text_unique",
         measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
         formula: "explained[text] less the same by the cues of all other groups",
@@ -125,8 +125,8 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: UNIQUE_CAVEATS,
     }),
-    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value())).explained(Explanation {
-        name: PLACE,
+    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value())).with_explanation(Explanation {
+        name: EXPLAINED_BY_PLACE,
         measures: "How much of a head's attention between tokens of text other sequences have at the same places, whatever tokens \
             stand there.",
         formula: "sum x y / sum (x² + y²) / 2 over rows that a sequence and the one before it in its pack both have, x and y \
@@ -135,7 +135,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: PLACE_CAVEATS,
     }),
-    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value() - sums.offsets.value())).explained(
+    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value() - sums.offsets.value())).with_explanation(
         Explanation {
             name: PLACE_OVER_OFFSETS,
             measures: "How much of a head's attention other sequences have at the same places, beyond what they have at the same offsets.",
@@ -150,22 +150,22 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
 const MIN_PLACE_SHARE: Threshold =
     Threshold::rule("place_share", 0.5, "smallest `explained_by_place` of `place`: most of what varies within rows");
 
-const OVER_OFFSETS: Threshold = Threshold::rule(
+const MIN_PLACE_OVER_OFFSETS: Threshold = Threshold::rule(
     "place_over_offsets",
     0.1,
     "smallest `explained_by_place_over_offsets` of `place`: a head that goes by offsets has 0",
 );
 
 pub(super) const PLACE_LABEL: Detector = Detector {
-    thresholds: &[&MIN_PLACE_SHARE, &OVER_OFFSETS, &LABEL_Q],
+    thresholds: &[&MIN_PLACE_SHARE, &MIN_PLACE_OVER_OFFSETS, &LABEL_Q],
     phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
     style: LabelStyle::new(Some("place"), AnsiColor::Cyan),
     assess: |evidence, policy| {
-        let scores = [(PLACE, &MIN_PLACE_SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
+        let scores = [(EXPLAINED_BY_PLACE, &MIN_PLACE_SHARE), (PLACE_OVER_OFFSETS, &MIN_PLACE_OVER_OFFSETS)];
         let scores = scores.map(|(name, least)| (name.to_owned(), evidence.metric(name, None), policy.rule(least)));
         assess_all("place", scores).into_iter().collect()
     },
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "place",
         measures: "In sequences of like length the head attends to the same places, whatever tokens stand there.",
         formula: "explained_by_place >= {place_share} and explained_by_place_over_offsets >= {place_over_offsets}, by blocks, the larger \

@@ -16,17 +16,17 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::Pass;
-use crate::stats::blocks::{BLOCKS, WithTotal};
+use crate::stats::blocks::{BLOCKS, BlocksWithTotal};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::{Card, Observed, PassSpec, Study, TokenCountUse, columns};
-use cues::{GROUPS, cue_name};
+use cues::{CUE_GROUPS, cue_name};
 use metrics::{ExplainedInputs, METRICS, PLACE_LABEL};
-use sentence::{ALL_KEYS, FORMS, TEXT_KEYS};
-use shares::{ALL_CUES, FormShares, collect_layers, form_shares, unique_index};
+use sentence::{ALL_KEYS_FORM, FORM_COUNT, TEXT_KEYS_FORM};
+use shares::{ALL_CUES_INDEX, FormShares, collect_by_layer, form_shares, unique_index};
 use sums::ExplainedSums;
 
 /// Study `explained-variance`: how much of the variance of each head's attention is explained by known cues.
@@ -50,23 +50,23 @@ impl Study for ExplainedVariance {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| ExplainedSums::new(subject.grid, visibility))]
+        vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| ExplainedSums::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<ExplainedSums> = observed.sums();
+        let sums: &ByLayerClass<ExplainedSums> = observed.first_sums();
         let classes = sums.map(|sums| (form_shares(sums, context), sums.blocks.with_total(), sums.places.with_total()));
         let inputs = |class: &_, head: Option<usize>, block: Option<usize>| {
-            let (shares, blocks, places): &(_, WithTotal<_>, WithTotal<_>) = class;
+            let (shares, blocks, places): &(_, BlocksWithTotal<_>, BlocksWithTotal<_>) = class;
             let places = [places.total(), places.sums(block)];
-            ExplainedInputs { shares, sums: blocks.sums(block), places, head, block }.values()
+            ExplainedInputs { shares, sums: blocks.sums(block), places, head, block }.metric_values()
         };
         let of_head = |block: Option<usize>, place: usize| {
             inputs(classes.for_layer(context.grid.layer_and_head(place).0), Some(place), block)
         };
         let of_chance = |block: Option<usize>, class: usize| inputs(&classes.values()[class], None, block);
-        let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
-        let all = collect_layers(&classes.map(|(shares, ..)| shares), context.grid);
+        let estimates = Estimates::new_by_class(&columns(self), context, sums.classes(), of_head, of_chance);
+        let all = collect_by_layer(&classes.map(|(shares, ..)| shares), context.grid);
         (estimates, Summed::new(&all, |place| context.has_head(place)))
     }
 }
@@ -94,26 +94,26 @@ struct FormSummed {
 
 /// Mean over heads of the share at index `share`. Only heads for which `has_head` holds count. `None` if one of them has no
 /// value.
-fn mean(shares: &FormShares, has_head: impl Fn(usize) -> bool, share: usize) -> Option<f64> {
+fn mean_share(shares: &FormShares, has_head: impl Fn(usize) -> bool, share: usize) -> Option<f64> {
     let present = shares.heads.iter().enumerate().filter(|(place, _)| has_head(*place));
     let values: Option<Vec<f64>> = present.map(|(_, head)| head[share][BLOCKS].value()).collect();
     values.filter(|values| !values.is_empty()).map(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 impl Summed {
-    pub fn new(shares: &[FormShares; FORMS], has_head: impl Fn(usize) -> bool) -> Self {
+    pub fn new(shares: &[FormShares; FORM_COUNT], has_head: impl Fn(usize) -> bool) -> Self {
         let form = |form: usize| {
             let shares = &shares[form];
-            let unique = GROUPS.iter().enumerate().filter_map(|(place, group)| {
-                Some((group.name.to_owned(), mean(shares, &has_head, unique_index(place))?))
+            let unique = CUE_GROUPS.iter().enumerate().filter_map(|(place, group)| {
+                Some((group.name.to_owned(), mean_share(shares, &has_head, unique_index(place))?))
             });
             FormSummed {
                 cues: shares.cues.iter().map(|&cue| cue_name(cue)).collect(),
-                explained: mean(shares, &has_head, ALL_CUES),
+                explained: mean_share(shares, &has_head, ALL_CUES_INDEX),
                 unique: unique.collect(),
             }
         };
-        Self { all_keys: form(ALL_KEYS), text: form(TEXT_KEYS) }
+        Self { all_keys: form(ALL_KEYS_FORM), text: form(TEXT_KEYS_FORM) }
     }
 }
 

@@ -5,19 +5,20 @@
 use multiversion::multiversion;
 
 use super::cues::{
-    COMMONNESS, COSINE, CUES, FAR_LEFT, FIRST_OFFSET_CUE, FIRST_PAIR_CUE, FIRST_TAG_CUE, PAIR_CUE_COUNT,
+    COMMONNESS_CUE, COSINE_CUE, CUE_COUNT, FAR_LEFT_CUE, FIRST_OFFSET_CUE, FIRST_PAIR_CUE, FIRST_TAG_CUE,
+    PAIR_CUE_COUNT,
 };
-use super::sentence::{ALL_KEYS, FORMS, SentenceCues, TEXT_KEYS};
+use super::sentence::{ALL_KEYS_FORM, FORM_COUNT, SentenceCues, TEXT_KEYS_FORM};
 use crate::linalg::lanes::{dot, sum_any_length};
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
 use crate::sequences::fold::text::TextAttention;
 
 /// Buffers for sums over the columns of attention, in each form (all keys, text keys), reused from head to head.
-pub type ColumnSums = [Vec<f64>; FORMS];
+pub type ColumnSums = [Vec<f64>; FORM_COUNT];
 
 /// Number of cues that depend on query and key together, without the single offsets.
-const PAIR_CUES: usize = 1 + PAIR_CUE_COUNT + 1;
+const PAIR_SUM_COUNT: usize = 1 + PAIR_CUE_COUNT + 1;
 
 /// Returns the products of one head's attention with each cue of a sentence, and the squares of the attention. Both are in
 /// each form (all keys, text keys); attention is centred within rows.
@@ -27,18 +28,18 @@ pub fn cue_products<'a>(
     text: &'a TextAttention,
     view: AttentionView<'a>,
     columns: &'a mut ColumnSums,
-) -> ([[f64; CUES]; FORMS], [f64; FORMS]) {
-    let [mut offsets_all, mut offsets_text] = [[0.0; OFFSET_COUNT]; FORMS];
-    let [mut pairs_all, mut pairs_text] = [[0.0; PAIR_CUES]; FORMS];
-    let mut squares = [0.0; FORMS];
-    let mut uncounted_means = [0.0; CUES];
+) -> ([[f64; CUE_COUNT]; FORM_COUNT], [f64; FORM_COUNT]) {
+    let [mut offsets_all, mut offsets_text] = [[0.0; OFFSET_COUNT]; FORM_COUNT];
+    let [mut pairs_all, mut pairs_text] = [[0.0; PAIR_SUM_COUNT]; FORM_COUNT];
+    let mut squares = [0.0; FORM_COUNT];
+    let mut uncounted_means = [0.0; CUE_COUNT];
     let [columns_all, columns_text] = columns;
     for columns in [&mut *columns_all, &mut *columns_text] {
         columns.clear();
         columns.resize(cues.row_width, 0.0);
     }
     for (number, &query) in cues.text_tokens.iter().enumerate() {
-        let (row, weights, mass) = (text.row(query), view.row(query), text.mass(query));
+        let (row, weights, mass) = (text.row(query), view.row(query), text.row_sum(query));
         let own = f64::from(weights[query]);
         // A query without attention to other text tokens has no row in the form TEXT.
         let scale = if mass > 0.0 { 1.0 / mass } else { 0.0 };
@@ -64,27 +65,30 @@ pub fn cue_products<'a>(
             columns_all[key] += weight;
             special += weight * weight;
         }
-        squares[ALL_KEYS] += square + special - cues.uniform_weight(ALL_KEYS, number);
+        squares[ALL_KEYS_FORM] += square + special - cues.uniform_weight(ALL_KEYS_FORM, number);
         if mass > 0.0 {
-            squares[TEXT_KEYS] += square * scale * scale - cues.uniform_weight(TEXT_KEYS, number);
+            squares[TEXT_KEYS_FORM] += square * scale * scale - cues.uniform_weight(TEXT_KEYS_FORM, number);
         } else {
-            uncounted_means.iter_mut().zip(&cues.cue_means[TEXT_KEYS][number]).for_each(|(sum, mean)| *sum += mean);
+            uncounted_means
+                .iter_mut()
+                .zip(&cues.cue_means[TEXT_KEYS_FORM][number])
+                .for_each(|(sum, mean)| *sum += mean);
         }
     }
     let mut products = cues.cue_mean_sums.map(|means| means.map(|mean| -mean));
-    products[TEXT_KEYS].iter_mut().zip(uncounted_means).for_each(|(product, mean)| *product += mean);
+    products[TEXT_KEYS_FORM].iter_mut().zip(uncounted_means).for_each(|(product, mean)| *product += mean);
     let sums = [(offsets_all, pairs_all, columns_all), (offsets_text, pairs_text, columns_text)];
     for (products, (window, others, columns)) in products.iter_mut().zip(sums) {
         products[FIRST_OFFSET_CUE..FIRST_OFFSET_CUE + OFFSET_COUNT]
             .iter_mut()
             .zip(window)
             .for_each(|(product, value)| *product += value);
-        products[FAR_LEFT] += others[0];
+        products[FAR_LEFT_CUE] += others[0];
         products[FIRST_PAIR_CUE..FIRST_PAIR_CUE + PAIR_CUE_COUNT]
             .iter_mut()
             .zip(&others[1..])
             .for_each(|(product, value)| *product += value);
-        products[COSINE] += others[PAIR_CUES - 1];
+        products[COSINE_CUE] += others[PAIR_SUM_COUNT - 1];
         add_key_cues(cues, columns, products);
     }
     (products, squares)
@@ -93,29 +97,29 @@ pub fn cue_products<'a>(
 /// Sums an attention row's weights on keys with each pair cue: `[far left, the five pair cues, cosine]`. `number` is the
 /// index of the row.
 #[inline(always)]
-fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_CUES] {
+fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_SUM_COUNT] {
     let query = cues.text_tokens[number];
-    let mut pair_sums = [0.0; PAIR_CUES];
+    let mut pair_sums = [0.0; PAIR_SUM_COUNT];
     pair_sums[0] = sum_any_length(&row[..query.saturating_sub(MAX_OFFSET_TOKENS)]);
     for (sum, add_key_cues) in pair_sums[1..].iter_mut().zip(&cues.keys_by_pair_cue[number]) {
         *sum = add_key_cues.iter().map(|&key| f64::from(row[key])).sum();
     }
     if !cues.cosines.is_empty() {
-        pair_sums[PAIR_CUES - 1] = f64::from(dot(row, &cues.cosines[number * cues.row_width..][..cues.row_width]));
+        pair_sums[PAIR_SUM_COUNT - 1] = f64::from(dot(row, &cues.cosines[number * cues.row_width..][..cues.row_width]));
     }
     pair_sums
 }
 
 /// Adds the weights on keys with each cue of the key alone, given sums over the columns of attention.
 #[inline(always)]
-fn add_key_cues(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUES]) {
+fn add_key_cues(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUE_COUNT]) {
     for &(key, cue) in &cues.special_cues {
         if let Some(cue) = cue {
             products[cue] += columns[key];
         }
     }
     for &key in &cues.text_tokens {
-        products[COMMONNESS] += columns[key] * cues.commonness[key];
+        products[COMMONNESS_CUE] += columns[key] * cues.commonness[key];
         if let Some(tag) = cues.tags[key] {
             products[FIRST_TAG_CUE + tag] += columns[key];
         }

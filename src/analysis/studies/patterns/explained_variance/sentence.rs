@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::cues::{
-    COMMONNESS, COSINE, CUES, DEPENDENT, FAR_LEFT, FIRST_OFFSET_CUE, FIRST_PAIR_CUE, FIRST_SPECIAL, FIRST_TAG_CUE,
-    FIRST_TOKEN, PAIR_CUE_COUNT, SAME_TAG, SAME_TOKEN, SEPARATOR, SIBLING, SYNTACTIC_HEAD,
+    COMMONNESS_CUE, COSINE_CUE, CUE_COUNT, DEPENDENT_CUE, FAR_LEFT_CUE, FIRST_OFFSET_CUE, FIRST_PAIR_CUE,
+    FIRST_SPECIAL_CUE, FIRST_TAG_CUE, FIRST_TOKEN_CUE, PAIR_CUE_COUNT, SAME_TAG_CUE, SAME_TOKEN_CUE, SEPARATOR_CUE,
+    SIBLING_CUE, SYNTACTIC_HEAD_CUE,
 };
 use super::least_squares::lower_half_index;
 use crate::corpus::Upos;
@@ -18,18 +19,18 @@ use crate::study::instruments::cosines::cosines;
 
 /// Number of forms in which attention is explained: rows over all keys, and rows over the other text tokens, normalised to
 /// sum to 1.
-pub const FORMS: usize = 2;
+pub const FORM_COUNT: usize = 2;
 /// Index of the form with rows over all keys.
-pub const ALL_KEYS: usize = 0;
+pub const ALL_KEYS_FORM: usize = 0;
 /// Index of the form with rows over the other text tokens.
-pub const TEXT_KEYS: usize = 1;
+pub const TEXT_KEYS_FORM: usize = 1;
 
 /// Minimum number of text tokens of a sentence in the form [`TEXT_KEYS`]. With two, each row has a single key with all
 /// weight.
 const MIN_TEXT_TOKENS: usize = 3;
 
 /// Number of cells in the lower half of the symmetric matrix of products of cues.
-pub const CUE_PRODUCTS: usize = lower_half_index(CUES - 1, CUES - 1) + 1;
+pub const CUE_PRODUCT_COUNT: usize = lower_half_index(CUE_COUNT - 1, CUE_COUNT - 1) + 1;
 
 /// Products of a sentence's cues, centred within attention rows.
 #[derive(Clone, Debug)]
@@ -61,11 +62,11 @@ pub struct SentenceCues {
     /// Keys with each of the [`PAIR_CUE_COUNT`] pair cues, per row.
     pub keys_by_pair_cue: Vec<[Vec<usize>; PAIR_CUE_COUNT]>,
     /// Number of keys of each row, per form.
-    key_counts: [Vec<usize>; FORMS],
+    key_counts: [Vec<usize>; FORM_COUNT],
     /// Mean of each cue over the keys of a row, per form and row.
-    pub cue_means: [Vec<[f64; CUES]>; FORMS],
+    pub cue_means: [Vec<[f64; CUE_COUNT]>; FORM_COUNT],
     /// Sum of `cue_means` over rows, per form.
-    pub cue_mean_sums: [[f64; CUES]; FORMS],
+    pub cue_mean_sums: [[f64; CUE_COUNT]; FORM_COUNT],
 }
 
 /// Embeddings and corpus counts of tokens, as far as known, from which cues are computed.
@@ -86,26 +87,27 @@ impl SentenceCues {
         sequence: &Sequence,
         visibility: Visibility,
         lexicon: &TokenLexicon,
-    ) -> (Self, [Option<CueProducts>; FORMS]) {
+    ) -> (Self, [Option<CueProducts>; FORM_COUNT]) {
         let mut cues = Self::with_key_cues(sequence, lexicon);
         let words = SentenceWords::new(sequence);
         let (n, count) = (sequence.ids.len(), cues.text_tokens.len());
-        let mut sums_by_form = [vec![0.0; CUE_PRODUCTS], vec![0.0; CUE_PRODUCTS]];
+        let mut sums_by_form = [vec![0.0; CUE_PRODUCT_COUNT], vec![0.0; CUE_PRODUCT_COUNT]];
         let mut key_cues = CueWeights::new();
         for (row, &query) in cues.text_tokens.clone().iter().enumerate() {
-            let mut row_sums = [[0.0; CUES]; FORMS];
-            let mut keys = [0; FORMS];
+            let mut row_sums = [[0.0; CUE_COUNT]; FORM_COUNT];
+            let mut keys = [0; FORM_COUNT];
             for key in visibility.visible_keys(query, n) {
                 cues.collect_cues(&mut key_cues, &words, sequence, (row, query, key));
-                let form = if key == query || sequence.kinds[key].is_special() { ALL_KEYS } else { TEXT_KEYS };
-                add_key(&key_cues, &mut sums_by_form[form], &mut row_sums[form]);
+                let form =
+                    if key == query || sequence.kinds[key].is_special() { ALL_KEYS_FORM } else { TEXT_KEYS_FORM };
+                add_key_products(&key_cues, &mut sums_by_form[form], &mut row_sums[form]);
                 keys[form] += 1;
             }
             // Text keys belong to both forms.
-            keys[ALL_KEYS] += keys[TEXT_KEYS];
+            keys[ALL_KEYS_FORM] += keys[TEXT_KEYS_FORM];
             let [others, text] = &mut row_sums;
             others.iter_mut().zip(&*text).for_each(|(sum, text)| *sum += text);
-            for form in [ALL_KEYS, TEXT_KEYS] {
+            for form in [ALL_KEYS_FORM, TEXT_KEYS_FORM] {
                 let means = row_sums[form].map(|sum| sum / keys[form].max(1) as f64);
                 cues.cue_mean_sums[form].iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
                 cues.cue_means[form].push(means);
@@ -117,12 +119,12 @@ impl SentenceCues {
         let all = others.iter().zip(&text).map(|(a, b)| a + b).collect();
         let products = |form: usize, mut cells: Vec<f64>| {
             let rows = cues.cue_means[form].iter().zip(&cues.key_counts[form]);
-            rows.for_each(|(means, &keys)| centre(&mut cells, means, keys as f64));
+            rows.for_each(|(means, &keys)| centre_products(&mut cells, means, keys as f64));
             CueProducts { cells, rows: count as u64, keys: cues.key_counts[form].iter().sum::<usize>() as u64 }
         };
         let products_by_form = [
-            (count > 0 && n > 1).then(|| products(ALL_KEYS, all)),
-            (count >= MIN_TEXT_TOKENS).then(|| products(TEXT_KEYS, text)),
+            (count > 0 && n > 1).then(|| products(ALL_KEYS_FORM, all)),
+            (count >= MIN_TEXT_TOKENS).then(|| products(TEXT_KEYS_FORM, text)),
         ];
         (cues, products_by_form)
     }
@@ -160,7 +162,7 @@ impl SentenceCues {
             keys_by_pair_cue: listed,
             key_counts: [Vec::with_capacity(count), Vec::with_capacity(count)],
             cue_means: means,
-            cue_mean_sums: [[0.0; CUES]; FORMS],
+            cue_mean_sums: [[0.0; CUE_COUNT]; FORM_COUNT],
         }
     }
 
@@ -179,7 +181,7 @@ impl SentenceCues {
                 if query.abs_diff(key) <= MAX_OFFSET_TOKENS {
                     key_cues.push((FIRST_OFFSET_CUE + offset_slot(query, key), 1.0));
                 } else if key < query {
-                    key_cues.push((FAR_LEFT, 1.0));
+                    key_cues.push((FAR_LEFT_CUE, 1.0));
                 }
                 if key != query {
                     let has = [
@@ -187,26 +189,26 @@ impl SentenceCues {
                         words.are_different_words(query, key)
                             && self.tags[key].is_some()
                             && self.tags[key] == self.tags[query],
-                        words.is_head(key, query),
-                        words.is_head(query, key),
+                        words.is_syntactic_head(key, query),
+                        words.is_syntactic_head(query, key),
                         words.are_siblings(query, key),
                     ];
                     const _: () = assert!(
-                        SAME_TOKEN == FIRST_PAIR_CUE
-                            && SAME_TAG == FIRST_PAIR_CUE + 1
-                            && SYNTACTIC_HEAD == FIRST_PAIR_CUE + 2
+                        SAME_TOKEN_CUE == FIRST_PAIR_CUE
+                            && SAME_TAG_CUE == FIRST_PAIR_CUE + 1
+                            && SYNTACTIC_HEAD_CUE == FIRST_PAIR_CUE + 2
                     );
-                    const _: () = assert!(DEPENDENT == FIRST_PAIR_CUE + 3 && SIBLING == FIRST_PAIR_CUE + 4);
+                    const _: () = assert!(DEPENDENT_CUE == FIRST_PAIR_CUE + 3 && SIBLING_CUE == FIRST_PAIR_CUE + 4);
                     for (list, _) in has.iter().enumerate().filter(|(_, has)| **has) {
                         self.keys_by_pair_cue[row][list].push(key);
                         key_cues.push((FIRST_PAIR_CUE + list, 1.0));
                     }
                 }
                 if self.commonness[key] != 0.0 {
-                    key_cues.push((COMMONNESS, self.commonness[key]));
+                    key_cues.push((COMMONNESS_CUE, self.commonness[key]));
                 }
                 if let Some(&cosine) = self.cosines.get(row * self.row_width + key).filter(|cosine| **cosine != 0.0) {
-                    key_cues.push((COSINE, f64::from(cosine)));
+                    key_cues.push((COSINE_CUE, f64::from(cosine)));
                 }
                 if let Some(tag) = self.tags[key] {
                     key_cues.push((FIRST_TAG_CUE + tag, 1.0));
@@ -224,9 +226,9 @@ impl SentenceCues {
 /// Index of a special token's cue. `None` for kinds without a cue.
 fn special_cue(kind: TokenKind) -> Option<usize> {
     match kind {
-        TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
-        TokenKind::First => Some(FIRST_TOKEN),
-        TokenKind::Separator => Some(SEPARATOR),
+        TokenKind::FirstSpecial => Some(FIRST_SPECIAL_CUE),
+        TokenKind::First => Some(FIRST_TOKEN_CUE),
+        TokenKind::Separator => Some(SEPARATOR_CUE),
         TokenKind::OtherSpecial | TokenKind::Text | TokenKind::Punctuation => None,
     }
 }
@@ -245,7 +247,7 @@ fn cosine_rows(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Ve
 }
 
 /// Adds the cues of one key to the row's sums, and the products of its cues to the lower half of the matrix.
-fn add_key(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUES]) {
+fn add_key_products(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUE_COUNT]) {
     for (place, &(cue, value)) in key_cues.iter().enumerate() {
         row_sums[cue] += value;
         key_cues[..=place]
@@ -255,8 +257,8 @@ fn add_key(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUE
 }
 
 /// Centres the products of cues within a row: subtracts the products of the row's means, times the number of keys.
-fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
-    let present: Vec<usize> = (0..CUES).filter(|&cue| means[cue] != 0.0).collect();
+fn centre_products(products: &mut [f64], means: &[f64; CUE_COUNT], keys: f64) {
+    let present: Vec<usize> = (0..CUE_COUNT).filter(|&cue| means[cue] != 0.0).collect();
     for (place, &cue) in present.iter().enumerate() {
         let scaled = keys * means[cue];
         present[..=place].iter().for_each(|&other| products[lower_half_index(cue, other)] -= scaled * means[other]);
@@ -283,19 +285,21 @@ impl SentenceWords {
     }
 
     /// Index of the word that is the syntactic head of a token's word. `None` for roots and where unknown.
-    fn head_of(&self, token: usize) -> Option<usize> {
+    fn syntactic_head(&self, token: usize) -> Option<usize> {
         *self.heads.get(self.word_of_token[token]?)?
     }
 
     /// Whether the word of `token` is the syntactic head of the word of `dependent`, and the words differ.
-    fn is_head(&self, token: usize, dependent: usize) -> bool {
+    fn is_syntactic_head(&self, token: usize, dependent: usize) -> bool {
         self.word_of_token[token].is_some()
-            && self.head_of(dependent) == self.word_of_token[token]
+            && self.syntactic_head(dependent) == self.word_of_token[token]
             && self.are_different_words(token, dependent)
     }
 
     /// Whether two tokens' words differ and have one syntactic head in common.
     fn are_siblings(&self, a: usize, b: usize) -> bool {
-        self.are_different_words(a, b) && self.head_of(a).is_some() && self.head_of(a) == self.head_of(b)
+        self.are_different_words(a, b)
+            && self.syntactic_head(a).is_some()
+            && self.syntactic_head(a) == self.syntactic_head(b)
     }
 }

@@ -3,26 +3,26 @@
 
 use nalgebra::DMatrix;
 
-use super::cues::{CUES, GROUPS};
+use super::cues::{CUE_COUNT, CUE_GROUPS};
 use super::least_squares::{GramMatrix, LeastSquaresFit};
-use super::sentence::FORMS;
+use super::sentence::FORM_COUNT;
 use super::sums::{ExplainedSums, FormSums};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::stats::blocks::BLOCKS;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
 use crate::system::parallel::parallel_map;
 
 /// Number of groups of cues.
-pub const GROUP_COUNT: usize = GROUPS.len();
+pub const GROUP_COUNT: usize = CUE_GROUPS.len();
 
 /// One value for all cues, one for each group of cues alone, and one for each group's addition to all other groups. Their
 /// indices are [`ALL_CUES`], [`alone_index`] and [`unique_index`].
 pub type Shares<T> = [T; 1 + 2 * GROUP_COUNT];
 
 /// Index in [`Shares`] of all cues together.
-pub const ALL_CUES: usize = 0;
+pub const ALL_CUES_INDEX: usize = 0;
 
 /// Index in [`Shares`] of a group of cues alone.
 pub const fn alone_index(group: usize) -> usize {
@@ -65,7 +65,7 @@ impl FormTotals {
         let heads = &sums.heads;
         Self {
             gram: GramMatrix(sums.cues.iter().map(|sum| sum.value()).collect()),
-            products: DMatrix::from_fn(CUES, heads.len(), |cue, head| heads[head].products[cue].value()),
+            products: DMatrix::from_fn(CUE_COUNT, heads.len(), |cue, head| heads[head].products[cue].value()),
             squares: heads.iter().map(|head| head.squares.value()).collect(),
             rows: sums.rows as f64,
         }
@@ -73,19 +73,19 @@ impl FormTotals {
 
     /// Returns the sums of squares in `block` that cues explain, for each head. Coefficients are fitted to all other
     /// blocks.
-    fn explained_in(&self, block: &Self) -> Vec<Shares<f64>> {
+    fn explained_squares(&self, block: &Self) -> Vec<Shares<f64>> {
         const NOTHING: Shares<f64> = [0.0; 1 + 2 * GROUP_COUNT];
         if block.rows <= 0.0 {
             return vec![NOTHING; self.squares.len()];
         }
-        let (rest, fitted) = (self.gram.minus(&block.gram), &self.products - &block.products);
+        let (rest, fitted) = (self.gram.subtract(&block.gram), &self.products - &block.products);
         // All heads have equal cues, so each fit is computed once.
         let explained_by = |cues: Vec<usize>| {
             LeastSquaresFit::new(&rest, cues).explained_squares(&fitted, &block.gram, &block.products)
         };
-        let by_all = explained_by((0..CUES).collect());
-        let by_group = GROUPS.map(|group| explained_by(group.cues().collect()));
-        let by_others = GROUPS.map(|group| explained_by(group.other_cues().collect()));
+        let by_all = explained_by((0..CUE_COUNT).collect());
+        let by_group = CUE_GROUPS.map(|group| explained_by(group.cues().collect()));
+        let by_others = CUE_GROUPS.map(|group| explained_by(group.other_cues().collect()));
         let of_head = |head: usize| {
             // Even attention, or a head of another class of layers.
             if self.squares[head] <= 0.0 {
@@ -103,16 +103,16 @@ impl FormTotals {
 }
 
 /// Computes the shares of all heads in each form.
-pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
+pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORM_COUNT] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
         let corpus = FormTotals::new(&total[form]);
         let blocks: Vec<FormTotals> = sums.blocks.iter().map(|block| FormTotals::new(&block[form])).collect();
-        let explained_by_block = parallel_map(context.threads, &blocks, |block| corpus.explained_in(block));
-        let cues: Vec<usize> = (0..CUES).filter(|&cue| corpus.gram.varies(cue)).collect();
-        let group_has_cues = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
+        let explained_by_block = parallel_map(context.threads, &blocks, |block| corpus.explained_squares(block));
+        let cues: Vec<usize> = (0..CUE_COUNT).filter(|&cue| corpus.gram.is_varying(cue)).collect();
+        let group_has_cues = CUE_GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
         let has_cues = std::array::from_fn(|share| match share {
-            ALL_CUES => group_has_cues.contains(&true),
+            ALL_CUES_INDEX => group_has_cues.contains(&true),
             _ => group_has_cues[(share - 1) % GROUP_COUNT],
         });
         // With one block there are no others to fit to.
@@ -137,27 +137,27 @@ pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormSh
 }
 
 /// Collects the shares of all heads, each from the layers with its layer's mask. Cues are those of any layer.
-pub fn collect_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) -> [FormShares; FORMS] {
+pub fn collect_by_layer(classes: &ByLayerClass<&[FormShares; FORM_COUNT]>, grid: HeadGrid) -> [FormShares; FORM_COUNT] {
     std::array::from_fn(|form| {
         let of_head = |place: usize| classes.for_layer(grid.layer_and_head(place).0)[form].heads[place].clone();
         let mut cues: Vec<usize> = classes.values().iter().flat_map(|class| class[form].cues.clone()).collect();
         cues.sort_unstable();
         cues.dedup();
         let has_cues = classes.values()[0][form].has_cues;
-        FormShares { heads: (0..grid.count()).map(of_head).collect(), has_cues, cues }
+        FormShares { heads: (0..grid.head_count()).map(of_head).collect(), has_cues, cues }
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studies::patterns::explained_variance::sentence::CUE_PRODUCTS;
+    use crate::studies::patterns::explained_variance::sentence::CUE_PRODUCT_COUNT;
 
     /// The sums of a head over one cue.
     fn numbers(cue: f64, product: f64, squares: f64) -> FormTotals {
-        let mut cells = vec![0.0; CUE_PRODUCTS];
+        let mut cells = vec![0.0; CUE_PRODUCT_COUNT];
         cells[0] = cue;
-        let mut products = DMatrix::zeros(CUES, 1);
+        let mut products = DMatrix::zeros(CUE_COUNT, 1);
         products[0] = product;
         FormTotals { gram: GramMatrix(cells), products, squares: vec![squares], rows: 1.0 }
     }
@@ -167,13 +167,13 @@ mod tests {
         // y = 2 x for x = (1, -1) in one block, y = x for the same in the other.
         let blocks = [numbers(2.0, 4.0, 8.0), numbers(2.0, 2.0, 2.0)];
         let whole = numbers(4.0, 6.0, 10.0);
-        let explained = blocks.each_ref().map(|block| whole.explained_in(block)[0]);
+        let explained = blocks.each_ref().map(|block| whole.explained_squares(block)[0]);
         // Fitted to the other one x leaves 2 of 8, and 2 x leaves 2 of 2: 6 of 10, where both together would explain 9.
         let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
         // The cue is the first offset: it is the first group's, and what that adds to the others is all there is.
         for (shares, squares) in explained.iter().zip([6.0, 0.0]) {
             assert!(
-                [shares[ALL_CUES], shares[alone_index(0)], shares[unique_index(0)]]
+                [shares[ALL_CUES_INDEX], shares[alone_index(0)], shares[unique_index(0)]]
                     .into_iter()
                     .all(|found| close(found, squares))
             );

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::cues::CUES;
+use super::cues::CUE_COUNT;
 use super::observe::{ColumnSums, cue_products};
 use super::places::{PlaceHeadSums, PlaceSums, TextAttentionRows};
-use super::sentence::{CUE_PRODUCTS, CueProducts, FORMS, SentenceCues, TokenLexicon};
+use super::sentence::{CUE_PRODUCT_COUNT, CueProducts, FORM_COUNT, SentenceCues, TokenLexicon};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
@@ -13,7 +13,7 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
-use crate::stats::exact::{Component, ExactSum};
+use crate::stats::exact::{ComponentSum, ExactSum};
 use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 
 /// Sums of one head in one form of attention (all keys, or text keys).
@@ -21,7 +21,7 @@ use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 pub struct ExplainedHeadSums {
     /// Products of attention with each cue, `[CUES]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9
     /// rows.
-    pub products: Vec<Component>,
+    pub products: Vec<ComponentSum>,
     /// Squares of attention, centred within rows.
     pub squares: ExactSum,
 }
@@ -45,7 +45,7 @@ pub struct FormSums {
 
 impl FormSums {
     /// Adds the products of one sentence's cues. `is_first` is false for related sentences after the first.
-    fn add(&mut self, products: &CueProducts, is_first: bool) {
+    fn add_sentence(&mut self, products: &CueProducts, is_first: bool) {
         self.rows += products.rows;
         self.keys += products.keys;
         self.sentences += u64::from(is_first);
@@ -54,9 +54,9 @@ impl FormSums {
 
     /// Whether the lists have the lengths required for `heads` attention heads. Sums read from a file may fail this.
     fn fits(&self, heads: usize) -> bool {
-        self.cues.len() == CUE_PRODUCTS
+        self.cues.len() == CUE_PRODUCT_COUNT
             && self.heads.len() == heads
-            && self.heads.iter().all(|head| head.products.len() == CUES)
+            && self.heads.iter().all(|head| head.products.len() == CUE_COUNT)
     }
 }
 
@@ -67,7 +67,7 @@ merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 pub struct ExplainedSums {
     grid: HeadGrid,
     visibility: Visibility,
-    pub blocks: Blocks<[FormSums; FORMS]>,
+    pub blocks: Blocks<[FormSums; FORM_COUNT]>,
     /// Sums over pairs of adjacent sequences, for attention to fixed positions.
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
@@ -80,8 +80,9 @@ pub struct ExplainedSums {
 
 impl ExplainedSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        let head = ExplainedHeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
-        let (cues, heads) = (vec![ExactSum::default(); CUE_PRODUCTS], vec![head; grid.count()]);
+        let head =
+            ExplainedHeadSums { products: vec![ComponentSum::default(); CUE_COUNT], squares: ExactSum::default() };
+        let (cues, heads) = (vec![ExactSum::default(); CUE_PRODUCT_COUNT], vec![head; grid.head_count()]);
         let form = FormSums { rows: 0, keys: 0, sentences: 0, cues, heads };
         Self {
             grid,
@@ -101,7 +102,7 @@ pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
     /// Whether the sentence has attention rows in each form (all keys, text keys).
-    forms: [bool; FORMS],
+    forms: [bool; FORM_COUNT],
     /// The sequence before in the pack, for attention to fixed positions.
     neighbour: Neighbour,
 }
@@ -120,7 +121,7 @@ impl Sums for ExplainedSums {
         let (cues, products) = SentenceCues::new(sequence, self.visibility, &self.lexicon);
         for (sums, products) in self.blocks[block].iter_mut().zip(&products) {
             if let Some(products) = products {
-                sums.add(products, sequence.family.is_first);
+                sums.add_sentence(products, sequence.family.is_first);
             }
         }
         let neighbour = self.neighbours.begin(sequence, cues.text_tokens.len());
@@ -130,7 +131,7 @@ impl Sums for ExplainedSums {
             places.pairs += 1;
             places.rows += cues.text_tokens.len().min(other) as u64;
             places.sentences += u64::from(sequence.family.is_first);
-            places.heads.resize(self.grid.count(), PlaceHeadSums::default());
+            places.heads.resize(self.grid.head_count(), PlaceHeadSums::default());
         }
         Some(ExplainedState { block, cues, forms: products.map(|products| products.is_some()), neighbour })
     }
@@ -153,7 +154,8 @@ impl Sums for ExplainedSums {
             sums.offsets += offsets;
             sums.squares += squares;
         }
-        self.neighbours.keep(neighbour, view.layer, view.head, || TextAttentionRows::new(&cues.text_tokens, text));
+        self.neighbours
+            .keep_value(neighbour, view.layer, view.head, || TextAttentionRows::new(&cues.text_tokens, text));
         let (products, squares) = cue_products(cues, text, view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
@@ -163,7 +165,7 @@ impl Sums for ExplainedSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
-        let heads = grid.count();
+        let heads = grid.head_count();
         self.grid == grid
             && classes.visibilities() == [self.visibility]
             && self.blocks.is_valid(|block| block.iter().all(|sums| sums.fits(heads)))

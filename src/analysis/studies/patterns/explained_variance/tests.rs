@@ -75,7 +75,7 @@ fn observed<T>(
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&ExplainedVariance)[0].observer(&subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&ExplainedVariance)[0].make_observer(&subject)]);
     let counts = Some(Arc::new(counting.finish()));
     panel.begin_pass(&PassSetup { embeddings: Some(embeddings()), counts, ..PassSetup::default() });
     for pack in corpus.chunks(3) {
@@ -96,7 +96,7 @@ fn observed<T>(
     }
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    measure(vec![ObservedPass { sums: &*observers[0], left_out: 0 }], &context)
+    measure(vec![ObservedPass { sums: &*observers[0], left_out_sentences: 0 }], &context)
 }
 
 /// A row without any preference has nothing to explain, so each head here has a little noise.
@@ -137,7 +137,7 @@ fn a_head_of_one_cue_is_explained_by_its_group() {
     for (head, group) in ["position", "sinks", "identity", "classes", "syntax"].into_iter().enumerate() {
         let most = |metric: &str| {
             let value = |group: &&super::cues::CueGroup| of(head, metric, group.name);
-            GROUPS.iter().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap().name
+            CUE_GROUPS.iter().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap().name
         };
         assert_eq!([most("explained_alone"), most("explained_unique")], [group; 2]);
         // Not all: the more words of a class there are, the less each of them has.
@@ -146,7 +146,7 @@ fn a_head_of_one_cue_is_explained_by_its_group() {
         // Attention to the first special token is not in this form.
         assert!(group == "sinks" || of(head, "explained_text_alone", group) > 0.5, "{group}");
         let all = of(head, "explained_all", "all-keys");
-        for other in GROUPS {
+        for other in CUE_GROUPS {
             let (alone, unique) = (of(head, "explained_alone", other.name), of(head, "explained_unique", other.name));
             // What a few cues fit by accident of some 20,000 cells is a thousandth or two.
             assert!(unique <= all + 5e-3 && alone <= all + 5e-3 && unique > -5e-3, "{group} {}", other.name);

@@ -1,7 +1,7 @@
 //! Table of the metrics of study `frequency`.
 
 use super::sums::{FrequencyExposure, FrequencyHeadSums};
-use crate::study::instruments::position::Rates;
+use crate::study::instruments::position::TargetRates;
 use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over_position};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{Eligible, Fraction, Metric};
@@ -13,7 +13,7 @@ pub(super) struct FrequencyInputs<'a> {
     /// Sums of the head over all blocks.
     pub corpus_sums: &'a FrequencyHeadSums,
     /// Expected shares of the rarest tokens at each offset: `[for the most attended token, for attention mass]`.
-    pub rates: &'a [Rates; 2],
+    pub rates: &'a [TargetRates; 2],
 }
 
 pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize) -> Fraction>;
@@ -46,50 +46,50 @@ fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -
     Fraction::new(sum, queries as f64).with_evidence(count, sentences)
 }
 
-const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
+const VOITA_SOURCE: &str = "Voita et al. 2019, section 5.3: rare tokens.";
 const RAREST_CAVEATS: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the \
     500 commonest tokens do not count, so that a corpus of few words has no value.";
 
 pub(super) const METRICS: &[FrequencyMetric] = &[
     FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.sums.argmax as f64))
         .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.argmax.value()))
-        .explained(Explanation {
+        .with_explanation(Explanation {
             name: "rare_argmax",
             measures: "How often the most attended token of text is one of the rarest of the sentence.",
             formula: "share of i in T without R whose argmax_j A[i, j] is in R, j in T",
             chance: "|R|/|T|",
-            source: VOITA,
+            source: VOITA_SOURCE,
             caveats: RAREST_CAVEATS,
         }),
     FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.expected_argmax()))
         .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.argmax.value()))
-        .explained(expected!("rare_argmax")),
+        .with_explanation(expected!("rare_argmax")),
     FrequencyMetric::single(|inputs, _| inputs.rare_argmax_lead(inputs.exposure.argmax.value()))
         .with_chance(|inputs, _| inputs.mean_over_common_queries(0.0))
-        .explained(over_chance!("rare_argmax")),
+        .with_explanation(over_chance!("rare_argmax")),
     FrequencyMetric::single(|inputs, _| inputs.rare_argmax_lead(POSITION_FACTOR * inputs.expected_argmax()))
         .with_chance(|inputs, _| {
             inputs.mean_over_common_queries((1.0 - POSITION_FACTOR) * inputs.exposure.argmax.value())
         })
-        .explained(over_position!("rare_argmax")),
+        .with_explanation(over_position!("rare_argmax")),
     FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.sums.mass.value()))
         .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.mass.value()))
-        .explained(Explanation {
+        .with_explanation(Explanation {
             name: "rare_mass",
             measures: "How much a token attends to the rarest tokens of the sentence.",
             formula: "mean over i in T without R of the sum of A[i, j] over j in R",
             chance: "|R|/v",
-            source: VOITA,
+            source: VOITA_SOURCE,
             caveats: RAREST_CAVEATS,
         }),
     FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.expected_mass()))
         .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.mass.value()))
-        .explained(expected!("rare_mass")),
+        .with_explanation(expected!("rare_mass")),
     FrequencyMetric::single(|inputs, _| {
         mean_shift(inputs.sums.shift.value(), inputs.sums.shifted, inputs.exposure.queries)
     })
     .with_chance(|inputs, _| mean_shift(0.0, inputs.exposure.queries.count, inputs.exposure.queries))
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "frequency_shift",
         measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are \
                 rarer.",
@@ -103,7 +103,7 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
         mean_shift(inputs.sums.shift_rare.value(), inputs.sums.shifted_rare, inputs.exposure.rarest)
     })
     .with_chance(|inputs, _| mean_shift(0.0, inputs.exposure.rarest.count, inputs.exposure.rarest))
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "frequency_shift_rare",
         measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare \
                 words to common ones.",

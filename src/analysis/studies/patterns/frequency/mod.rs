@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::passes::control::ControlKind;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::Pass;
-use crate::stats::blocks::{BLOCKS, WithTotal};
-use crate::study::instruments::position::Rates;
+use crate::stats::blocks::{BLOCKS, BlocksWithTotal};
+use crate::study::instruments::position::TargetRates;
 use crate::study::labels::content::{self, assess_content, thresholds};
 use crate::study::labels::{Detector, LabelStyle, Phrase, Threshold};
 use crate::study::metrics::metric::{self, Fraction};
@@ -27,19 +27,19 @@ use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 /// Study `frequency`.
 pub struct Frequency;
 
-const RARE_ARGMAX: Threshold = Threshold::rule(
+const MIN_RARE_ARGMAX: Threshold = Threshold::rule(
     "rare_argmax",
     0.1,
     "how far above chance the `rare_argmax` of a `rare-words` head is; Voita et al. 2019 name no threshold, so it is the \
         one of the other labels by what a head attends to",
 );
 
-const RARE_WORDS: Detector = Detector {
-    thresholds: &thresholds(&RARE_ARGMAX),
+const RARE_WORDS_LABEL: Detector = Detector {
+    thresholds: &thresholds(&MIN_RARE_ARGMAX),
     phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
     style: LabelStyle::new(Some("rare"), AnsiColor::BrightMagenta),
-    assess: |evidence, policy| assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)),
-    ..Detector::role(Explanation {
+    assess: |evidence, policy| assess_content("rare-words", "rare_argmax", None, &MIN_RARE_ARGMAX, (evidence, policy)),
+    ..Detector::new_role(Explanation {
         name: "rare-words",
         measures: "The head's most attended token is one of the rarest of the sentence.",
         formula: "rare_argmax_over_chance >= {rare_argmax} and rare_argmax_over_position >= 0, firm if q <= {label_q}",
@@ -83,41 +83,41 @@ impl Study for Frequency {
         token_counts: TokenCountUse::Needed,
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        is_share: |metric| metric.starts_with("rare_") && !metric.contains("_over_"),
-        base_metric: content::base_metric,
-        labels: &[RARE_WORDS],
+        is_share_metric: |metric| metric.starts_with("rare_") && !metric.contains("_over_"),
+        base_metric_of: content::base_metric,
+        labels: &[RARE_WORDS_LABEL],
         needs_language: true,
         ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| FrequencySums::new(subject.grid, visibility))]
+        vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| FrequencySums::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<FrequencySums> = observed.sums();
-        let classes = sums.map(ClassFrequencies::new);
+        let sums: &ByLayerClass<FrequencySums> = observed.first_sums();
+        let classes = sums.map(VisibilityClassSums::new);
         let of_head = |block: Option<usize>, place: usize| {
-            classes.for_layer(context.grid.layer_and_head(place).0).cells(block, Some(place))
+            classes.for_layer(context.grid.layer_and_head(place).0).metric_values(block, Some(place))
         };
-        let of_chance = |block: Option<usize>, class: usize| classes.values()[class].cells(block, None);
+        let of_chance = |block: Option<usize>, class: usize| classes.values()[class].metric_values(block, None);
         // Queries that can attend to rare tokens.
         let others = classes.values().iter().map(|class| class.blocks.total().exposure.others.count);
         let queries = others.max().unwrap_or_default();
-        let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
+        let estimates = Estimates::new_by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         (estimates, Counted { queries })
     }
 }
 
 /// Sums of the layers with one mask, with the rates of rare tokens at each offset.
-struct ClassFrequencies<'a> {
-    blocks: WithTotal<'a, FrequencyBlock>,
+struct VisibilityClassSums<'a> {
+    blocks: BlocksWithTotal<'a, FrequencyBlock>,
     /// Rates `[for the most attended token, for attention mass]` of rare tokens at each offset: without each block in turn,
     /// then of all blocks.
-    rates: Vec<[Rates; 2]>,
+    rates: Vec<[TargetRates; 2]>,
 }
 
-impl<'a> ClassFrequencies<'a> {
+impl<'a> VisibilityClassSums<'a> {
     fn new(sums: &'a FrequencySums) -> Self {
         let blocks = sums.blocks.with_total();
         let blocks_left_out = sums.blocks.iter().map(Some).chain([None]);
@@ -127,7 +127,7 @@ impl<'a> ClassFrequencies<'a> {
 
     /// Computes the values of all metrics. `block` and `place` are indices of a block and a head; `None` stands for all
     /// blocks and for chance.
-    fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
+    fn metric_values(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, uniform) = (self.blocks.sums(block), FrequencyHeadSums::default());
         let [head, corpus_head] =
             [sums, self.blocks.total()].map(|sums| place.map_or(&uniform, |place| &sums.heads[place]));

@@ -20,7 +20,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums, Rates};
+use crate::study::instruments::position::{OffsetProfile, PositionPairs, ProfileSums, QueryKeyPair, TargetRates};
 use crate::study::metrics::metric::Eligible;
 
 /// Number of top frequency ranks that do not count as rare: a sentence's rarest tokens count only beyond rank 500 (Voita et
@@ -61,7 +61,7 @@ merge_fields!(FrequencyHeadSums {
 
 impl FrequencyHeadSums {
     /// Adds the sums of one sentence.
-    fn add(&mut self, sums: &SentenceSums) {
+    fn add_sentence(&mut self, sums: &SentenceSums) {
         self.argmax += sums.argmax;
         self.mass += sums.mass;
         self.shift += sums.shift;
@@ -108,7 +108,7 @@ pub struct FrequencyBlock {
 impl FrequencyBlock {
     /// Rates of rarest tokens at each offset, `[for the most attended token, for attention mass]`, over all blocks but
     /// `block`.
-    pub fn rates(&self, block: Option<&Self>) -> [Rates; 2] {
+    pub fn rates(&self, block: Option<&Self>) -> [TargetRates; 2] {
         [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }
 }
@@ -129,7 +129,7 @@ pub struct FrequencySums {
 impl FrequencySums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let (exposure, pairs) = (FrequencyExposure::default(), [(); 2].map(|()| PositionPairs::new(1)));
-        let heads = vec![FrequencyHeadSums::default(); grid.count()];
+        let heads = vec![FrequencyHeadSums::default(); grid.head_count()];
         Self { grid, visibility, blocks: Blocks::new(FrequencyBlock { exposure, pairs, heads }), counts: None }
     }
 }
@@ -184,12 +184,13 @@ impl SentenceFrequencies {
             common_queries: others,
             visibility,
         };
-        let mean_of_others = frequencies.text_tokens.iter().map(|&query| frequencies.mean_of_others(query)).collect();
+        let mean_of_others =
+            frequencies.text_tokens.iter().map(|&query| frequencies.mean_other_commonness(query)).collect();
         Some(Self { mean_of_others, ..frequencies })
     }
 
     /// Positions of the text tokens that a query sees, itself included.
-    fn visible_text(&self, query: usize) -> &[usize] {
+    fn visible_text_tokens(&self, query: usize) -> &[usize] {
         let Range { start, end } = self.visibility.visible_keys(query, self.is_rare.len());
         let place = |first: usize| self.text_tokens.partition_point(|&token| token < first);
         &self.text_tokens[place(start)..place(end)]
@@ -208,20 +209,20 @@ impl SentenceFrequencies {
     }
 
     /// Mean commonness of the other text tokens that a query sees. `None` if it sees none.
-    fn mean_of_others(&self, query: usize) -> Option<f64> {
-        let text = self.visible_text(query);
+    fn mean_other_commonness(&self, query: usize) -> Option<f64> {
+        let text = self.visible_text_tokens(query);
         let sum: f64 = text.iter().map(|&token| f64::from(self.commonness[token])).sum();
         (text.len() > 1).then(|| (sum - f64::from(self.commonness[query])) / (text.len() - 1) as f64)
     }
 
     /// Pairs of each of `common_queries` with each other visible text token, with weight `weight(query)`. The rarest tokens
     /// are targets.
-    fn pairs(&self, weight: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
+    fn query_key_pairs(&self, weight: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = QueryKeyPair> {
         self.common_queries.iter().flat_map(move |&query| {
-            let keys = self.visible_text(query).iter().filter(move |&&key| key != query);
+            let keys = self.visible_text_tokens(query).iter().filter(move |&&key| key != query);
             keys.map(move |&key| {
                 let target = self.is_rare[key].then_some((0, 1.0));
-                Pair { query, key, weight: weight(query), target }
+                QueryKeyPair { query, key, weight: weight(query), target }
             })
         })
     }
@@ -236,20 +237,20 @@ struct SentenceSums {
     shifted: u64,
     shift_rare: f64,
     shifted_rare: u64,
-    argmax_profile: Profile,
-    mass_profile: Profile,
+    argmax_profile: OffsetProfile,
+    mass_profile: OffsetProfile,
 }
 
 /// Sums one head's attention over one sentence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn frequency_sums<'a>(
+fn sum_sentence<'a>(
     sentence: &'a SentenceFrequencies,
     text: &'a TextAttention,
     view: AttentionView<'a>,
 ) -> SentenceSums {
     let mut sums = SentenceSums::default();
     for (&query, mean_of_others) in sentence.text_tokens.iter().zip(&sentence.mean_of_others) {
-        let (row, mass) = (text.row(query), text.mass(query));
+        let (row, mass) = (text.row(query), text.row_sum(query));
         if let Some(mean) = mean_of_others
             && mass > 0.0
         {
@@ -267,7 +268,7 @@ fn frequency_sums<'a>(
         let row = text.row(query);
         let most_attended = most_attended(sentence, row, query, view.row(query)[query]);
         sums.argmax += u64::from(sentence.is_rare[most_attended]);
-        sums.argmax_profile.add_one(query, most_attended);
+        sums.argmax_profile.add_single_key(query, most_attended);
         sums.mass += sentence.rarest_tokens.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
         sums.mass_profile.add_text(text, query, 1.0);
     }
@@ -285,7 +286,7 @@ fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_
         let largest_key = first_at_least(row, largest_weight);
         if own_weight < largest_weight { largest_key } else { largest_key.min(query) }
     } else {
-        sentence.visible_text(query)[0]
+        sentence.visible_text_tokens(query)[0]
     }
 }
 
@@ -317,12 +318,12 @@ impl Sums for FrequencySums {
             exposure.others.add(sentence.common_queries.len() as u64, is_first);
             exposure.rarest.add(sentence.rarest_tokens.len() as u64, is_first);
             let even = UniformAttention::new(visibility, tokens);
-            let text_share = |query: usize| 1.0 / sentence.visible_text(query).len() as f64;
+            let text_share = |query: usize| 1.0 / sentence.visible_text_tokens(query).len() as f64;
             let key_share = |query: usize| even.weight(query);
             exposure.argmax += sentence.rare_mass(text_share);
             exposure.mass += sentence.rare_mass(key_share);
-            pairs[0].add(sentence.pairs(text_share));
-            pairs[1].add(sentence.pairs(key_share));
+            pairs[0].add(sentence.query_key_pairs(text_share));
+            pairs[1].add(sentence.query_key_pairs(key_share));
         }
         Some(FrequencyState { block, sentence })
     }
@@ -332,14 +333,14 @@ impl Sums for FrequencySums {
         let Some(sentence) = sentence else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[*block].heads[head].add(&frequency_sums(sentence, input.text_attention(), view));
+        self.blocks[*block].heads[head].add_sentence(&sum_sentence(sentence, input.text_attention(), view));
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
             && classes.visibilities() == [self.visibility]
             && self.blocks.is_valid(|block| {
-                block.heads.len() == grid.count() && block.pairs.iter().all(|pairs| pairs.targets() == 1)
+                block.heads.len() == grid.head_count() && block.pairs.iter().all(|pairs| pairs.target_count() == 1)
             })
     }
 }

@@ -58,7 +58,7 @@ fn results(corpus: &[Sequence], heads: &[Head]) -> Results {
     counting.add(&elsewhere);
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].observer(&subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].make_observer(&subject)]);
     panel.begin_pass(&PassSetup { counts: Some(Arc::new(counting.finish())), ..PassSetup::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
@@ -76,7 +76,7 @@ fn results(corpus: &[Sequence], heads: &[Head]) -> Results {
     }
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
+    let seen = vec![ObservedPass { sums: &*observers[0], left_out_sentences: 0 }];
     Results::new(&[(find_study("frequency").unwrap(), seen)], &context, &default_policy())
 }
 
@@ -170,15 +170,18 @@ fn shares_by_hand() {
     // 1200 places in a row have each of the 600 kinds twice: 1203 tokens with the three.
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].observer(&subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].make_observer(&subject)]);
     panel.begin_pass(&PassSetup { counts: Some(Arc::new(counting.finish())), ..PassSetup::default() });
     panel.begin_pack([&sequence].into_iter());
     panel.show_head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
     panel.end_pack();
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    let (estimates, _) =
-        AnyStudy::measure(&Frequency, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context);
+    let (estimates, _) = AnyStudy::measure(
+        &Frequency,
+        &Observed(&[ObservedPass { sums: &*observers[0], left_out_sentences: 0 }]),
+        &context,
+    );
     let close = |of: &crate::study::metrics::metric::Values, name: &str, by_hand: f64| {
         let value = of.get(name, None).unwrap().unwrap();
         assert!((value - by_hand).abs() < 1e-6, "{name}: {value}, not {by_hand}");

@@ -8,10 +8,10 @@ use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{Direction, Reach, Side};
-use crate::study::labels::{Bound, Policy, Threshold};
+use crate::study::labels::{Policy, Threshold, ThresholdBound};
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{percent, plus_minus_percent, special_token_note};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
 pub const MARGIN: Threshold = Threshold::rule(
@@ -253,7 +253,7 @@ impl RuleLead {
 
     /// Converts the lead to an estimate with the denominator `basis`. `None` without a standard error, or with too few
     /// blocks for a test.
-    fn over(self, basis: Denominator, scale: Scale) -> Option<Estimate> {
+    fn to_estimate(self, basis: Denominator, scale: Scale) -> Option<Estimate> {
         basis.estimate(self.difference, self.standard_error?, scale)
     }
 }
@@ -274,11 +274,11 @@ pub struct LeadTest {
 }
 
 /// Steps that a link label can reach, weakest first: beyond position rules, beyond same-class rules, beyond all rules.
-pub const REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
+pub const LINK_REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
     /// The test of each step in [`REACHES`].
-    pub fn tests_mut(&mut self) -> [&mut LeadTest; REACHES.len()] {
+    pub fn tests_mut(&mut self) -> [&mut LeadTest; LINK_REACHES.len()] {
         [&mut self.over_place, &mut self.over_class, &mut self.over_all]
     }
 }
@@ -291,15 +291,15 @@ impl LinkMetrics {
     }
 
     /// Results of the best attention head.
-    pub fn best(&self) -> Option<&HeadLinks> {
+    pub fn best_head(&self) -> Option<&HeadLinks> {
         self.by_head.iter().find(|head| head.place == self.place)
     }
 
     /// Converts a lead over a rule to an estimate. `None` without a standard error, or with too few blocks for a test.
-    pub fn estimate(&self, lead: RuleLead) -> Option<Estimate> {
+    pub fn estimate_lead(&self, lead: RuleLead) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let (value, scale) = (lead.difference, Scale::Difference);
-        Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.testable()
+        Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.if_testable()
     }
 
     /// Tests the leads that one step, `reach`, requires. Returns the test, and whether all leads reach their margins. The
@@ -320,18 +320,23 @@ impl LinkMetrics {
             is_above &= is_lead_above;
         };
         let over_rules = self.rules.iter().zip(&leads.rules).filter(|(rule, _)| is_in(rule.group));
-        let over_rules = over_rules.map(|(_, &lead)| (lead.difference, self.estimate(lead)));
+        let over_rules = over_rules.map(|(_, &lead)| (lead.difference, self.estimate_lead(lead)));
         let asks_places = reach == Reach::All && self.with_neighbour.count >= min_count;
         let over_places = leads.same_places.filter(|_| asks_places);
-        let over_places = over_places.map(|lead| (lead.difference, lead.over(self.with_neighbour, Scale::Difference)));
+        let over_places =
+            over_places.map(|lead| (lead.difference, lead.to_estimate(self.with_neighbour, Scale::Difference)));
         for (lead, estimate) in over_rules.chain(over_places) {
             difference = difference.min(lead);
-            join(estimate, margin, Bound::AtLeast.holds(lead, margin));
+            join(estimate, margin, ThresholdBound::AtLeast.is_met(lead, margin));
         }
         // If few sources have a target of their class, a head that copies the class has no advantage.
         let asks_class = reach != Reach::Place && self.with_class.count >= min_count;
         if let Some(lead) = leads.among_class.filter(|_| asks_class) {
-            join(lead.over(self.with_class, Scale::Real), 0.0, Bound::Above.holds(lead.difference, 0.0));
+            join(
+                lead.to_estimate(self.with_class, Scale::Real),
+                0.0,
+                ThresholdBound::Above.is_met(lead.difference, 0.0),
+            );
         }
         (LeadTest { difference, p, q: None }, is_above)
     }
@@ -350,7 +355,7 @@ impl LinkMetrics {
             percent(best.precision_at_length),
             plus_minus_percent(best.precision_ci95),
             best.place,
-            counted(self.by_head.iter().filter(|head| head.precision_at_length.is_some()).count(), "head"),
+            format_count(self.by_head.iter().filter(|head| head.precision_at_length.is_some()).count(), "head"),
             percent(Some(pairs.chance)),
             percent(pairs.by_separation),
         ))
@@ -366,9 +371,9 @@ impl LinkMetrics {
         let Self { count, direction, accuracy, by_place, by_class, by_class_rules, .. } = self;
         let rules = by_class_rules.as_ref().map(|rules| format!(", class rules {}", percent(Some(rules.accuracy))));
         let rules = rules.unwrap_or_default();
-        let special = special_token_note(self.best().and_then(|head| *head.to_special.get(*direction)));
+        let special = special_token_note(self.best_head().and_then(|head| *head.to_special.get(*direction)));
         let elsewhere = self
-            .best()
+            .best_head()
             .and_then(|head| *head.same_places.get(*direction))
             .map(|share| format!(", its own weights at the same places of another sentence {}", percent(Some(share))));
         let elsewhere = elsewhere.unwrap_or_default();
@@ -378,7 +383,7 @@ impl LinkMetrics {
             self.title(),
             direction.name(),
             percent(Some(*accuracy)),
-            counted(*count, "source"),
+            format_count(*count, "source"),
             by_place.rule,
             percent(Some(by_place.accuracy)),
             by_class.rule,

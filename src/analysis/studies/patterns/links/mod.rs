@@ -39,8 +39,8 @@ impl Study for Links {
         needs: "a corpus with links: in its file, or by --links-from, --links or --link-rules",
         is_default: true,
         controls: &ControlKind::ALL,
-        labels: &[LINK],
-        verdicts: &[BEYOND],
+        labels: &[LINK_LABEL],
+        verdicts: &[BEYOND_VERDICT],
         caveats: section::CAVEATS,
         figures: &["links"],
         tables: &["links", "links_by_head", "link_rules", "paper_links"],
@@ -56,26 +56,26 @@ impl Study for Links {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &LinksSums = observed.sums();
+        let sums: &LinksSums = observed.first_sums();
         let links = parallel_map(context.threads, &sums.types, |(key, sums)| LinkMetrics::new(key, sums, context));
         let links = links.into_iter().flatten().collect();
-        (Estimates::without_metrics(context.grid.count()), LinksSection { links })
+        (Estimates::without_metrics(context.grid.head_count()), LinksSection { links })
     }
 }
 
 /// Verdict on a link label: which groups of rules does the attention head beat?
-const BEYOND: VerdictRule = VerdictRule {
+const BEYOND_VERDICT: VerdictRule = VerdictRule {
     verdict: "a label of links is beyond rules of the same class, or beyond every rule",
     statistic: "accuracy less that of each rule: of the rules of the same class, or of all; and where the source's class has targets, \
         accuracy among candidates of the class less chance, above 0",
     margin: "link_beyond_margin {link_beyond_margin}",
-    family: "all heads, directions and types, for each step",
+    test_family: "all heads, directions and types, for each step",
     min_evidence: "{min_queries} sources in {min_sentences} sentences",
     printed: "the least lead, q",
 };
 
 /// Label `link:TYPE` of attention heads that point from sources to targets, or back.
-const LINK: Detector = Detector {
+const LINK_LABEL: Detector = Detector {
     thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEYOND_MARGIN],
     parameter: Parameter::Any("link", |_| false),
     phrase: Phrase::Directed {
@@ -87,7 +87,7 @@ const LINK: Detector = Detector {
         let LinksSection { links } = evidence.section();
         links.iter().flat_map(|links| assess_on_links(links, evidence.place, policy)).collect()
     },
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "link:<type>",
         measures: "The head's attention points from a word to a word that the corpus links it to (from), or from the target to the \
             source (to), for links of one type.",

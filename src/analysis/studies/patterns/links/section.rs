@@ -5,23 +5,24 @@ use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-use super::link::{BestRule, LeadTest, LinkMetrics, MARGIN, REACHES};
+use super::link::{BestRule, LINK_REACHES, LeadTest, LinkMetrics, MARGIN};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::TAIL_SHARE;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, MIN_SENTENCES, MarginTest, Reach};
 use crate::study::labels::{
-    self, Assessment, Bound, Label, MeasuredScore, Policy, assess, best_of_each_label, correct_for_multiple_tests,
+    self, Assessment, Label, MeasuredScore, Policy, ThresholdBound, assess, best_of_each_label,
+    correct_for_multiple_tests,
 };
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
-use crate::study::section::{Completion, HeadCard, Section, View, ViewContext, section, stored};
+use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext, downcast_section, stored};
 use crate::study::show::wording::{
-    TableColumn, column_table, percent, plus_minus_percent, significance, whole_percent, with_interval,
+    TableColumn, column_table, percent, plus_minus_percent, significance_text, whole_percent, with_interval,
 };
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Shortage};
 use crate::study::{Caveat, CaveatSubject, InBrief, Summary, TableRows, Unit};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
 
 /// Results on all types of links of a corpus, by name.
@@ -38,7 +39,7 @@ pub(super) const CAVEATS: &[Caveat] = &[Caveat {
     text: "The best head of a type of links is the best of many tried: its `accuracy` is biased upwards, `heldout_accuracy` is not. \
         Where the corpus names candidates, that a head finds these by itself is not shown.",
     subject: CaveatSubject::Certainty,
-    applies: |labels| !section::<LinksSection>(labels.section).links.is_empty(),
+    applies: |labels| !downcast_section::<LinksSection>(labels.section).links.is_empty(),
 }];
 
 impl LinksSection {
@@ -51,7 +52,7 @@ impl LinksSection {
             let shortage = self.links.iter().max_by_key(|links| links.count).and_then(|links| {
                 let &LinkMetrics { count, sentences, .. } = links;
                 let evidence = Denominator { count, sentences, ..Denominator::default() };
-                Shortage::of_labels("a label of links".to_owned(), &evidence, policy)
+                Shortage::for_labels("a label of links".to_owned(), &evidence, policy)
             });
             return InBrief { shortage, ..InBrief::default() };
         };
@@ -69,19 +70,20 @@ impl LinksSection {
 
     /// Types of links with enough sources and sentences for tests, most frequent first.
     fn testable_links(&self, policy: &Policy) -> Vec<&LinkMetrics> {
-        let mut testable: Vec<&LinkMetrics> = self.links.iter().filter(|links| is_tested(links, policy)).collect();
+        let mut testable: Vec<&LinkMetrics> =
+            self.links.iter().filter(|links| has_enough_sources(links, policy)).collect();
         testable.sort_by_key(|links| Reverse(links.count));
         testable
     }
 
     /// Runs all tests of each step in [`REACHES`], and computes their q-values. The family of tests has every attention
     /// head and direction on the types with enough sources.
-    fn correct(&mut self, policy: &Policy) {
+    fn set_q_values(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_QUERIES);
-        for (step, reach) in REACHES.into_iter().enumerate() {
+        for (step, reach) in LINK_REACHES.into_iter().enumerate() {
             let mut tests: Vec<(LeadTest, Option<f64>)> = Vec::new();
             for links in &self.links {
-                let enough = is_tested(links, policy);
+                let enough = has_enough_sources(links, policy);
                 for leads in links.by_head.iter().flat_map(|head| [&head.leads.from, &head.leads.to]).flatten() {
                     let (test, is_above) = links.test_leads(leads, reach, (policy, min_count));
                     tests.push((test, test.p.filter(|_| is_above && enough)));
@@ -101,7 +103,7 @@ impl LinksSection {
             return Ok(());
         }
         let (sources, sentences) = (policy.count(&MIN_QUERIES), policy.count(&MIN_SENTENCES));
-        let least = format!("{} in {}", counted(sources, "source"), counted(sentences, "sentence"));
+        let least = format!("{} in {}", format_count(sources, "source"), format_count(sentences, "sentence"));
         let tested = self.testable_links(policy);
         if tested.is_empty() {
             let most = self.links.iter().max_by_key(|links| links.count).map_or(0, |links| links.count);
@@ -119,17 +121,21 @@ impl LinksSection {
         out.table_with_optional_columns(column_table(&COLUMNS, &tested), DROP_ORDER);
         let hidden: u64 = tested.iter().map(|links| links.out_of_sight).sum();
         if hidden > 0 {
-            writeln!(out, "\nNot scored: {} whose target is no candidate.", counted(hidden, "link"))?;
+            writeln!(out, "\nNot scored: {} whose target is no candidate.", format_count(hidden, "link"))?;
         }
         let unscored: u64 = tested.iter().map(|links| links.no_choice).sum();
         if unscored > 0 {
-            writeln!(out, "Not scored: {} whose candidates are all targets, or none.", counted(unscored, "source"))?;
+            writeln!(
+                out,
+                "Not scored: {} whose candidates are all targets, or none.",
+                format_count(unscored, "source")
+            )?;
         }
         tested.iter().filter_map(|links| links.pairs_line()).try_for_each(|line| writeln!(out, "{line}"))?;
         self.write_reach(out, policy)?;
         let rare = self.links.len() - tested.len();
         if rare > 0 {
-            let (is, types) = (plural(&rare, "is", "are"), counted(rare, "rarer type"));
+            let (is, types) = (plural(&rare, "is", "are"), format_count(rare, "rarer type"));
             writeln!(out, "{types} of links {is} in the report and {is} not tested.")?;
         }
         Ok(())
@@ -143,7 +149,7 @@ impl LinksSection {
             places.map(|(links, place)| assess_on_links(links, place, policy)).collect();
         correct_for_multiple_tests(assessed.iter_mut().flatten(), policy);
         let labels =
-            assessed.into_iter().flat_map(best_of_each_label).filter(|found| found.fires).map(|found| found.label);
+            assessed.into_iter().flat_map(best_of_each_label).filter(|found| found.meets_rule).map(|found| found.label);
         let (borderline, firm): (Vec<Label>, Vec<Label>) = labels.partition(|label| label.borderline);
         if firm.is_empty() && borderline.is_empty() {
             return Ok(());
@@ -194,19 +200,19 @@ impl LinksSection {
     fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
         /// Row for one entry of a type of links.
         #[derive(Serialize)]
-        struct TypedRow<'a, T> {
+        struct LinkEntryRow<'a, T> {
             #[serde(rename = "type")]
             name: &'a str,
             #[serde(flatten)]
             entry: &'a T,
         }
-        fn rows<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
-            entries.iter().map(|entry| TypedRow { name: &links.name, entry })
+        fn entry_rows<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = LinkEntryRow<'a, T>> {
+            entries.iter().map(|entry| LinkEntryRow { name: &links.name, entry })
         }
         vec![
             TableRows::new("links", &self.links),
-            TableRows::new("links_by_head", self.links.iter().flat_map(|links| rows(links, &links.by_head))),
-            TableRows::new("link_rules", self.links.iter().flat_map(|links| rows(links, &links.rules))),
+            TableRows::new("links_by_head", self.links.iter().flat_map(|links| entry_rows(links, &links.by_head))),
+            TableRows::new("link_rules", self.links.iter().flat_map(|links| entry_rows(links, &links.rules))),
             paper_table(self.testable_links(policy), policy),
         ]
     }
@@ -220,7 +226,7 @@ impl LinkMetrics {
                 part: Part::Relations,
                 head,
                 subject: self.name.clone(),
-                name: accuracy_of(&self.name, direction),
+                name: accuracy_name(&self.name, direction),
                 unit: Unit::Shares,
                 base_number: None,
                 value: *entry.accuracy.get(direction),
@@ -240,9 +246,9 @@ impl LinkMetrics {
 }
 
 impl Section for LinksSection {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.correct(policy);
+    fn complete(&mut self, known: &LateFact<'_>) {
+        if let LateFact::Policy(policy) = known {
+            self.set_q_values(policy);
         }
     }
 
@@ -253,7 +259,7 @@ impl Section for LinksSection {
             summary: Summary::from_writer(|out| self.write_summary(out, policy)),
             figures: self.figures(policy),
             tables: self.tables(policy),
-            numbers: self.links.iter().flat_map(|links| links.numbers(is_tested(links, policy))).collect(),
+            numbers: self.links.iter().flat_map(|links| links.numbers(has_enough_sources(links, policy))).collect(),
             ..View::default()
         }
     }
@@ -276,19 +282,19 @@ impl Section for LinksSection {
 }
 
 /// Returns the name of the accuracy on a type of links in one direction, as printed in label rules.
-fn accuracy_of(links: &str, direction: Direction) -> String {
+fn accuracy_name(links: &str, direction: Direction) -> String {
     format!("accuracy({links}, {})", direction.name())
 }
 
 /// Whether a type of links has enough sources and sentences for tests.
-fn is_tested(links: &LinkMetrics, policy: &Policy) -> bool {
+fn has_enough_sources(links: &LinkMetrics, policy: &Policy) -> bool {
     links.count >= policy.count(&MIN_QUERIES) && links.sentences >= policy.count(&MIN_SENTENCES)
 }
 
 /// Assesses the attention head with index `place` on one type of links, once per direction. Empty if the type has too few
 /// sources or sentences.
 pub(super) fn assess_on_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
-    if !is_tested(links, policy) {
+    if !has_enough_sources(links, policy) {
         return Vec::new();
     }
     let (head, baseline) = (&links.by_head[place], links.by_place.accuracy);
@@ -301,11 +307,11 @@ pub(super) fn assess_on_links(links: &LinkMetrics, place: usize, policy: &Policy
             baseline: Some(baseline),
             ..MeasuredScore::default()
         };
-        let metric = accuracy_of(&links.name, direction);
+        let metric = accuracy_name(&links.name, direction);
         let label = format!("link:{}", links.name);
-        let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
+        let mut assessment = assess(&label, &metric, measured, ThresholdBound::AtLeast, Some(baseline + margin))?;
         let lead_over_place = links.rules.iter().zip(&leads.rules).find(|(rule, _)| rule.rule == links.by_place.rule);
-        let estimate = lead_over_place.and_then(|(_, &lead)| links.estimate(lead));
+        let estimate = lead_over_place.and_then(|(_, &lead)| links.estimate_lead(lead));
         assessment.p_below_threshold = estimate.map(|estimate| estimate.p_below(margin));
         let standard_error = estimate.map(|estimate| estimate.standard_error);
         let label = &mut assessment.label;
@@ -328,13 +334,13 @@ const COLUMNS: [TableColumn<LinkMetrics>; 11] = [
     ("direction", true, |links| links.direction.name().to_owned()),
     ("accuracy", false, |links| percent(Some(links.accuracy)) + &plus_minus_percent(links.ci95.accuracy)),
     ("held-out", false, |links| percent(links.heldout_accuracy) + &plus_minus_percent(links.ci95.heldout_accuracy)),
-    ("place", false, |links| rule(&links.by_place)),
-    ("same class", false, |links| rule(&links.by_class)),
+    ("place", false, |links| format_rule(&links.by_place)),
+    ("same class", false, |links| format_rule(&links.by_class)),
     ("class rules", false, |links| percent(links.by_class_rules.as_ref().map(|rules| rules.accuracy))),
-    ("to special", false, |links| percent(links.best().and_then(|head| *head.to_special.get(links.direction)))),
+    ("to special", false, |links| percent(links.best_head().and_then(|head| *head.to_special.get(links.direction)))),
     ("q", false, |links| {
-        let leads = links.best().and_then(|head| head.leads.get(links.direction).as_ref());
-        leads.and_then(|leads| leads.over_place.q).map_or_else(|| "-".to_owned(), significance)
+        let leads = links.best_head().and_then(|head| head.leads.get(links.direction).as_ref());
+        leads.and_then(|leads| leads.over_place.q).map_or_else(|| "-".to_owned(), significance_text)
     }),
 ];
 
@@ -342,7 +348,7 @@ const COLUMNS: [TableColumn<LinkMetrics>; 11] = [
 const DROP_ORDER: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
 
 /// Formats the best rule of a group with its accuracy.
-fn rule(best: &BestRule) -> String {
+fn format_rule(best: &BestRule) -> String {
     format!("{}: {}", best.rule, percent(Some(best.accuracy)))
 }
 
@@ -381,7 +387,7 @@ fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static>
 fn is_firm(links: &LinkMetrics, policy: &Policy) -> bool {
     let place = links.by_head.iter().position(|head| head.place == links.place);
     let assessed = place.map_or_else(Vec::new, |place| assess_on_links(links, place, policy));
-    let leads = links.best().and_then(|head| head.leads.get(links.direction).as_ref());
+    let leads = links.best_head().and_then(|head| head.leads.get(links.direction).as_ref());
     let test = leads.map_or([None; 2], |leads| [leads.over_place.p, leads.over_place.q]);
-    labels::is_firm(&assessed, links.direction, test, policy)
+    labels::has_firm_label(&assessed, links.direction, test, policy)
 }

@@ -15,10 +15,10 @@ use crate::study::instruments::linked::block::{LinkBlock, LinkHits};
 use crate::study::instruments::linked::choice::LinkChoice;
 use crate::study::instruments::linked::key::{LinkKey, direction_index};
 use crate::study::instruments::linked::pairs::{LinkedPairs, PairsByLength, SeparatedPairs};
-use crate::study::instruments::linked::sources::{LinkSource, LinkedWords, Sources};
+use crate::study::instruments::linked::sources::{LinkSource, LinkedWords, SourcesOfLinkSet};
 use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 use crate::study::instruments::partners::Partners;
-use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileSums};
+use crate::study::instruments::position::{OffsetProfile, PositionPairs, ProfileSums, QueryKeyPair};
 use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 
@@ -48,7 +48,7 @@ impl LinkTypeSums {
             out_of_sight: 0,
             no_choice: 0,
             words: BTreeMap::new(),
-            profiles: vec![ProfileSums::default(); grid.count()],
+            profiles: vec![ProfileSums::default(); grid.head_count()],
             positions: PositionPairs::new(1),
             separations: Default::default(),
             blocks: Blocks::new(LinkBlock::default()),
@@ -109,7 +109,7 @@ impl Sums for LinksSums {
     type SequenceState = LinksState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<LinksState> {
-        let (grid, from, visibility) = (self.grid, self.from, self.classes.in_all_layers());
+        let (grid, from, visibility) = (self.grid, self.from, self.classes.common_visibility());
         let block = block_of(sequence.family.number);
         if sequence.links.is_empty() {
             return None;
@@ -120,7 +120,8 @@ impl Sums for LinksSums {
             (LinkedWords::new(sequence, visibility, from), UniformAttention::new(visibility, sequence.ids.len()));
         for links in &sequence.links {
             for key in LinkKey::from_link_set(links, visibility.is_causal()) {
-                let Sources { mut scored, out_of_sight, no_choice } = words.sources(links, key.side);
+                let SourcesOfLinkSet { mut scored, unseen_links: out_of_sight, sources_without_choice: no_choice } =
+                    words.sources(links, key.side);
                 let pairs = if key.is_undirected && key.side.is_none() { words.pairs(links) } else { None };
                 let sums = self.types.entry(key.clone()).or_insert_with(|| LinkTypeSums::new(grid));
                 sums.out_of_sight += out_of_sight;
@@ -129,9 +130,9 @@ impl Sums for LinksSums {
                     continue;
                 }
                 let in_block = &mut sums.blocks[block];
-                in_block.heads.resize(grid.count(), LinkHits::default());
+                in_block.heads.resize(grid.head_count(), LinkHits::default());
                 if let Some(pairs) = &pairs {
-                    sums.separations[block % 2].entry(pairs.words()).or_default().add(pairs);
+                    sums.separations[block % 2].entry(pairs.word_count()).or_default().add(pairs);
                     in_block.pairs += pairs.top_count() as u64;
                     in_block.pairs_chance += pairs.expected_linked();
                 }
@@ -139,19 +140,19 @@ impl Sums for LinksSums {
                     in_block.sentences += u64::from(sequence.family.is_first);
                     in_block.followers[0] += u64::from(neighbour.follows_other_group);
                     in_block.followers[1] += u64::from(neighbour.length().is_some());
-                    let classes = words.classes_around(first.word).iter().filter(|_| words.have_classes);
+                    let classes = words.classes_around(first.word).iter().filter(|_| words.has_classes);
                     classes.for_each(|&class| *sums.words.entry(class.into()).or_default() += 1);
                 }
                 for source in &mut scored {
                     neighbour.length().into_iter().for_each(|words| source.set_neighbour_candidates(words));
-                    in_block.count(source);
+                    in_block.add_source(source);
                     let weight =
                         |key: usize| even.word_weight(&sequence.words[source.word], &sequence.words[key], from);
                     in_block.even_mass += source.targets.iter().map(|&target| weight(target)).sum::<f64>();
                     let others = (0..sequence.words.len()).filter(|&key| key != source.word);
                     sums.positions.add(others.map(|key| {
                         let target = source.is_target(key).then_some((0, 1.0));
-                        Pair { query: source.word, key, weight: weight(key), target }
+                        QueryKeyPair { query: source.word, key, weight: weight(key), target }
                     }));
                 }
                 state.links.push(ScoredLinks { key, sources: scored, pairs });
@@ -175,17 +176,17 @@ impl Sums for LinksSums {
         };
         let (view, from) = (input.attention(), self.from);
         let attention = input.word_attention(from);
-        self.neighbours.keep(neighbour, view.layer, view.head, || attention.clone());
+        self.neighbours.keep_value(neighbour, view.layer, view.head, || attention.clone());
         let Some(special) = special else { return };
         let head = self.grid.index(view.layer, view.head);
-        let partners = &partners[self.classes.class_of(view.layer)];
+        let partners = &partners[self.classes.class_index(view.layer)];
         let elsewhere = self.neighbours.neighbour_value(neighbour, view.layer, view.head);
         let is_free = links.iter().flat_map(|links| &links.sources).any(|source| source.is_free);
         let predicted = if is_free { self.predictions.predict(attention) } else { &[] };
         for ScoredLinks { key, sources, pairs } in links {
             let sums = self.types.get_mut(key).expect("a type that was met has sums");
             let hits = &mut sums.blocks[*block].heads[head];
-            let mut profile = Profile::default();
+            let mut profile = OffsetProfile::default();
             let is_both_ways = key.is_undirected && key.side.is_none();
             for source in sources {
                 for &direction in key.directions() {
@@ -229,10 +230,10 @@ impl Sums for LinksSums {
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         let fits = |sums: &LinkTypeSums| {
-            sums.profiles.len() == grid.count()
-                && sums.positions.targets() == 1
+            sums.profiles.len() == grid.head_count()
+                && sums.positions.target_count() == 1
                 && sums.separations.iter().flat_map(PairsByLength::values).all(SeparatedPairs::is_consistent)
-                && sums.blocks.is_valid(|block| block.is_consistent(grid.count()))
+                && sums.blocks.is_valid(|block| block.is_consistent(grid.head_count()))
         };
         (self.grid, self.from, &self.classes) == (grid, from, classes) && self.types.values().all(fits)
     }

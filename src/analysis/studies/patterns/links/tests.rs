@@ -16,7 +16,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
+use crate::passes::observer::{Event, FoldBuffers, Sums, new_observer};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -58,7 +58,7 @@ fn measured(sequence: &Sequence, visibility: Visibility, weights: &[f32]) -> Vec
     let grid = HeadGrid { layers: 1, heads: 1 };
     let classes = LayerClasses::new(&[visibility]);
     let mut sums = LinksSums::new(grid, classes.clone(), FromToken::Mean);
-    let (mut state, mut folder) = (sums.begin(sequence).unwrap(), AttentionFolder::default());
+    let (mut state, mut folder) = (sums.begin(sequence).unwrap(), FoldBuffers::default());
     let view = AttentionView::new(0, 0, sequence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
     assert!(sums.fits(grid, FromToken::Mean, &classes));
@@ -247,7 +247,7 @@ fn labels(corpus: &[(Sequence, Vec<Vec<Option<usize>>>)]) -> Vec<Vec<FoundLabel>
         observers.end_pack();
     }
     let sums = observers.into_observers();
-    let passes = vec![ObservedPass { sums: &*sums[0], left_out: 0 }];
+    let passes = vec![ObservedPass { sums: &*sums[0], left_out_sentences: 0 }];
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let results = Results::new(&[(find_study("links").unwrap(), passes)], &context, &default_policy());
     let of_verdict = |verdict: Verdict| {

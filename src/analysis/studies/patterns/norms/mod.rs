@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 use crate::passes::control::ControlKind;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::Pass;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::BLOCKS;
@@ -22,7 +22,7 @@ use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, ViewContext, section, stored};
+use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
@@ -44,25 +44,32 @@ impl Study for Norms {
         needs: "any corpus; the types of sinks also need the study `attention`",
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        is_share: |metric| {
+        is_share_metric: |metric| {
             metric.ends_with("_mass") || matches!(metric, "cancellation" | "constant_share" | "sentence_share")
         },
-        labels: &[sinks::NO_OP, sinks::PARKED, sinks::OPPOSED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED],
+        labels: &[
+            sinks::NO_OP_LABEL,
+            sinks::PARKED_LABEL,
+            sinks::OPPOSED_LABEL,
+            sinks::CONSTANT_LABEL,
+            sinks::BROADCAST_LABEL,
+            sinks::USED_LABEL,
+        ],
         caveats: CAVEATS,
         tables: &["mixing"],
         ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| NormsSums::new(subject.grid, visibility))]
+        vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| NormsSums::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<NormsSums> = observed.sums();
+        let sums: &ByLayerClass<NormsSums> = observed.first_sums();
         let grid = context.grid;
         let classes = sums.map(|sums| (sums, sums.blocks.with_total()));
         let class_of = |place: usize| classes.for_layer(grid.layer_and_head(place).0);
-        let shares = parallel_map(context.threads, 0..grid.count(), |place| {
+        let shares = parallel_map(context.threads, 0..grid.head_count(), |place| {
             let (sums, blocks) = class_of(place);
             OutputShares::new(sums, blocks.total(), place)
         });
@@ -78,17 +85,17 @@ impl Study for Norms {
                 block_index: number.unwrap_or(BLOCKS),
             }
         };
-        let of_head = |number: Option<usize>, place: usize| inputs(number, place).values();
+        let of_head = |number: Option<usize>, place: usize| inputs(number, place).metric_values();
         // Only the chance level depends on the head: all heads of a class have equal denominators.
         let first_head_of = |class: usize| {
-            let layer = (0..grid.layers).find(|&layer| sums.classes().class_of(layer) == class);
+            let layer = (0..grid.layers).find(|&layer| sums.classes().class_index(layer) == class);
             grid.index(layer.expect("a class has layers"), 0)
         };
         let of_chance = |number: Option<usize>, class: usize| {
             of_head(number, first_head_of(class)).iter().map(metric::Fraction::without_numerator).collect()
         };
-        let chance = (0..grid.count()).map(|place| inputs(None, place).chance_levels());
-        let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
+        let chance = (0..grid.head_count()).map(|place| inputs(None, place).chance_levels());
+        let estimates = Estimates::new_by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         let mixing = (0..grid.layers).map(|layer| LayerMixing::new(sums.for_layer(layer), layer)).collect();
         (estimates.with_own_chance(&columns(self), chance), NormsSection { mixing })
     }
@@ -108,7 +115,7 @@ const CAVEATS: &[Caveat] = &[
             that normalise before their blocks the residual stream grows from layer to layer and is not normalised after the \
             sum: compare layers of one model, not models of different kinds.",
         subject: CaveatSubject::Meaning,
-        applies: |labelling| section::<NormsSection>(labelling.section).has_ratio(),
+        applies: |labelling| downcast_section::<NormsSection>(labelling.section).has_mixing_ratio(),
     },
 ];
 
@@ -148,7 +155,7 @@ impl LayerMixing {
 
 impl NormsSection {
     /// Whether any layer has a mixing ratio.
-    pub fn has_ratio(&self) -> bool {
+    pub fn has_mixing_ratio(&self) -> bool {
         self.mixing.iter().any(|layer| layer.mixing_ratio.is_some())
     }
 
@@ -164,7 +171,7 @@ impl NormsSection {
             table.add_row([format!("L{layer}"), percent(*mixing_ratio) + &plus_minus_percent(*ci95), percent(*even)]);
         }
         table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        out.table(table);
+        out.add_table(table);
         Ok(())
     }
 }
@@ -173,8 +180,11 @@ stored!(NormsSection { mixing: Vec<LayerMixing> });
 
 impl Section for NormsSection {
     fn view(&self, _: ViewContext<'_>) -> View<'_> {
-        let summary =
-            if self.has_ratio() { Summary::from_writer(|out| self.write_summary(out)) } else { Summary::default() };
+        let summary = if self.has_mixing_ratio() {
+            Summary::from_writer(|out| self.write_summary(out))
+        } else {
+            Summary::default()
+        };
         View { summary, tables: vec![TableRows::new("mixing", &self.mixing)], ..View::default() }
     }
 
@@ -220,6 +230,6 @@ mod tests {
         let layer = LayerMixing::new(&sums, 0);
         assert_eq!(layer, LayerMixing { layer: 0, mixing_ratio: None, ci95: None, even: None });
         let section = NormsSection { mixing: vec![layer] };
-        assert!(!section.has_ratio() && section.view(ViewContext::new(&default_policy())).summary.is_empty());
+        assert!(!section.has_mixing_ratio() && section.view(ViewContext::new(&default_policy())).summary.is_empty());
     }
 }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::observe::{HeadData, NormSums, NormsBuffers, SINK_KINDS, VECTOR_COUNT, norm_sums, sees_sink, sink_places};
+use super::observe::{
+    HeadData, NormSums, NormsBuffers, SINK_KIND_COUNT, VECTOR_COUNT, sees_sink, sink_positions, sum_norms,
+};
 use crate::model::forward::visitor::{Mixing, Needs};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -11,7 +13,7 @@ use crate::sequences::fold::roles::{OFFSET_COUNT, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
-use crate::stats::exact::{Component, ExactSum, add_elementwise};
+use crate::stats::exact::{ComponentSum, ExactSum, add_elementwise};
 
 /// Denominators of the metrics of study `norms`. All heads share them, since they depend on the sentences alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,12 +31,12 @@ pub struct NormExposure {
     /// Number of sentences with a query counted in `offset_queries`, per offset. Related sentences count once.
     pub offset_families: [u64; OFFSET_COUNT],
     /// Number of tokens of each kind of sink, in the order of [`SINK_NAMES`](super::observe::SINK_NAMES).
-    pub sinks: [u64; SINK_KINDS],
+    pub sinks: [u64; SINK_KIND_COUNT],
     /// Number of text queries that see a sink, for each kind. For punctuation, which many sentences lack, all text queries
     /// count.
-    pub sink_queries: [u64; SINK_KINDS],
+    pub sink_queries: [u64; SINK_KIND_COUNT],
     /// Number of sentences with a query counted in `sink_queries`, for each kind of sink. Related sentences count once.
-    pub sink_families: [u64; SINK_KINDS],
+    pub sink_families: [u64; SINK_KIND_COUNT],
 }
 
 merge_fields!(NormExposure {
@@ -51,7 +53,7 @@ merge_fields!(NormExposure {
 
 impl NormExposure {
     /// Counts the tokens of one sentence.
-    fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
+    fn count_sentence(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
         self.queries += queries;
         let first_with_any = |queries: u64| u64::from(queries > 0 && roles.is_first_of_family);
@@ -62,9 +64,9 @@ impl NormExposure {
             self.offset_queries[slot] += queries;
             self.offset_families[slot] += first_with_any(queries);
         }
-        let sinks = sink_places(roles).map(<[usize]>::len);
+        let sinks = sink_positions(roles).map(<[usize]>::len);
         self.sinks.iter_mut().zip(sinks).for_each(|(sum, sinks)| *sum += sinks as u64);
-        for kind in 0..SINK_KINDS {
+        for kind in 0..SINK_KIND_COUNT {
             let queries = roles.queries().filter(|&query| sees_sink(roles, visibility, query, kind)).count() as u64;
             self.sink_queries[kind] += queries;
             self.sink_families[kind] += first_with_any(queries);
@@ -85,7 +87,7 @@ merge_fields!(MixingSums { ratio, even });
 
 impl MixingSums {
     /// Adds the mixing ratios of one sentence's text queries.
-    fn add(&mut self, roles: &TokenRoles, Mixing { ratios, uniform_ratios: even }: Mixing<'_>) {
+    fn add_sentence(&mut self, roles: &TokenRoles, Mixing { ratios, uniform_ratios: even }: Mixing<'_>) {
         let sum = |values: &[f32]| roles.queries().map(|query| f64::from(values[query])).sum::<f64>();
         self.ratio += sum(ratios);
         self.even += sum(even);
@@ -101,21 +103,21 @@ pub struct NormBlock {
     pub layers: Vec<MixingSums>,
     /// Output of each head and its part from each kind of sink, summed over queries,
     /// `[layers * heads, VECTOR_COUNT, head_dim]`. Empty until a head is observed.
-    vectors: Vec<Component>,
+    vectors: Vec<ComponentSum>,
 }
 
 impl NormBlock {
     /// Components of the summed vectors of the head with index `place`, `[VECTOR_COUNT * head_dim]`. Empty if no head was
     /// observed.
-    pub fn vectors(&self, place: usize) -> impl Iterator<Item = f64> {
+    pub fn vector_components(&self, place: usize) -> impl Iterator<Item = f64> {
         let width = self.vectors.len() / self.heads.len();
         self.vectors[place * width..][..width].iter().map(|component| component.value())
     }
 
     /// Adds the sums and vectors of one sequence to the head with index `place`.
-    fn add(&mut self, place: usize, sums: &NormSums<f64>, vectors: &[f64]) {
+    fn add_sequence(&mut self, place: usize, sums: &NormSums<f64>, vectors: &[f64]) {
         self.heads[place].add(sums);
-        self.vectors.resize(self.heads.len() * vectors.len(), Component::default());
+        self.vectors.resize(self.heads.len() * vectors.len(), ComponentSum::default());
         add_elementwise(&mut self.vectors[place * vectors.len()..][..vectors.len()], vectors);
     }
 }
@@ -136,12 +138,12 @@ pub struct NormsSums {
 
 impl NormsSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        let (heads, layers) = (vec![NormSums::default(); grid.count()], vec![MixingSums::default(); grid.layers]);
+        let (heads, layers) = (vec![NormSums::default(); grid.head_count()], vec![MixingSums::default(); grid.layers]);
         Self {
             grid,
             visibility,
             blocks: Blocks::new(NormBlock { heads, layers, ..NormBlock::default() }),
-            grams: vec![Vec::new(); grid.count()],
+            grams: vec![Vec::new(); grid.head_count()],
             buffers: NormsBuffers::default(),
         }
     }
@@ -167,13 +169,13 @@ impl Sums for NormsSums {
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
-        self.blocks[block].exposure.add(&roles, self.visibility);
+        self.blocks[block].exposure.count_sentence(&roles, self.visibility);
         Some((block, roles))
     }
 
     fn observe(&mut self, (block, roles): &mut Self::SequenceState, event: &mut Event<'_>) {
         if let Event::Mixing { layer, mixing } = event {
-            self.blocks[*block].layers[*layer].add(roles, *mixing);
+            self.blocks[*block].layers[*layer].add_sentence(roles, *mixing);
         }
         let Event::Head(input) = event else { return };
         let head = HeadData::new(&input.view);
@@ -181,22 +183,22 @@ impl Sums for NormsSums {
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.output.gram);
         }
-        let sums = norm_sums(roles, self.visibility, &head, &mut self.buffers);
-        self.blocks[*block].add(place, &sums, &self.buffers.vectors);
+        let sums = sum_norms(roles, self.visibility, &head, &mut self.buffers);
+        self.blocks[*block].add_sequence(place, &sums, &self.buffers.vectors);
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         // Only the heads of this class of layers have a matrix; the other matrices are empty.
         let square = self.grams.iter().map(Vec::len).max().unwrap_or(0);
         let head_dim = square.isqrt();
-        let vectors = grid.count().saturating_mul(VECTOR_COUNT).saturating_mul(head_dim);
+        let vectors = grid.head_count().saturating_mul(VECTOR_COUNT).saturating_mul(head_dim);
         self.grid == grid
             && classes.visibilities() == [self.visibility]
-            && self.grams.len() == grid.count()
+            && self.grams.len() == grid.head_count()
             && head_dim * head_dim == square
             && self.grams.iter().all(|gram| [0, square].contains(&gram.len()))
             && self.blocks.is_valid(|block| {
-                block.heads.len() == grid.count()
+                block.heads.len() == grid.head_count()
                     && block.layers.len() == grid.layers
                     && (block.vectors.is_empty() || block.vectors.len() == vectors)
             })

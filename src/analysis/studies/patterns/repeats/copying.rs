@@ -3,7 +3,7 @@
 use nalgebra::DMatrix;
 
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::linalg::spectra::{positive_share, to_dmatrix};
+use crate::linalg::spectra::{positive_eigenvalue_share, to_dmatrix};
 use crate::model::forward::Encoder;
 use crate::model::grid::HeadGrid;
 use crate::system::parallel::{core_count, parallel_map};
@@ -24,7 +24,8 @@ pub fn copying_scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Optio
     let of_layer = parallel_map(core_count(), layers, |weights| {
         let (output, read) = (to_dmatrix(weights.output), &square * to_dmatrix(weights.value));
         let dim = read.ncols() / grid.heads;
-        let score = |head: usize| positive_share(output.rows(head * dim, dim) * read.columns(head * dim, dim));
+        let score =
+            |head: usize| positive_eigenvalue_share(output.rows(head * dim, dim) * read.columns(head * dim, dim));
         (0..grid.heads).map(score).collect::<Vec<_>>()
     });
     Some(of_layer.concat())

@@ -4,30 +4,32 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Phrase, assess};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Phrase, ThresholdBound, assess};
 use crate::study::metrics::explanation::Explanation;
 
-const SCORE: Threshold = Threshold::rule(
+const MIN_SCORE: Threshold = Threshold::rule(
     "repeat_score",
     0.3,
     "smallest attention to the key on random tokens, above that to other keys, of the labels for repeated tokens; chosen \
         here: of all-MiniLM-L6-v2 the two heads with such a role have 0.32 and 0.52, and the next one 0.08",
 );
 
-const THRESHOLDS: &[&Threshold] = &[&SCORE, &LABEL_Q];
+const SCORE_THRESHOLDS: &[&Threshold] = &[&MIN_SCORE, &LABEL_Q];
 
 /// Assesses a label by the score of one kind of target key.
 fn assess_score(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let measured = evidence.metric(metric, Some("score"));
-    assess(label, &format!("{metric}.score"), measured, Bound::AtLeast, policy.rule(&SCORE)).into_iter().collect()
+    assess(label, &format!("{metric}.score"), measured, ThresholdBound::AtLeast, policy.rule(&MIN_SCORE))
+        .into_iter()
+        .collect()
 }
 
-pub(super) const DUPLICATE_TOKEN: Detector = Detector {
-    thresholds: THRESHOLDS,
+pub(super) const DUPLICATE_TOKEN_LABEL: Detector = Detector {
+    thresholds: SCORE_THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
     style: LabelStyle::new(Some("dup"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("duplicate-token", "repeat_same", evidence, policy),
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "duplicate-token",
         measures: "The head attends from a token to the same token elsewhere, on random tokens that come twice.",
         formula: "repeat_same.score >= {repeat_score}, firm if q <= {label_q}",
@@ -37,12 +39,12 @@ pub(super) const DUPLICATE_TOKEN: Detector = Detector {
     })
 };
 
-pub(super) const INDUCTION: Detector = Detector {
-    thresholds: THRESHOLDS,
+pub(super) const INDUCTION_LABEL: Detector = Detector {
+    thresholds: SCORE_THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
     style: LabelStyle::new(Some("ind"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("induction", "repeat_next", evidence, policy),
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "induction",
         measures: "The head attends from a token to what came after the same token elsewhere.",
         formula: "repeat_next.score >= {repeat_score}, firm if q <= {label_q}",
@@ -53,12 +55,12 @@ pub(super) const INDUCTION: Detector = Detector {
     })
 };
 
-pub(super) const INDUCTION_MIRROR: Detector = Detector {
-    thresholds: THRESHOLDS,
+pub(super) const INDUCTION_MIRROR_LABEL: Detector = Detector {
+    thresholds: SCORE_THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
     style: LabelStyle::new(Some("mir"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("induction-mirror", "repeat_previous", evidence, policy),
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "induction-mirror",
         measures: "The head attends from a token to what came before the same token elsewhere.",
         formula: "repeat_previous.score >= {repeat_score}, firm if q <= {label_q}",
@@ -68,12 +70,12 @@ pub(super) const INDUCTION_MIRROR: Detector = Detector {
     })
 };
 
-pub(super) const MASKED_COPY: Detector = Detector {
-    thresholds: THRESHOLDS,
+pub(super) const MASKED_COPY_LABEL: Detector = Detector {
+    thresholds: SCORE_THRESHOLDS,
     phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
     style: LabelStyle::new(Some("msk"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("masked-copy", "repeat_masked", evidence, policy),
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "masked-copy",
         measures: "The head attends from a mask to the token that it stands for, where the text has it a second time.",
         formula: "repeat_masked.score >= {repeat_score}, firm if q <= {label_q}",

@@ -1,6 +1,9 @@
 //! Table of the metrics of study `repeats`.
 
-use super::sums::{DETECTOR_NAMES, KEY_KINDS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
+use super::sums::{
+    AFTER_TWIN_KEY, BEFORE_TWIN_KEY, DETECTOR_NAMES, KEY_KINDS, KEY_OFFSETS, MASKED_TWIN_KEY, RepeatExposure,
+    RepeatHeadSums, TWIN_KEY,
+};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
@@ -16,7 +19,7 @@ type RepeatMetric = Metric<for<'a> fn(&RepeatInputs<'a>, usize) -> Fraction>;
 
 impl RepeatInputs<'_> {
     /// Values of all metrics of the head, one for each cell.
-    pub fn values(&self) -> Vec<Fraction> {
+    pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
@@ -30,9 +33,9 @@ impl RepeatInputs<'_> {
     }
 
     /// Value of one of [`PARTS`] for a kind of target key.
-    fn part(&self, kind: usize, cell: usize) -> Fraction {
+    fn part_value(&self, kind: usize, cell: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
-        let sum = match PARTS[cell] {
+        let sum = match KEY_METRIC_PARTS[cell] {
             "score" => mass - null,
             "mass" => mass,
             "null" => null,
@@ -43,27 +46,27 @@ impl RepeatInputs<'_> {
 
     /// Value of one of [`PARTS`] under uniform attention, where each key is equally likely to be the most attended.
     fn part_chance(&self, kind: usize, cell: usize) -> Fraction {
-        if PARTS[cell] == "argmax" {
+        if KEY_METRIC_PARTS[cell] == "argmax" {
             self.mean_over_queries(kind, self.exposure.uniform[kind].value())
         } else {
-            self.part(kind, cell)
+            self.part_value(kind, cell)
         }
     }
 
     /// Divides a sum by the number of queries with this kind of target key.
     fn mean_over_queries(&self, kind: usize, sum: f64) -> Fraction {
-        let sequences = self.exposure.sequences[usize::from(kind == MASKED)];
+        let sequences = self.exposure.sequences[usize::from(kind == MASKED_TWIN_KEY)];
         Fraction::mean(sum, self.exposure.queries[kind], sequences)
     }
 }
 
 /// Names of the values computed for each kind of target key.
-const PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
+const KEY_METRIC_PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 
-const BY_PART: Keys = Keys::Several(PARTS.len(), |place| PARTS[place].to_owned());
+const BY_PART: Keys = Keys::Several(KEY_METRIC_PARTS.len(), |place| KEY_METRIC_PARTS[place].to_owned());
 
 /// Texts that the explanations of all kinds of target keys have in common.
-const OF_KEY: Explanation = Explanation {
+const KEY_EXPLANATION: Explanation = Explanation {
     name: "",
     measures: "",
     formula: "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
@@ -77,44 +80,44 @@ const OF_KEY: Explanation = Explanation {
 
 /// Returns the metric of one kind of target key, with all of [`PARTS`].
 const fn key_metric<const KEY: usize>(explanation: Explanation) -> RepeatMetric {
-    RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.part(KEY, cell))
+    RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.part_value(KEY, cell))
         .with_chance(|inputs, cell| inputs.part_chance(KEY, cell))
-        .explained(explanation)
+        .with_explanation(explanation)
 }
 
-const _: () = assert!(KEY_KINDS == 4 && SAME == 0, "the table has a metric for each kind of key");
+const _: () = assert!(KEY_KINDS == 4 && TWIN_KEY == 0, "the table has a metric for each kind of key");
 
 pub const METRICS: &[RepeatMetric] = &[
-    key_metric::<SAME>(Explanation {
+    key_metric::<TWIN_KEY>(Explanation {
         name: "repeat_same",
         measures: "How much a random token attends to its twin, the same token in the other copy.",
         source: "Duplicate-token heads: Wang et al. 2022 (arXiv:2211.00593), section 3; the null is ours.",
-        ..OF_KEY
+        ..KEY_EXPLANATION
     }),
-    key_metric::<NEXT>(Explanation {
+    key_metric::<AFTER_TWIN_KEY>(Explanation {
         name: "repeat_next",
         measures: "How much a random token attends to the token after its twin.",
         source: "Prefix matching of induction heads: Olsson et al. 2022 (arXiv:2209.11895); the null is ours.",
-        ..OF_KEY
+        ..KEY_EXPLANATION
     }),
-    key_metric::<PREVIOUS>(Explanation {
+    key_metric::<BEFORE_TWIN_KEY>(Explanation {
         name: "repeat_previous",
         measures: "How much a random token attends to the token before its twin.",
         source: "The mirror of prefix matching, which a model without a causal mask can have; defined here.",
-        ..OF_KEY
+        ..KEY_EXPLANATION
     }),
-    key_metric::<MASKED>(Explanation {
+    key_metric::<MASKED_TWIN_KEY>(Explanation {
         name: "repeat_masked",
         measures: "How much a mask in the second copy attends to the token that it stands for, in the first.",
         source: "Defined here: without the token itself only the context tells where its twin is.",
         caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
-        ..OF_KEY
+        ..KEY_EXPLANATION
     }),
-    RepeatMetric::keyed(Keys::Several(OFFSETS.len(), |place| OFFSETS[place].to_string()), |inputs, place| {
+    RepeatMetric::keyed(Keys::Several(KEY_OFFSETS.len(), |place| KEY_OFFSETS[place].to_string()), |inputs, place| {
         let RepeatExposure { offset_queries, sequences, .. } = inputs.exposure;
         Fraction::mean(inputs.sums.offset[place].value(), offset_queries[place], sequences[0])
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "random_offset",
         measures: "How much a random token attends to the token before or after it.",
         formula: "random_offset[k] = mean of A[i, i+k] over text i with i+k in the text, on the random tokens",
@@ -128,7 +131,7 @@ pub const METRICS: &[RepeatMetric] = &[
             Fraction::mean(inputs.sums.detected[place].value(), inputs.exposure.detected, inputs.exposure.detected)
         },
     )
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "head_detector",
         measures: "The scores by which TransformerLens detects heads, on the random tokens: the share of a decoder's \
             attention that is where such a head has it.",
@@ -143,7 +146,7 @@ pub const METRICS: &[RepeatMetric] = &[
             others are of the queries that can find something, beside other keys. Null in encoders.",
     }),
     RepeatMetric::single(|inputs, _| inputs.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)))
-        .explained(Explanation {
+        .with_explanation(Explanation {
             name: "copying",
             measures: "Whether what the head writes looks like the token that it read, as far as its weights alone \
                 tell: 1 if each part of a word embedding comes back with the same sign, -1 if with the other.",

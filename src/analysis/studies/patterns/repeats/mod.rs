@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::visibility::Visibility;
 use crate::passes::control::ControlKind;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::sequences::derived::repeats::RepeatVariant;
 use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Section, View, ViewContext, section, stored};
+use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
 
@@ -36,8 +36,13 @@ impl Study for RepeatedTokens {
         is_default_on_decoders: true,
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        is_share: |metric| ["random_offset", "head_detector"].contains(&metric),
-        labels: &[labels::DUPLICATE_TOKEN, labels::INDUCTION, labels::INDUCTION_MIRROR, labels::MASKED_COPY],
+        is_share_metric: |metric| ["random_offset", "head_detector"].contains(&metric),
+        labels: &[
+            labels::DUPLICATE_TOKEN_LABEL,
+            labels::INDUCTION_LABEL,
+            labels::INDUCTION_MIRROR_LABEL,
+            labels::MASKED_COPY_LABEL,
+        ],
         caveats: CAVEATS,
         ..Card::EMPTY
     };
@@ -50,14 +55,14 @@ impl Study for RepeatedTokens {
                 sums.weighs = repeats == RepeatVariant::Plain;
                 sums
             };
-            PassSpec::by_class(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
+            PassSpec::new_by_class(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
         };
         [RepeatVariant::Plain, RepeatVariant::Masked].map(pass).into()
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         // Merges the passes into one: their kinds of keys are disjoint.
-        let mut passes = observed.all_sums::<ByClass<RepeatSums>>();
+        let mut passes = observed.all_sums::<ByLayerClass<RepeatSums>>();
         let mut both = passes.next().expect("at least one pass").clone();
         passes.for_each(|sums| both.merge(sums));
         let classes = both.map(|sums| (sums, sums.blocks.with_total()));
@@ -65,14 +70,15 @@ impl Study for RepeatedTokens {
             let (sums, blocks) = classes.for_layer(context.grid.layer_and_head(place).0);
             let sums_of_block = blocks.sums(block);
             let copying = sums.copying.get(place).copied().flatten().filter(|_| block.is_none());
-            RepeatInputs { exposure: &sums_of_block.exposure, sums: &sums_of_block.heads[place], copying }.values()
+            RepeatInputs { exposure: &sums_of_block.exposure, sums: &sums_of_block.heads[place], copying }
+                .metric_values()
         };
         let of_chance = |block: Option<usize>, class: usize| {
             RepeatInputs::chance_levels(&classes.values()[class].1.sums(block).exposure, block.is_none())
         };
         // Every class counts every sequence.
         let [plain, masked] = classes.values()[0].1.total().exposure.sequences;
-        (Estimates::by_class(&columns(self), context, both.classes(), of_head, of_chance), Made { plain, masked })
+        (Estimates::new_by_class(&columns(self), context, both.classes(), of_head, of_chance), Made { plain, masked })
     }
 }
 
@@ -97,11 +103,11 @@ impl Section for Made {
             }
             (_, 0) => format!(
                 "Repeated random tokens: {}; none masked, since there is no mask token.\n",
-                counted(plain, "sequence")
+                format_count(plain, "sequence")
             ),
             _ => format!(
                 "Repeated random tokens: {}, and {masked} with a mask in the second copy.\n",
-                counted(plain, "sequence")
+                format_count(plain, "sequence")
             ),
         })
     }
@@ -112,7 +118,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "Random tokens that come twice test whether a head finds the same token; \
             only with the token masked does it take the context to find it.",
     subject: CaveatSubject::Meaning,
-    applies: |labelling| section::<Made>(labelling.section).plain > 0,
+    applies: |labelling| downcast_section::<Made>(labelling.section).plain > 0,
 }];
 
 #[cfg(test)]

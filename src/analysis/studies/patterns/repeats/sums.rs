@@ -20,16 +20,16 @@ use crate::stats::exact::{ExactSum, add_elementwise};
 /// Number of kinds of target keys: those indexed by [`SAME`] to [`MASKED`]. All lists by kind have this order.
 pub const KEY_KINDS: usize = 4;
 /// Index of a kind of target key: the query's twin, which is its occurrence in the other copy.
-pub const SAME: usize = 0;
+pub const TWIN_KEY: usize = 0;
 /// Index of a kind of target key: the token after the query's twin.
-pub const NEXT: usize = 1;
+pub const AFTER_TWIN_KEY: usize = 1;
 /// Index of a kind of target key: the token before the query's twin.
-pub const PREVIOUS: usize = 2;
+pub const BEFORE_TWIN_KEY: usize = 2;
 /// Index of a kind of target key: the twin of a masked token.
-pub const MASKED: usize = 3;
+pub const MASKED_TWIN_KEY: usize = 3;
 
 /// Offsets from query to key, in tokens, for the positional metric on random tokens.
-pub const OFFSETS: [isize; 2] = [-1, 1];
+pub const KEY_OFFSETS: [isize; 2] = [-1, 1];
 
 /// Head types of the `TransformerLens` detector, by its names (`transformer_lens/head_detector.py`, 4.3.0).
 pub const DETECTOR_NAMES: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
@@ -53,9 +53,9 @@ pub struct RepeatExposure {
     /// `v(i)` keys.
     pub uniform: [ExactSum; KEY_KINDS],
     /// Number of queries that see a text token at each of [`OFFSETS`].
-    pub offset_queries: [u64; OFFSETS.len()],
+    pub offset_queries: [u64; KEY_OFFSETS.len()],
     /// Attention to the token at each of [`OFFSETS`] under uniform attention, summed over `offset_queries`.
-    pub offset_uniform: [ExactSum; OFFSETS.len()],
+    pub offset_uniform: [ExactSum; KEY_OFFSETS.len()],
     /// Number of sequences on which the head detectors are computed: decoder sequences without a mask.
     pub detected: u64,
     /// Score of each of [`DETECTOR_NAMES`] under uniform attention, summed over the sequences counted in `detected`.
@@ -82,7 +82,7 @@ pub struct RepeatHeadSums {
     /// Number of queries that attend to their target key most, for each kind of target.
     pub argmax: [u64; KEY_KINDS],
     /// Attention to the token at each of [`OFFSETS`].
-    pub offset: [ExactSum; OFFSETS.len()],
+    pub offset: [ExactSum; KEY_OFFSETS.len()],
     /// Score of each of [`DETECTOR_NAMES`], summed over sequences: the share of a sequence's attention on the key positions
     /// of that head type.
     pub detected: [ExactSum; DETECTOR_NAMES.len()],
@@ -114,7 +114,7 @@ pub struct RepeatSums {
 
 impl RepeatSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        let empty = RepeatBlock { heads: vec![RepeatHeadSums::default(); grid.count()], ..RepeatBlock::default() };
+        let empty = RepeatBlock { heads: vec![RepeatHeadSums::default(); grid.head_count()], ..RepeatBlock::default() };
         Self { grid, visibility, blocks: Blocks::new(empty), weighs: false, copying: Vec::new() }
     }
 }
@@ -154,12 +154,12 @@ fn detector_pairs(ids: &[u32]) -> Vec<(usize, usize, usize)> {
 /// masked token's twin.
 fn twin_pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked_token {
-        return vec![QueryKeyPair { kind: MASKED, query, key: query - copies.shift }];
+        return vec![QueryKeyPair { kind: MASKED_TWIN_KEY, query, key: query - copies.copy_distance }];
     }
     let of_twins = copies.twins().flat_map(|(query, twin)| {
-        let next = (twin + 1 < copies.text.end).then_some((NEXT, twin + 1));
-        let previous = (twin > copies.text.start).then(|| (PREVIOUS, twin - 1));
-        let keys = [Some((SAME, twin)), next, previous].into_iter().flatten();
+        let next = (twin + 1 < copies.text.end).then_some((AFTER_TWIN_KEY, twin + 1));
+        let previous = (twin > copies.text.start).then(|| (BEFORE_TWIN_KEY, twin - 1));
+        let keys = [Some((TWIN_KEY, twin)), next, previous].into_iter().flatten();
         keys.filter(move |&(_, key)| key != query).map(move |(kind, key)| QueryKeyPair { kind, query, key })
     });
     of_twins.collect()
@@ -198,7 +198,7 @@ impl Sums for RepeatSums {
         pairs.retain(|pair| {
             visibility.sees(pair.query, pair.key) && null_keys((&text, ids), visibility, pair).next().is_some()
         });
-        let offsets = OFFSETS.into_iter().enumerate().flat_map(|(index, offset)| {
+        let offsets = KEY_OFFSETS.into_iter().enumerate().flat_map(|(index, offset)| {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
             keys.map(move |(query, key)| (index, query, key))
         });
@@ -241,7 +241,7 @@ impl Sums for RepeatSums {
         }
         add_elementwise(&mut sums.mass, &mass);
         add_elementwise(&mut sums.null, &null);
-        add_elementwise(&mut sums.offset, &attention_sums::<{ OFFSETS.len() }>(view, &state.at_offset));
+        add_elementwise(&mut sums.offset, &attention_sums::<{ KEY_OFFSETS.len() }>(view, &state.at_offset));
         let detected = attention_sums::<{ DETECTOR_NAMES.len() }>(view, &state.detected);
         // Every row sums to 1, so the total attention is the number of tokens.
         add_elementwise(&mut sums.detected, &detected.map(|mass| mass / view.tokens() as f64));
@@ -250,8 +250,8 @@ impl Sums for RepeatSums {
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
             && classes.visibilities() == [self.visibility]
-            && [0, grid.count()].contains(&self.copying.len())
-            && self.blocks.is_valid(|block| block.heads.len() == grid.count())
+            && [0, grid.head_count()].contains(&self.copying.len())
+            && self.blocks.is_valid(|block| block.heads.len() == grid.head_count())
     }
 }
 
@@ -272,8 +272,8 @@ fn null_keys<'a>(
     let visible = visibility.visible_keys(query, ids.len());
     let keys = text.start.max(visible.start)..text.end.min(visible.end);
     let paired_place = move |key: usize| match kind {
-        NEXT => key.checked_sub(1),
-        PREVIOUS => Some(key + 1),
+        AFTER_TWIN_KEY => key.checked_sub(1),
+        BEFORE_TWIN_KEY => Some(key + 1),
         _ => Some(key),
     };
     let paired_token = move |key: usize| paired_place(key).and_then(|place| ids.get(place));

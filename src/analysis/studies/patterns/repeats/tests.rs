@@ -1,12 +1,12 @@
-use super::sums::{NEXT, PREVIOUS, SAME};
+use super::sums::{AFTER_TWIN_KEY, BEFORE_TWIN_KEY, TWIN_KEY};
 use super::*;
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::by_class::ByClass;
-use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
+use crate::passes::observer::by_class::ByLayerClass;
+use crate::passes::observer::{Event, FoldBuffers, Sums, new_observer};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::{BLOCKS, Merge};
 use crate::studies::registry::default_policy;
@@ -27,7 +27,7 @@ fn sequence(index: u64, length: u32, filler: u32, masked: Option<usize>) -> Sequ
     (kinds[0], kinds[ids.len() - 1]) = (TokenKind::FirstSpecial, TokenKind::Separator);
     Sequence {
         index,
-        family: SentenceFamily::new(index),
+        family: SentenceGroup::new(index),
         segments: vec![0; ids.len()],
         ids,
         kinds,
@@ -51,7 +51,7 @@ fn head(n: usize, most: f32, wanted: impl Fn(usize) -> Option<usize>) -> Vec<f32
 fn see(sums: &mut RepeatSums, sequence: &Sequence, weights: &[f32]) {
     let mut state = sums.begin(sequence).unwrap();
     let view = HeadView::from(AttentionView::new(0, 0, sequence.ids.len(), weights));
-    sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(sequence, view)));
+    sums.observe(&mut state, &mut Event::Head(FoldBuffers::default().head_input(sequence, view)));
 }
 
 /// The labels of a head over 64 sequences, plain and with a mask.
@@ -72,8 +72,9 @@ fn labels(most: f32, wanted: impl Fn(usize, usize, usize) -> Option<usize>) -> V
             see(&mut masked, &one, &of(&one));
         }
     }
-    let (plain, masked) = (new_observer(ByClass::single_class(plain)), new_observer(ByClass::single_class(masked)));
-    let observed = |sums| ObservedPass { sums, left_out: 0 };
+    let (plain, masked) =
+        (new_observer(ByLayerClass::single_class(plain)), new_observer(ByLayerClass::single_class(masked)));
+    let observed = |sums| ObservedPass { sums, left_out_sentences: 0 };
     let study: &'static dyn AnyStudy = &RepeatedTokens;
     let context = EstimationContext::new(GRID, std::num::NonZeroUsize::MIN);
     let observed = vec![(study, vec![observed(&*plain), observed(&*masked)])];
@@ -104,11 +105,12 @@ fn an_example_by_hand() {
     assert_eq!((plain, masked), (1, 0));
     let even = 0.5 / 34.0;
     let head = &total.heads[0];
-    assert!((head.mass[SAME].value() / 32.0 - (0.5 + even)).abs() < 1e-7);
-    assert!((head.null[SAME].value() / 32.0 - even).abs() < 1e-7);
-    assert!((head.mass[NEXT].value() / 31.0 - even).abs() < 1e-7);
-    assert_eq!((head.argmax[SAME], head.argmax[NEXT], head.argmax[PREVIOUS]), (32, 0, 0));
-    let score = RepeatInputs { exposure: &total.exposure, sums: head, copying: None }.values()[0].value().unwrap();
+    assert!((head.mass[TWIN_KEY].value() / 32.0 - (0.5 + even)).abs() < 1e-7);
+    assert!((head.null[TWIN_KEY].value() / 32.0 - even).abs() < 1e-7);
+    assert!((head.mass[AFTER_TWIN_KEY].value() / 31.0 - even).abs() < 1e-7);
+    assert_eq!((head.argmax[TWIN_KEY], head.argmax[AFTER_TWIN_KEY], head.argmax[BEFORE_TWIN_KEY]), (32, 0, 0));
+    let score =
+        RepeatInputs { exposure: &total.exposure, sums: head, copying: None }.metric_values()[0].value().unwrap();
     assert!((score - 0.5).abs() < 1e-7, "{score}");
     assert_eq!(RepeatInputs::chance_levels(&total.exposure, true)[0].value(), Some(0.0));
 }

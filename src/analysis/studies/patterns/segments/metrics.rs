@@ -10,7 +10,7 @@ use crate::study::metrics::metric::{self, Fraction, Metric};
 type SegmentMetric = Metric<fn(&SegmentExposure, &SegmentHeadSums<ExactSum>) -> Fraction>;
 
 /// Values of all metrics of one attention head, in one block or in all blocks.
-pub fn values(exposure: &SegmentExposure, sums: &SegmentHeadSums<ExactSum>) -> Vec<Fraction> {
+pub fn metric_values(exposure: &SegmentExposure, sums: &SegmentHeadSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, _| (metric.value)(exposure, sums))
 }
 
@@ -30,16 +30,16 @@ fn zero_chance(exposure: &SegmentExposure, _: &SegmentHeadSums<ExactSum>) -> Fra
     Fraction::mean(0.0, exposure.rows, exposure.first)
 }
 
-const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \
+const VARIATION_FORMULA: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \
     offsets -8 to 8 and two far ones, then same sentence (1, other sentence -1, special tokens 0); sum over pairs of \
     (explained - degrees of freedom * residual mean square) / sum over pairs of the total sum of squares";
-const NOISE: &str = "0: what noise would explain is taken off";
+const NOISE_CHANCE: &str = "0: what noise would explain is taken off";
 
 pub const METRICS: &[SegmentMetric] = &[
     SegmentMetric::single(|exposure, sums| {
         Fraction::new(sums.same.value(), sums.any.value()).with_evidence(exposure.queries, exposure.first)
     })
-    .explained(Explanation {
+    .with_explanation(Explanation {
         name: "same_segment_share",
         measures: "How much of the attention between different tokens of text stays within the sentence, in pairs of \
             sentences.",
@@ -48,29 +48,29 @@ pub const METRICS: &[SegmentMetric] = &[
         source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1, as a share; defined here.",
         caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
     }),
-    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.column, sums.total)).with_chance(zero_chance).explained(Explanation {
+    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.column, sums.total)).with_chance(zero_chance).with_explanation(Explanation {
         name: "column_r2",
         measures: "The part of the variation of the attention over pairs of sentences that goes with the key: the same \
             for every query.",
-        formula: VARIATION,
-        chance: NOISE,
+        formula: VARIATION_FORMULA,
+        chance: NOISE_CHANCE,
         source: "The vertical pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
         caveats: "Large where few keys take most of the attention, as special tokens do. Below 0 is 0.",
     }),
-    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.offset, sums.total)).with_chance(zero_chance).explained(Explanation {
+    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.offset, sums.total)).with_chance(zero_chance).with_explanation(Explanation {
         name: "offset_r2",
         measures: "The part of that variation that goes with how far the key is from the query, beyond its column.",
-        formula: VARIATION,
-        chance: NOISE,
+        formula: VARIATION_FORMULA,
+        chance: NOISE_CHANCE,
         source: "The diagonal pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
         caveats: "Offsets beyond 8 on either side are one each. Below 0 is 0.",
     }),
-    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.segment, sums.total)).with_chance(zero_chance).explained(Explanation {
+    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.segment, sums.total)).with_chance(zero_chance).with_explanation(Explanation {
         name: "segment_r2",
         measures: "The part of that variation that goes with whether query and key are of one sentence, beyond column \
             and offset; negative where the other sentence is attended to.",
-        formula: VARIATION,
-        chance: NOISE,
+        formula: VARIATION_FORMULA,
+        chance: NOISE_CHANCE,
         source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
         caveats: "Offsets come first and take what near keys have in common, so of short sentences little is left.",
     }),

@@ -11,14 +11,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::passes::control::ControlKind;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use crate::system::counted::{counted, plural};
-use metrics::{METRICS, chance_levels, values};
+use crate::system::counted::{format_count, plural};
+use metrics::{METRICS, chance_levels, metric_values};
 use sums::SegmentSums;
 
 pub struct Segments;
@@ -33,37 +33,38 @@ impl Study for Segments {
         needs: "any corpus, read once more, two sentences at a time",
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        labels: &[labels::SEGMENT_BLOCK, labels::PATTERN_CLASS],
+        labels: &[labels::SEGMENT_BLOCK_LABEL, labels::PATTERN_CLASS_LABEL],
         caveats: CAVEATS,
         // The share that noise would explain is subtracted, so about half of the heads without a pattern are below 0.
         range: |metric| if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 },
-        is_share: |metric| metric == "same_segment_share",
+        is_share_metric: |metric| metric == "same_segment_share",
         needs_language: true,
-        why_not_decoders: Some("is not made for pairs of texts between separators, which the study looks at"),
+        decoder_refusal: Some("is not made for pairs of texts between separators, which the study looks at"),
         ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass { sequences: Sequences::SentencePairs, ..Pass::PLAIN }, |subject, visibility| {
-            SegmentSums::new(subject.grid, visibility)
-        })]
+        vec![PassSpec::new_by_class(
+            Pass { sequences: Sequences::SentencePairs, ..Pass::PLAIN },
+            |subject, visibility| SegmentSums::new(subject.grid, visibility),
+        )]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<SegmentSums> = observed.sums();
+        let sums: &ByLayerClass<SegmentSums> = observed.first_sums();
         let classes = sums.map(|sums| sums.blocks.with_total());
         let of_head = |block: Option<usize>, place: usize| {
             let sums = classes.for_layer(context.grid.layer_and_head(place).0).sums(block);
-            values(&sums.exposure, &sums.heads[place])
+            metric_values(&sums.exposure, &sums.heads[place])
         };
         let of_chance =
             |block: Option<usize>, class: usize| chance_levels(&classes.values()[class].sums(block).exposure);
         let exposures = classes.values().iter().map(|blocks| &blocks.total().exposure);
         let (pairs, unseen) = exposures
             .fold((0, 0), |(pairs, unseen), exposure| (exposure.pairs.max(pairs), exposure.unseen.max(unseen)));
-        let (unseen, sentences_left_out) = (NonZeroU64::new(unseen), observed.left_out());
+        let (unseen, sentences_left_out) = (NonZeroU64::new(unseen), observed.left_out_sentences());
         let section = Pairs { pairs, unseen, sentences_left_out };
-        (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
+        (Estimates::new_by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
     }
 }
 
@@ -93,7 +94,7 @@ impl Section for Pairs {
         let left_out = match sentences_left_out {
             0 => String::new(),
             count => {
-                let (sentences, is) = (counted(count, "sentence"), plural(&count, "is", "are"));
+                let (sentences, is) = (format_count(count, "sentence"), plural(&count, "is", "are"));
                 format!("; {sentences} {is} in no pair (no partner in the document, or too long together)")
             }
         };

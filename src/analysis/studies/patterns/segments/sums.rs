@@ -54,7 +54,8 @@ pub struct SegmentSums {
 
 impl SegmentSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
-        let block = SegmentBlock { heads: vec![SegmentHeadSums::default(); grid.count()], ..SegmentBlock::default() };
+        let block =
+            SegmentBlock { heads: vec![SegmentHeadSums::default(); grid.head_count()], ..SegmentBlock::default() };
         Self { grid, visibility, blocks: Blocks::new(block) }
     }
 }
@@ -99,7 +100,7 @@ impl Sums for SegmentSums {
         let Event::Head(input) = event else { return };
         let view = input.attention();
         let mut sums =
-            state.design.as_mut().map_or_else(SegmentHeadSums::default, |design| design.variance_parts(view));
+            state.design.as_mut().map_or_else(SegmentHeadSums::default, |design| design.decompose_variance(view));
         if let Some([a, b]) = &state.texts {
             let attention_between =
                 |queries: &Range<usize>, keys: &Range<usize>| attention_between(view, queries, keys);
@@ -112,7 +113,7 @@ impl Sums for SegmentSums {
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
             && classes.visibilities() == [self.visibility]
-            && self.blocks.is_valid(|block| block.heads.len() == grid.count())
+            && self.blocks.is_valid(|block| block.heads.len() == grid.head_count())
     }
 }
 

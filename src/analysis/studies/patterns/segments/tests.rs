@@ -1,13 +1,13 @@
 use super::*;
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::evaluation::presets;
 use crate::evaluation::results::Results;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::passes::observer::by_class::ByClass;
-use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
+use crate::passes::observer::by_class::ByLayerClass;
+use crate::passes::observer::{Event, FoldBuffers, Sums, new_observer};
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::stats::blocks::{BLOCKS, Merge};
@@ -21,7 +21,7 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 1 };
 fn pair(index: u64, first: usize, second: usize) -> Sequence {
     let text = |tokens: usize| vec![Token { id: 10, kind: TokenKind::Text }; tokens];
     let pair = Frame::bert_for_tests(2).surround(&[text(first), text(second)]);
-    Sequence { index, family: SentenceFamily::new(index), ..pair }
+    Sequence { index, family: SentenceGroup::new(index), ..pair }
 }
 
 /// Rows over the keys that a head wants of a query, each as much as the head says, and evenly over all where it wants
@@ -39,14 +39,14 @@ fn head(pair: &Sequence, wanted: impl Fn(&Sequence, usize, usize) -> f32) -> Vec
 fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
     let mut state = sums.begin(pair).unwrap();
     let view = HeadView::from(AttentionView::new(0, 0, pair.ids.len(), weights));
-    sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(pair, view)));
+    sums.observe(&mut state, &mut Event::Head(FoldBuffers::default().head_input(pair, view)));
 }
 
 fn results(sums: &SegmentSums, policy: &Policy) -> Results {
     let study: &'static dyn AnyStudy = &Segments;
     let context = EstimationContext::new(GRID, std::num::NonZeroUsize::MIN);
-    let sums = new_observer(ByClass::single_class(sums.clone()));
-    Results::new(&[(study, vec![ObservedPass { sums: &*sums, left_out: 0 }])], &context, policy)
+    let sums = new_observer(ByLayerClass::single_class(sums.clone()));
+    Results::new(&[(study, vec![ObservedPass { sums: &*sums, left_out_sentences: 0 }])], &context, policy)
 }
 
 /// The labels of a head over 64 pairs of sentences of 12 to 20 tokens, by default and by the preset.
@@ -56,7 +56,7 @@ fn labels(wanted: impl Fn(&Sequence, usize, usize) -> f32) -> [Vec<String>; 2] {
         let pair = pair(index, 12 + (index % 9) as usize, 12 + (index * 5 % 9) as usize);
         see(&mut sums, &pair, &head(&pair, &wanted));
     }
-    [&[][..], &[presets::find("kovaleva2019").unwrap()]].map(|presets| {
+    [&[][..], &[presets::find_preset("kovaleva2019").unwrap()]].map(|presets| {
         let policy = presets::policy(presets);
         let verdict = results(&sums, &policy).verdicts(&policy).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect()
@@ -95,7 +95,7 @@ fn an_example_by_hand() {
     assert!((total.heads[0].same.value() - same).abs() < 1e-6, "{:?}", total.heads[0].same.value());
     assert_eq!(total.heads[0].same, total.heads[0].any);
     let values: Vec<f64> =
-        values(&total.exposure, &total.heads[0]).iter().map(|value| value.value().unwrap()).collect();
+        metric_values(&total.exposure, &total.heads[0]).iter().map(|value| value.value().unwrap()).collect();
     assert_eq!(values[0], 1.0);
     let chances: Vec<_> = chance_levels(&total.exposure).iter().map(metric::Fraction::value).collect();
     assert_eq!(chances, [Some(0.4), Some(0.0), Some(0.0), Some(0.0)]);

@@ -25,7 +25,7 @@ const METRICS: &[HeadMetric<TreeCounts>] = &[HeadMetric::<TreeCounts>::single(|c
     let hits = head.map_or(counts.chain_hits, |head| counts.hits[head]);
     Fraction::mean(hits as f64, counts.edges, counts.sentences)
 })
-.explained(Explanation {
+.with_explanation(Explanation {
     name: "uuas",
     measures: "How much of the undirected gold tree is in the maximum spanning tree of the head's attention.",
     formula: "share of gold edges in the maximum spanning tree over max(W, W^T), punctuation and roots left out; in a decoder \
@@ -46,7 +46,7 @@ impl Study for Trees {
         is_default: true,
         metrics: || metric::explanations_with_keys(METRICS),
         range: |_| 0.0..=1.0,
-        is_share: |_| true,
+        is_share_metric: |_| true,
         needs_language: true,
         ..Card::EMPTY
     };
@@ -58,8 +58,8 @@ impl Study for Trees {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &TreeSums = observed.sums();
-        (Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS)), NoSection)
+        let sums: &TreeSums = observed.first_sums();
+        (Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::table_values(METRICS)), NoSection)
     }
 }
 
@@ -91,7 +91,7 @@ pub struct TreeSums {
 
 impl TreeSums {
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        let blocks = Blocks::new(TreeCounts { hits: vec![0; grid.count()], ..TreeCounts::default() });
+        let blocks = Blocks::new(TreeCounts { hits: vec![0; grid.head_count()], ..TreeCounts::default() });
         Self { grid, classes, from, blocks, buffers: TreeBuffers::default() }
     }
 }
@@ -134,7 +134,7 @@ impl Sums for TreeSums {
             return;
         }
         let head = self.grid.index(input.view.layer, input.view.head);
-        let lifts = &lifts[self.classes.class_of(input.view.layer)];
+        let lifts = &lifts[self.classes.class_index(input.view.layer)];
         let words = input.word_attention(self.from);
         for sentence in gold {
             self.blocks[*block].hits[head] += sentence.count_in_spanning_tree(words, lifts, &mut self.buffers);
@@ -143,7 +143,7 @@ impl Sums for TreeSums {
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from, &self.classes) == (grid, from, classes)
-            && self.blocks.is_valid(|counts| counts.hits.len() == grid.count())
+            && self.blocks.is_valid(|counts| counts.hits.len() == grid.head_count())
     }
 }
 

@@ -37,13 +37,13 @@ impl GoldEdges {
     }
 
     /// Whether there is an edge between the words with indices `a` and `b` in `words`.
-    fn contains(&self, a: usize, b: usize) -> bool {
+    fn has_edge(&self, a: usize, b: usize) -> bool {
         self.heads[a] == Some(b) || self.heads[b] == Some(a)
     }
 
     /// Number of gold edges between words that are adjacent in the sentence, punctuation included: the baseline's hits.
     pub fn count_in_chain(&self) -> u64 {
-        let adjacent = |word: usize| self.words[word] - self.words[word - 1] == 1 && self.contains(word - 1, word);
+        let adjacent = |word: usize| self.words[word] - self.words[word - 1] == 1 && self.has_edge(word - 1, word);
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
@@ -60,11 +60,11 @@ impl GoldEdges {
         if self.edge_count() == 0 {
             return 0;
         }
-        buffers.fill(&self.words, attention, lifts);
-        let TreeBuffers { weights, best, inside, closed } = buffers;
-        span(self.words.len(), weights, best, inside, closed);
+        buffers.compute_weights(&self.words, attention, lifts);
+        let TreeBuffers { weights, best_weights: best, tree_ends: inside, closed } = buffers;
+        grow_spanning_tree(self.words.len(), weights, best, inside, closed);
         let inner_end = |word: usize| usize::try_from(inside[word]).expect("the index of a word");
-        (1..self.words.len()).filter(|&word| self.contains(inner_end(word), word)).count() as u64
+        (1..self.words.len()).filter(|&word| self.has_edge(inner_end(word), word)).count() as u64
     }
 }
 
@@ -76,9 +76,9 @@ pub struct TreeBuffers {
     /// lift factors.
     weights: Vec<f64>,
     /// Largest weight of an edge into the tree, for each word outside the tree, `[width]`.
-    best: Vec<f64>,
+    best_weights: Vec<f64>,
     /// Index of the tree word at the other end of that edge, for each word outside the tree, `[width]`.
-    inside: Vec<u64>,
+    tree_ends: Vec<u64>,
     /// Number added to a word's edge weights, `[width]`: 0 for words outside the tree, minus infinity for words in it and
     /// for padding.
     closed: Vec<f64>,
@@ -86,12 +86,12 @@ pub struct TreeBuffers {
 
 impl TreeBuffers {
     /// Computes the edge weights between `words`, and resets the other buffers.
-    fn fill(&mut self, words: &[usize], attention: &WordAttention, lifts: &LiftFactors) {
+    fn compute_weights(&mut self, words: &[usize], attention: &WordAttention, lifts: &LiftFactors) {
         let width = words.len().next_multiple_of(LANES);
         // The padding at the end of a row needs no value: it is closed.
         self.weights.resize(words.len() * width, 0.0);
-        for rows in blocks(words.len()) {
-            for columns in blocks(rows.end) {
+        for rows in lane_blocks(words.len()) {
+            for columns in lane_blocks(rows.end) {
                 for i in rows.clone() {
                     for j in columns.start..columns.end.min(i + 1) {
                         let (a, b) = (words[i], words[j]);
@@ -105,22 +105,22 @@ impl TreeBuffers {
         self.closed.clear();
         self.closed.resize(words.len(), 0.0);
         self.closed.resize(width, f64::NEG_INFINITY);
-        self.best.clear();
-        self.best.resize(width, f64::NEG_INFINITY);
-        self.inside.clear();
-        self.inside.resize(width, 0);
+        self.best_weights.clear();
+        self.best_weights.resize(width, f64::NEG_INFINITY);
+        self.tree_ends.clear();
+        self.tree_ends.resize(width, 0);
     }
 }
 
 /// Splits `0..count` into consecutive ranges of [`LANES`]. A block with this many rows and columns fits the first-level
 /// cache.
-fn blocks(count: usize) -> impl Iterator<Item = Range<usize>> {
+fn lane_blocks(count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).step_by(LANES).map(move |start| start..count.min(start + LANES))
 }
 
 /// Runs Prim's algorithm from the first word. Afterwards, `inside` has the word that each other word is joined to.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], closed: &mut [f64]) {
+fn grow_spanning_tree(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], closed: &mut [f64]) {
     let width = best.len();
     let mut joined = 0;
     for _ in 1..words {

@@ -7,7 +7,7 @@ use crate::study::labels::content::{CONTENT_MASS, assess_content, thresholds};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, Threshold};
 use crate::study::metrics::explanation::Explanation;
 
-const SIMILARITY_GAIN: Threshold = Threshold::rule(
+const MIN_SIMILARITY_GAIN: Threshold = Threshold::rule(
     "similarity_gain",
     0.25,
     "`similarity_gain` above which a head is `similar-words`, in standard deviations of the likeness of its keys",
@@ -20,7 +20,7 @@ fn label_tags() -> impl Iterator<Item = &'static str> {
     Upos::ALL.into_iter().filter(|tag| *tag != Upos::Punct).map(Upos::tag)
 }
 
-pub(super) const TAG: Detector = Detector {
+pub(super) const TAG_LABEL: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     parameter: Parameter::OneOf("tag", || label_tags().map(str::to_owned).collect()),
     phrase: Phrase::Fixed("attends to words of the class {}"),
@@ -30,7 +30,7 @@ pub(super) const TAG: Detector = Detector {
             |tag| assess_content(&format!("tag:{tag}"), "tag_mass", Some(tag), &CONTENT_MASS, (evidence, policy));
         label_tags().flat_map(label).collect()
     },
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "tag:<UPOS>",
         measures: "The head attends to words of one universal part of speech.",
         formula: "tag_mass_over_chance[p] >= {content_mass} and tag_mass_over_position[p] >= 0, firm if q <= {label_q}",
@@ -42,12 +42,12 @@ pub(super) const TAG: Detector = Detector {
     })
 };
 
-pub(super) const SAME_TAG: Detector = Detector {
+pub(super) const SAME_TAG_LABEL: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     phrase: Phrase::Fixed("attends to words of the same class"),
     style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)),
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "same-tag",
         measures: "The head attends from a word to others of its own part of speech.",
         formula: "same_tag_mass_over_chance >= {content_mass} and same_tag_mass_over_position >= 0, firm if q <= \
@@ -58,14 +58,14 @@ pub(super) const SAME_TAG: Detector = Detector {
     })
 };
 
-pub(super) const SIMILAR_WORDS: Detector = Detector {
-    thresholds: &thresholds(&SIMILARITY_GAIN),
+pub(super) const SIMILAR_WORDS_LABEL: Detector = Detector {
+    thresholds: &thresholds(&MIN_SIMILARITY_GAIN),
     phrase: Phrase::Fixed("attends to tokens with a like embedding"),
     style: LabelStyle::new(Some("similar"), AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
-        assess_content("similar-words", "similarity_gain", None, &SIMILARITY_GAIN, (evidence, policy))
+        assess_content("similar-words", "similarity_gain", None, &MIN_SIMILARITY_GAIN, (evidence, policy))
     },
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "similar-words",
         measures: "The head attends to tokens whose word embedding is like that of the query.",
         formula: "similarity_gain_over_chance >= {similarity_gain} and similarity_gain_over_position >= 0, \
@@ -76,12 +76,12 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
     })
 };
 
-pub(super) const SAME_TOKEN: Detector = Detector {
+pub(super) const SAME_TOKEN_LABEL: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     phrase: Phrase::Fixed("attends to other occurrences of the same token"),
     style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)),
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "same-token",
         measures: "The head attends from a token to its other occurrences in the sentence.",
         formula: "same_token_mass_over_chance >= {content_mass} and same_token_mass_over_position >= 0, firm if q <= \

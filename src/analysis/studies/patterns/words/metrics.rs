@@ -1,54 +1,54 @@
 //! Metric table of the study `words`, and the values of all metrics for the layers with one mask.
 
-use super::observe::{LIKENESS, QuerySet, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, query_set};
+use super::observe::{LIKENESS_MASS, QuerySet, SAME_TAG_MASS, SAME_TOKEN_MASS, SAME_WORD_MASS, TAG_COUNT, query_set};
 use super::sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
 use crate::corpus::Upos;
-use crate::stats::blocks::{BLOCKS, WithTotal};
-use crate::study::instruments::position::Rates;
+use crate::stats::blocks::{BLOCKS, BlocksWithTotal};
+use crate::study::instruments::position::TargetRates;
 use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over_position};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-const BY_TAG: Keys = Keys::Several(TAGS, |tag| Upos::ALL[tag].tag().to_owned());
+const BY_TAG: Keys = Keys::Several(TAG_COUNT, |tag| Upos::ALL[tag].tag().to_owned());
 
 impl WordInputs<'_> {
     /// Mean of one of a head's masses (attention summed over a kind of keys) over its queries.
-    fn mean(&self, mass: usize) -> Fraction {
-        self.over_queries(mass, self.sums.masses[mass].value())
+    fn mean_mass(&self, mass: usize) -> Fraction {
+        self.mean_over_queries(mass, self.sums.masses[mass].value())
     }
 
     /// Mean of a mass as expected for a head with the same offsets: attention by offset times the rate of target keys at
     /// that offset.
-    fn expected(&self, mass: usize) -> Fraction {
+    fn expected_mass(&self, mass: usize) -> Fraction {
         let [block, corpus] = [self.sums, self.corpus_sums].map(|sums| &sums.profiles[query_set(mass) as usize]);
-        self.over_queries(mass, self.rates[mass].expected_part(block, corpus))
+        self.mean_over_queries(mass, self.rates[mass].expected_part(block, corpus))
     }
 
     /// Mean of a mass minus its chance level under uniform attention.
-    fn over_chance(&self, mass: usize) -> Fraction {
-        self.over_queries(mass, self.sums.masses[mass].value() - self.uniform[mass].value())
+    fn lead_over_chance(&self, mass: usize) -> Fraction {
+        self.mean_over_queries(mass, self.sums.masses[mass].value() - self.uniform[mass].value())
     }
 
     /// Mean of a mass minus [`POSITION_FACTOR`] times the value expected from the head's offsets.
-    fn over_position(&self, mass: usize) -> Fraction {
-        let expected = self.expected(mass).numerator();
-        self.over_queries(mass, self.sums.masses[mass].value() - POSITION_FACTOR * expected)
+    fn lead_over_position(&self, mass: usize) -> Fraction {
+        let expected = self.expected_mass(mass).numerator();
+        self.mean_over_queries(mass, self.sums.masses[mass].value() - POSITION_FACTOR * expected)
     }
 
     /// As `over_position`, for uniform attention, whose expected mass is its actual mass.
-    fn uniform_over_position(&self, mass: usize) -> Fraction {
-        self.over_queries(mass, (1.0 - POSITION_FACTOR) * self.sums.masses[mass].value())
+    fn uniform_position_lead(&self, mass: usize) -> Fraction {
+        self.mean_over_queries(mass, (1.0 - POSITION_FACTOR) * self.sums.masses[mass].value())
     }
 
     /// Divides a sum by the number of queries of a mass. No value for a tag that the corpus lacks.
-    fn over_queries(&self, mass: usize, sum: f64) -> Fraction {
-        if mass < TAGS && self.corpus_exposure.tags[mass] == 0 {
+    fn mean_over_queries(&self, mass: usize, sum: f64) -> Fraction {
+        if mass < TAG_COUNT && self.corpus_exposure.tags[mass] == 0 {
             return Fraction::NONE;
         }
         let set = query_set(mass) as usize;
         let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
         // Likeness is averaged over the rows with attention to keys that have it.
-        let denominator = if mass == LIKENESS { self.sums.queries_with_likeness } else { queries };
+        let denominator = if mass == LIKENESS_MASS { self.sums.queries_with_likeness } else { queries };
         Fraction::new(sum, denominator as f64).with_evidence(queries, sentences)
     }
 }
@@ -60,7 +60,7 @@ type WordMetric = Metric<for<'a> fn(&WordInputs<'a>, usize) -> Fraction>;
 
 #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
 pub(super) const METRICS: &[WordMetric] = &[
-    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.mean(tag)).explained(Explanation {
+    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.mean_mass(tag)).with_explanation(Explanation {
         name: "tag_mass",
         measures: "How much a word attends to other words of each universal part of speech.",
         formula: "tag_mass[p] = mean over words d of the sum of W[d, v] over v != d with UPOS p",
@@ -69,14 +69,14 @@ pub(super) const METRICS: &[WordMetric] = &[
             4.3.",
         caveats: "Words of sentences in which no word has a UPOS are no queries; `_` is no UPOS.",
     }),
-    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.expected(tag))
-        .with_chance(|inputs, tag| inputs.mean(tag))
-        .explained(expected!("tag_mass")),
-    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.over_chance(tag)).explained(over_chance!("tag_mass")),
-    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.over_position(tag))
-        .with_chance(|inputs, tag| inputs.uniform_over_position(tag))
-        .explained(over_position!("tag_mass")),
-    WordMetric::single(|inputs, _| inputs.mean(SAME_TAG)).explained(Explanation {
+    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.expected_mass(tag))
+        .with_chance(|inputs, tag| inputs.mean_mass(tag))
+        .with_explanation(expected!("tag_mass")),
+    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.lead_over_chance(tag)).with_explanation(over_chance!("tag_mass")),
+    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.lead_over_position(tag))
+        .with_chance(|inputs, tag| inputs.uniform_position_lead(tag))
+        .with_explanation(over_position!("tag_mass")),
+    WordMetric::single(|inputs, _| inputs.mean_mass(SAME_TAG_MASS)).with_explanation(Explanation {
         name: "same_tag_mass",
         measures: "How much a word attends to other words of its own part of speech.",
         formula: "mean over words d with another word of their UPOS of the sum of W[d, v] over these v",
@@ -84,14 +84,15 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: "A word without another of its UPOS is no query.",
     }),
-    WordMetric::single(|inputs, _| inputs.expected(SAME_TAG))
-        .with_chance(|inputs, _| inputs.mean(SAME_TAG))
-        .explained(expected!("same_tag_mass")),
-    WordMetric::single(|inputs, _| inputs.over_chance(SAME_TAG)).explained(over_chance!("same_tag_mass")),
-    WordMetric::single(|inputs, _| inputs.over_position(SAME_TAG))
-        .with_chance(|inputs, _| inputs.uniform_over_position(SAME_TAG))
-        .explained(over_position!("same_tag_mass")),
-    WordMetric::single(|inputs, _| inputs.mean(LIKENESS)).explained(Explanation {
+    WordMetric::single(|inputs, _| inputs.expected_mass(SAME_TAG_MASS))
+        .with_chance(|inputs, _| inputs.mean_mass(SAME_TAG_MASS))
+        .with_explanation(expected!("same_tag_mass")),
+    WordMetric::single(|inputs, _| inputs.lead_over_chance(SAME_TAG_MASS))
+        .with_explanation(over_chance!("same_tag_mass")),
+    WordMetric::single(|inputs, _| inputs.lead_over_position(SAME_TAG_MASS))
+        .with_chance(|inputs, _| inputs.uniform_position_lead(SAME_TAG_MASS))
+        .with_explanation(over_position!("same_tag_mass")),
+    WordMetric::single(|inputs, _| inputs.mean_mass(LIKENESS_MASS)).with_explanation(Explanation {
         name: "similarity_gain",
         measures: "How much more alike the query, by the model's word embeddings, the attended tokens are than the \
             others, in standard deviations.",
@@ -101,14 +102,15 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: LIKENESS_CAVEATS,
     }),
-    WordMetric::single(|inputs, _| inputs.expected(LIKENESS))
-        .with_chance(|inputs, _| inputs.mean(LIKENESS))
-        .explained(expected!("similarity_gain")),
-    WordMetric::single(|inputs, _| inputs.over_chance(LIKENESS)).explained(over_chance!("similarity_gain")),
-    WordMetric::single(|inputs, _| inputs.over_position(LIKENESS))
-        .with_chance(|inputs, _| inputs.uniform_over_position(LIKENESS))
-        .explained(over_position!("similarity_gain")),
-    WordMetric::single(|inputs, _| inputs.mean(SAME_TOKEN)).explained(Explanation {
+    WordMetric::single(|inputs, _| inputs.expected_mass(LIKENESS_MASS))
+        .with_chance(|inputs, _| inputs.mean_mass(LIKENESS_MASS))
+        .with_explanation(expected!("similarity_gain")),
+    WordMetric::single(|inputs, _| inputs.lead_over_chance(LIKENESS_MASS))
+        .with_explanation(over_chance!("similarity_gain")),
+    WordMetric::single(|inputs, _| inputs.lead_over_position(LIKENESS_MASS))
+        .with_chance(|inputs, _| inputs.uniform_position_lead(LIKENESS_MASS))
+        .with_explanation(over_position!("similarity_gain")),
+    WordMetric::single(|inputs, _| inputs.mean_mass(SAME_TOKEN_MASS)).with_explanation(Explanation {
         name: "same_token_mass",
         measures: "How much a token that is there again attends to its other occurrences.",
         formula: "mean over i in T with id_j = id_i for some other j in T of the sum of A[i, j] over these j",
@@ -116,14 +118,15 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: "On text; on repeated random tokens: Olsson et al. 2022.",
         caveats: "Commas and articles are most of what is there again: compare the same without punctuation.",
     }),
-    WordMetric::single(|inputs, _| inputs.expected(SAME_TOKEN))
-        .with_chance(|inputs, _| inputs.mean(SAME_TOKEN))
-        .explained(expected!("same_token_mass")),
-    WordMetric::single(|inputs, _| inputs.over_chance(SAME_TOKEN)).explained(over_chance!("same_token_mass")),
-    WordMetric::single(|inputs, _| inputs.over_position(SAME_TOKEN))
-        .with_chance(|inputs, _| inputs.uniform_over_position(SAME_TOKEN))
-        .explained(over_position!("same_token_mass")),
-    WordMetric::single(|inputs, _| inputs.mean(SAME_WORD)).explained(Explanation {
+    WordMetric::single(|inputs, _| inputs.expected_mass(SAME_TOKEN_MASS))
+        .with_chance(|inputs, _| inputs.mean_mass(SAME_TOKEN_MASS))
+        .with_explanation(expected!("same_token_mass")),
+    WordMetric::single(|inputs, _| inputs.lead_over_chance(SAME_TOKEN_MASS))
+        .with_explanation(over_chance!("same_token_mass")),
+    WordMetric::single(|inputs, _| inputs.lead_over_position(SAME_TOKEN_MASS))
+        .with_chance(|inputs, _| inputs.uniform_position_lead(SAME_TOKEN_MASS))
+        .with_explanation(over_position!("same_token_mass")),
+    WordMetric::single(|inputs, _| inputs.mean_mass(SAME_WORD_MASS)).with_explanation(Explanation {
         name: "same_word_token_mass",
         measures: "The `same_token_mass` of tokens that are no punctuation.",
         formula: "as same_token_mass, i not in P",
@@ -131,16 +134,16 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: "",
     }),
-    WordMetric::single(|inputs, _| inputs.expected(SAME_WORD))
-        .with_chance(|inputs, _| inputs.mean(SAME_WORD))
-        .explained(expected!("same_word_token_mass")),
+    WordMetric::single(|inputs, _| inputs.expected_mass(SAME_WORD_MASS))
+        .with_chance(|inputs, _| inputs.mean_mass(SAME_WORD_MASS))
+        .with_explanation(expected!("same_word_token_mass")),
 ];
 
 /// Sums of the layers with one mask, with the rates of target keys at each offset.
 pub(super) struct VisibilityClassWords<'a> {
-    blocks: WithTotal<'a, WordsBlock>,
+    blocks: BlocksWithTotal<'a, WordsBlock>,
     /// Rate of target keys at each offset, for each mass: without each block in turn, then over all blocks.
-    rates: Vec<Vec<Rates>>,
+    rates: Vec<Vec<TargetRates>>,
 }
 
 impl<'a> VisibilityClassWords<'a> {
@@ -158,7 +161,7 @@ impl<'a> VisibilityClassWords<'a> {
 
     /// Computes the values of all metrics. `block` and `place` are indices of a block and a head; `None` stands for all
     /// blocks and for chance.
-    pub fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
+    pub fn metric_values(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, total, rates) = (self.blocks.sums(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
         let queries_with_likeness = sums.exposure.queries[QuerySet::WithLikeness as usize];
         let even = WordHeadSums { masses: sums.uniform, queries_with_likeness, ..WordHeadSums::default() };

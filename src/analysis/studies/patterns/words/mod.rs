@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::passes::control::ControlKind;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
 use crate::study::labels::{Label, content};
@@ -58,38 +58,38 @@ impl Study for Words {
         is_default: true,
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        is_share: |metric| metric.ends_with("_mass") || metric.ends_with("_mass_expected"),
-        base_metric: content::base_metric,
-        labels: &[labels::TAG, labels::SAME_TAG, labels::SIMILAR_WORDS, labels::SAME_TOKEN],
-        aim,
+        is_share_metric: |metric| metric.ends_with("_mass") || metric.ends_with("_mass_expected"),
+        base_metric_of: content::base_metric,
+        labels: &[labels::TAG_LABEL, labels::SAME_TAG_LABEL, labels::SIMILAR_WORDS_LABEL, labels::SAME_TOKEN_LABEL],
+        aim: aim_of_label,
         needs_language: true,
         ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| {
+        vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| {
             WordsSums::new(subject.grid, visibility, subject.from_token)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<WordsSums> = observed.sums();
+        let sums: &ByLayerClass<WordsSums> = observed.first_sums();
         let classes = sums.map(VisibilityClassWords::new);
         let of_head = |block: Option<usize>, place: usize| {
-            classes.for_layer(context.grid.layer_and_head(place).0).cells(block, Some(place))
+            classes.for_layer(context.grid.layer_and_head(place).0).metric_values(block, Some(place))
         };
-        let of_chance = |block: Option<usize>, class: usize| classes.values()[class].cells(block, None);
+        let of_chance = |block: Option<usize>, class: usize| classes.values()[class].metric_values(block, None);
         let queries = |queries: QuerySet| {
             classes.values().iter().map(|class| class.query_count(queries)).max().unwrap_or_default()
         };
         let words = Looked { tagged: queries(QuerySet::Words), repeated: queries(QuerySet::Repeated) };
-        let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
+        let estimates = Estimates::new_by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         (estimates, words)
     }
 }
 
 /// Returns what a label says that the head attends to, and the key of the metric that measures it. `None` for other labels.
-fn aim(label: &Label) -> Option<(Aim, Option<String>)> {
+fn aim_of_label(label: &Label) -> Option<(Aim, Option<String>)> {
     let (aim, metric) = match label.label.as_str() {
         "same-tag" => (Aim::SameTag, "same_tag_mass".to_owned()),
         "same-token" => (Aim::SameToken, "same_token_mass".to_owned()),

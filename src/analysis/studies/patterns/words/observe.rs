@@ -8,10 +8,10 @@ use crate::corpus::Upos;
 use crate::linalg::lanes::{dot, sum_full_lanes};
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::WordAttention;
-use crate::study::instruments::position::Profile;
+use crate::study::instruments::position::OffsetProfile;
 
 /// Number of parts of speech (UPOS tags).
-pub const TAGS: usize = Upos::ALL.len();
+pub const TAG_COUNT: usize = Upos::ALL.len();
 
 /// Sets of queries over which masses are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,28 +29,28 @@ pub enum QuerySet {
 }
 
 /// Number of sets of queries: the variants of [`QuerySet`].
-pub const QUERY_SETS: usize = 5;
+pub const QUERY_SET_COUNT: usize = 5;
 
 /// Number of masses (attention summed over a kind of keys) per head: one for each UPOS tag, then those from [`SAME_TAG`] to
 /// [`SAME_WORD`].
-pub const MASS_COUNT: usize = TAGS + 4;
+pub const MASS_COUNT: usize = TAG_COUNT + 4;
 
 /// Index of the mass on other words with the query's UPOS tag.
-pub const SAME_TAG: usize = TAGS;
+pub const SAME_TAG_MASS: usize = TAG_COUNT;
 /// Index of the mean embedding similarity of attended keys to the query, which is averaged like a mass.
-pub const LIKENESS: usize = TAGS + 1;
+pub const LIKENESS_MASS: usize = TAG_COUNT + 1;
 /// Index of the mass on other occurrences of the query's token id.
-pub const SAME_TOKEN: usize = TAGS + 2;
+pub const SAME_TOKEN_MASS: usize = TAG_COUNT + 2;
 /// Index of the mass on other occurrences of the query's token id, for queries that are not punctuation.
-pub const SAME_WORD: usize = TAGS + 3;
+pub const SAME_WORD_MASS: usize = TAG_COUNT + 3;
 
 /// Returns the set of queries over which a mass is averaged, given the index of the mass.
 pub fn query_set(mass: usize) -> QuerySet {
     match mass {
-        SAME_TAG => QuerySet::Tagged,
-        LIKENESS => QuerySet::WithLikeness,
-        SAME_TOKEN => QuerySet::Repeated,
-        SAME_WORD => QuerySet::RepeatedWords,
+        SAME_TAG_MASS => QuerySet::Tagged,
+        LIKENESS_MASS => QuerySet::WithLikeness,
+        SAME_TOKEN_MASS => QuerySet::Repeated,
+        SAME_WORD_MASS => QuerySet::RepeatedWords,
         _ => QuerySet::Words,
     }
 }
@@ -63,7 +63,7 @@ pub struct SentenceMasses {
     /// Number of queries with attention to keys that have an embedding similarity.
     pub queries_with_likeness: u64,
     /// Attention by offset from query to key, for each set of queries.
-    pub profiles: [Profile; QUERY_SETS],
+    pub profiles: [OffsetProfile; QUERY_SET_COUNT],
 }
 
 /// Buffers for one attention row and for column sums, reused from head to head.
@@ -86,7 +86,7 @@ pub(super) fn add_word_masses(
     let columns = &mut room.columns;
     columns.clear();
     columns.resize(words.words.classes.len(), 0.0);
-    let mut others = Profile::default();
+    let mut others = OffsetProfile::default();
     for (word, fellows) in words.mask_of_word.iter().enumerate() {
         let first = words.words.first_word;
         let row = &attention.row(first + word)[first..];
@@ -94,7 +94,8 @@ pub(super) fn add_word_masses(
         columns[word] -= row[word];
         if let Some(fellows) = fellows {
             let mask = &words.masks[*fellows];
-            seen.masses[SAME_TAG] += row.iter().zip(mask).map(|(weight, kept)| weight * kept).sum::<f64>() - row[word];
+            seen.masses[SAME_TAG_MASS] +=
+                row.iter().zip(mask).map(|(weight, kept)| weight * kept).sum::<f64>() - row[word];
             seen.profiles[QuerySet::Tagged as usize].add(row, word, 1.0);
         } else {
             others.add(row, word, 1.0);
@@ -113,16 +114,16 @@ pub(super) fn add_token_masses<'a>(
     seen: &'a mut SentenceMasses,
 ) {
     for token in &tokens.text {
-        let row = text.row(token.place);
-        let mut rest = text.mass(token.place);
+        let row = text.row(token.position);
+        let mut rest = text.row_sum(token.position);
         let repeated = token.occurrences.len() > 1;
         if repeated {
             let mass: f64 = token.occurrences.iter().map(|&same| f64::from(row[same])).sum();
-            seen.masses[SAME_TOKEN] += mass;
-            seen.profiles[QuerySet::Repeated as usize].add_text(text, token.place, 1.0);
+            seen.masses[SAME_TOKEN_MASS] += mass;
+            seen.profiles[QuerySet::Repeated as usize].add_text(text, token.position, 1.0);
             if !token.is_punctuation {
-                seen.masses[SAME_WORD] += mass;
-                seen.profiles[QuerySet::RepeatedWords as usize].add_text(text, token.place, 1.0);
+                seen.masses[SAME_WORD_MASS] += mass;
+                seen.profiles[QuerySet::RepeatedWords as usize].add_text(text, token.position, 1.0);
             }
         }
         let Some(start) = token.likeness_start else { continue };
@@ -137,12 +138,12 @@ pub(super) fn add_token_masses<'a>(
         }
         if rest > 0.0 {
             seen.queries_with_likeness += 1;
-            seen.masses[LIKENESS] += f64::from(dot(&row[seen_keys.clone()], &likeness[seen_keys])) / rest;
+            seen.masses[LIKENESS_MASS] += f64::from(dot(&row[seen_keys.clone()], &likeness[seen_keys])) / rest;
             let profile = &mut seen.profiles[QuerySet::WithLikeness as usize];
             if repeated {
-                profile.add(&room.row[..text.tokens()], token.place, 1.0 / rest);
+                profile.add(&room.row[..text.tokens()], token.position, 1.0 / rest);
             } else {
-                profile.add_text(text, token.place, 1.0 / rest);
+                profile.add_text(text, token.position, 1.0 / rest);
             }
         }
     }

@@ -42,8 +42,9 @@ impl TaggedWords {
         let mut found = Self { words, mask_of_word: fellows, masks };
         // Drops words that see no other word of their tag.
         if !found.words.sees_all_words {
-            let sees =
-                |query: usize, key: usize| found.same_tag(query, key) && found.words.uniform_weight(query, key) > 0.0;
+            let sees = |query: usize, key: usize| {
+                found.have_same_tag(query, key) && found.words.uniform_weight(query, key) > 0.0
+            };
             let sees_fellow = |query: usize| found.words.other_words(query).any(|key| sees(query, key));
             for word in (0..found.mask_of_word.len()).filter(|&word| !sees_fellow(word)).collect::<Vec<_>>() {
                 found.mask_of_word[word] = None;
@@ -53,7 +54,7 @@ impl TaggedWords {
     }
 
     /// Whether two words have the same UPOS tag.
-    pub fn same_tag(&self, query: usize, key: usize) -> bool {
+    pub fn have_same_tag(&self, query: usize, key: usize) -> bool {
         let tags = &self.words.classes;
         tags[query].is_some() && tags[query] == tags[key]
     }
@@ -72,7 +73,7 @@ pub(super) struct TextTokens {
 #[derive(Clone, Debug)]
 pub(super) struct TextToken {
     /// Position of the token in the sequence.
-    pub place: usize,
+    pub position: usize,
     /// Range of the keys that the token sees, extended to whole SIMD vectors.
     pub visible_range: Range<usize>,
     /// Positions of the visible text tokens with this token's id, itself included.
@@ -85,10 +86,10 @@ pub(super) struct TextToken {
 
 /// Minimum number of keys over which similarity is standardised. With two keys, the standardised values are always 1 and
 /// -1.
-const MIN_KEYS: usize = 3;
+const MIN_LIKENESS_KEYS: usize = 3;
 
 /// Minimum standard deviation of a query's cosines; smaller ones may be rounding errors.
-const MIN_DEVIATION: f64 = 1e-9;
+const MIN_COSINE_DEVIATION: f64 = 1e-9;
 
 impl TextTokens {
     pub fn new(sequence: &Sequence, visibility: Visibility, embeddings: Option<&WordEmbeddings>) -> Self {
@@ -100,7 +101,7 @@ impl TextTokens {
         let mut text: Vec<TextToken> = places
             .iter()
             .map(|&place| TextToken {
-                place,
+                position: place,
                 visible_range: vectors(visibility.visible_keys(place, sequence.ids.len())),
                 occurrences: by_id[&sequence.ids[place]]
                     .iter()
@@ -126,9 +127,9 @@ fn fill_likeness(
     embeddings: &WordEmbeddings,
 ) -> Vec<f32> {
     let count = text.len();
-    let ids: Vec<u32> = text.iter().map(|token| sequence.ids[token.place]).collect();
+    let ids: Vec<u32> = text.iter().map(|token| sequence.ids[token.position]).collect();
     let cosines = cosines(&ids, embeddings);
-    let places: Vec<(usize, u32)> = text.iter().map(|token| (token.place, sequence.ids[token.place])).collect();
+    let places: Vec<(usize, u32)> = text.iter().map(|token| (token.position, sequence.ids[token.position])).collect();
     let mut likeness = Vec::new();
     for (query, token) in text.iter_mut().enumerate() {
         let row = &cosines[query * count..][..count];
@@ -136,12 +137,12 @@ fn fill_likeness(
         let is_key = |&(key, id): &(usize, u32)| id != own_id && visibility.sees(place, key);
         let keys = || places.iter().zip(row).filter(|(token, _)| is_key(token));
         let key_count = keys().count();
-        if key_count < MIN_KEYS {
+        if key_count < MIN_LIKENESS_KEYS {
             continue;
         }
         let mean = keys().map(|(_, cosine)| cosine).sum::<f64>() / key_count as f64;
         let variance = keys().map(|(_, cosine)| (cosine - mean).powi(2)).sum::<f64>() / key_count as f64;
-        if variance.sqrt() < MIN_DEVIATION {
+        if variance.sqrt() < MIN_COSINE_DEVIATION {
             continue;
         }
         token.likeness_start = Some(likeness.len());

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::observe::{
-    self, MASS_COUNT, QUERY_SETS, QuerySet, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS, WordRowBuffers,
-    query_set,
+    self, MASS_COUNT, QUERY_SET_COUNT, QuerySet, SAME_TAG_MASS, SAME_TOKEN_MASS, SAME_WORD_MASS, SentenceMasses,
+    TAG_COUNT, WordRowBuffers, query_set,
 };
 use super::sentence::{TaggedWords, TextToken, TextTokens};
 use crate::model::forward::WordEmbeddings;
@@ -17,7 +17,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::{ExactSum, add_elementwise};
-use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rates};
+use crate::study::instruments::position::{PositionPairs, ProfileSums, QueryKeyPair, TargetRates};
 
 /// Sums of one attention head over the sentences of one block. A mass is attention summed over one kind of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,14 +27,14 @@ pub struct WordHeadSums {
     /// Number of queries with attention to keys that have an embedding similarity.
     pub queries_with_likeness: u64,
     /// Attention by offset from query to key, for each set of queries.
-    pub profiles: [ProfileSums; QUERY_SETS],
+    pub profiles: [ProfileSums; QUERY_SET_COUNT],
 }
 
 merge_fields!(WordHeadSums { masses, queries_with_likeness, profiles });
 
 impl WordHeadSums {
     /// Adds the masses of one sentence. `met` says for each set of queries whether the sentence has one.
-    fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERY_SETS]) {
+    fn add_sentence(&mut self, seen: &SentenceMasses, met: [bool; QUERY_SET_COUNT]) {
         add_elementwise(&mut self.masses, &seen.masses);
         self.queries_with_likeness += seen.queries_with_likeness;
         let profiles = self.profiles.iter_mut().zip(&seen.profiles);
@@ -46,18 +46,18 @@ impl WordHeadSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordExposure {
     /// Number of queries in each set.
-    pub queries: [u64; QUERY_SETS],
+    pub queries: [u64; QUERY_SET_COUNT],
     /// Number of sentences with a query of each set. Related sentences count once.
-    pub sentences: [u64; QUERY_SETS],
+    pub sentences: [u64; QUERY_SET_COUNT],
     /// Number of words with each UPOS tag.
-    pub tags: [u64; TAGS],
+    pub tags: [u64; TAG_COUNT],
 }
 
 merge_fields!(WordExposure { queries, sentences, tags });
 
 impl WordExposure {
     /// Counts `count` queries of one sentence. `is_first` is false for related sentences after the first.
-    fn add(&mut self, queries: QuerySet, count: usize, is_first: bool) {
+    fn count_queries(&mut self, queries: QuerySet, count: usize, is_first: bool) {
         self.queries[queries as usize] += count as u64;
         self.sentences[queries as usize] += u64::from(count > 0 && is_first);
     }
@@ -70,14 +70,14 @@ pub struct WordsBlock {
     /// Each mass under uniform attention to visible keys.
     pub uniform: [ExactSum; MASS_COUNT],
     /// Query-key pairs by offset, for each set of queries, with the [`target_count`] masses of that set.
-    pairs: [PositionPairs; QUERY_SETS],
+    pairs: [PositionPairs; QUERY_SET_COUNT],
     /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<WordHeadSums>,
 }
 
 impl WordsBlock {
     /// Rate of target keys at each offset, for each mass, over all blocks but `block`.
-    pub fn rates(&self, block: Option<&Self>) -> Vec<Rates> {
+    pub fn rates(&self, block: Option<&Self>) -> Vec<TargetRates> {
         let rates = |mass: usize| {
             let queries = query_set(mass) as usize;
             let target = if queries == QuerySet::Words as usize { mass } else { 0 };
@@ -105,7 +105,7 @@ pub struct WordsSums {
 
 /// Number of masses that are averaged over a set of queries, given the index of the set.
 fn target_count(queries: usize) -> usize {
-    if queries == QuerySet::Words as usize { TAGS } else { 1 }
+    if queries == QuerySet::Words as usize { TAG_COUNT } else { 1 }
 }
 
 impl WordsSums {
@@ -114,7 +114,7 @@ impl WordsSums {
             exposure: WordExposure::default(),
             uniform: [ExactSum::default(); MASS_COUNT],
             pairs: std::array::from_fn(|queries| PositionPairs::new(target_count(queries))),
-            heads: vec![WordHeadSums::default(); grid.count()],
+            heads: vec![WordHeadSums::default(); grid.head_count()],
         };
         Self { grid, visibility, from, blocks: Blocks::new(empty), embeddings: None, room: WordRowBuffers::default() }
     }
@@ -125,20 +125,20 @@ impl WordsSums {
         let tags = &tagged.classes;
         let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
         let exposure = &mut self.blocks[block].exposure;
-        exposure.add(QuerySet::Words, tags.len(), is_first);
-        exposure.add(QuerySet::Tagged, with_fellows().count(), is_first);
+        exposure.count_queries(QuerySet::Words, tags.len(), is_first);
+        exposure.count_queries(QuerySet::Tagged, with_fellows().count(), is_first);
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
         let mut uniform = [0.0; MASS_COUNT];
-        tagged.add_uniform(&mut uniform);
+        tagged.add_uniform_masses(&mut uniform);
         for query in with_fellows() {
-            let fellows = tagged.other_words(query).filter(|&key| words.same_tag(query, key));
-            uniform[SAME_TAG] += fellows.map(|key| tagged.uniform_weight(query, key)).sum::<f64>();
+            let fellows = tagged.other_words(query).filter(|&key| words.have_same_tag(query, key));
+            uniform[SAME_TAG_MASS] += fellows.map(|key| tagged.uniform_weight(query, key)).sum::<f64>();
         }
         add_elementwise(&mut self.blocks[block].uniform, &uniform);
-        self.blocks[block].pairs[QuerySet::Words as usize].add(tagged.pairs());
+        self.blocks[block].pairs[QuerySet::Words as usize].add(tagged.word_pairs());
         let pair = |query: usize, key: usize| {
-            let target = words.same_tag(query, key).then_some((0, 1.0));
-            Pair { query, key, weight: tagged.uniform_weight(query, key), target }
+            let target = words.have_same_tag(query, key).then_some((0, 1.0));
+            QueryKeyPair { query, key, weight: tagged.uniform_weight(query, key), target }
         };
         let tagged = with_fellows().flat_map(|query| tagged.other_words(query).map(move |key| pair(query, key)));
         self.blocks[block].pairs[QuerySet::Tagged as usize].add(tagged);
@@ -151,41 +151,43 @@ impl WordsSums {
         let repeated = |token: &&TextToken| token.occurrences.len() > 1;
         let repeated_word = |token: &&TextToken| repeated(token) && !token.is_punctuation;
         let sets: [(QuerySet, usize, Vec<&TextToken>); 2] = [
-            (QuerySet::Repeated, SAME_TOKEN, text.iter().filter(repeated).collect()),
-            (QuerySet::RepeatedWords, SAME_WORD, text.iter().filter(repeated_word).collect()),
+            (QuerySet::Repeated, SAME_TOKEN_MASS, text.iter().filter(repeated).collect()),
+            (QuerySet::RepeatedWords, SAME_WORD_MASS, text.iter().filter(repeated_word).collect()),
         ];
         let mut uniform = [0.0; MASS_COUNT];
         for (queries, mass, tokens) in &sets {
             uniform[*mass] =
-                tokens.iter().map(|token| (token.occurrences.len() - 1) as f64 * even.weight(token.place)).sum();
+                tokens.iter().map(|token| (token.occurrences.len() - 1) as f64 * even.weight(token.position)).sum();
             let pairs = tokens.iter().flat_map(|query| {
-                let is_other = |key: &&TextToken| key.place != query.place && visibility.sees(query.place, key.place);
-                text.iter().filter(is_other).map(move |key| Pair {
-                    query: query.place,
-                    key: key.place,
-                    weight: even.weight(query.place),
-                    target: query.occurrences.contains(&key.place).then_some((0, 1.0)),
+                let is_other =
+                    |key: &&TextToken| key.position != query.position && visibility.sees(query.position, key.position);
+                text.iter().filter(is_other).map(move |key| QueryKeyPair {
+                    query: query.position,
+                    key: key.position,
+                    weight: even.weight(query.position),
+                    target: query.occurrences.contains(&key.position).then_some((0, 1.0)),
                 })
             });
             self.blocks[block].pairs[*queries as usize].add(pairs);
         }
         let queries_with_likeness = || text.iter().filter_map(|query| query.likeness_start.map(|start| (query, start)));
         let pairs = queries_with_likeness().flat_map(|(query, start)| {
-            let is_key =
-                |key: &&TextToken| !query.occurrences.contains(&key.place) && visibility.sees(query.place, key.place);
+            let is_key = |key: &&TextToken| {
+                !query.occurrences.contains(&key.position) && visibility.sees(query.position, key.position)
+            };
             let weight = 1.0 / text.iter().filter(is_key).count() as f64;
-            text.iter().filter(is_key).map(move |key| Pair {
-                query: query.place,
-                key: key.place,
+            text.iter().filter(is_key).map(move |key| QueryKeyPair {
+                query: query.position,
+                key: key.position,
                 weight,
-                target: Some((0, f64::from(likeness[start + key.place]))),
+                target: Some((0, f64::from(likeness[start + key.position]))),
             })
         });
         self.blocks[block].pairs[QuerySet::WithLikeness as usize].add(pairs);
         add_elementwise(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
-        sets.iter().for_each(|(queries, _, tokens)| exposure.add(*queries, tokens.len(), is_first));
-        exposure.add(QuerySet::WithLikeness, queries_with_likeness().count(), is_first);
+        sets.iter().for_each(|(queries, _, tokens)| exposure.count_queries(*queries, tokens.len(), is_first));
+        exposure.count_queries(QuerySet::WithLikeness, queries_with_likeness().count(), is_first);
     }
 }
 
@@ -196,7 +198,7 @@ pub struct WordState {
     words: Option<TaggedWords>,
     tokens: TextTokens,
     /// Whether the sentence has a query of each set.
-    has_queries: [bool; QUERY_SETS],
+    has_queries: [bool; QUERY_SET_COUNT],
 }
 
 merge_fields!(WordsSums[grid, visibility, from] { blocks });
@@ -235,15 +237,15 @@ impl Sums for WordsSums {
             observe::add_word_masses(words, input.word_attention(self.from), &mut self.room, &mut seen);
         }
         observe::add_token_masses(&state.tokens, input.text_attention(), &mut self.room, &mut seen);
-        self.blocks[state.block].heads[head].add(&seen, state.has_queries);
+        self.blocks[state.block].heads[head].add_sentence(&seen, state.has_queries);
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from) == (grid, from)
             && classes.visibilities() == [self.visibility]
             && self.blocks.is_valid(|block| {
-                let targets = |(queries, pairs): (usize, &PositionPairs)| pairs.targets() == target_count(queries);
-                block.heads.len() == grid.count() && block.pairs.iter().enumerate().all(targets)
+                let targets = |(queries, pairs): (usize, &PositionPairs)| pairs.target_count() == target_count(queries);
+                block.heads.len() == grid.head_count() && block.pairs.iter().enumerate().all(targets)
             })
     }
 }
@@ -257,5 +259,5 @@ pub(super) struct WordInputs<'a> {
     /// Sums of the head over all blocks.
     pub corpus_sums: &'a WordHeadSums,
     pub uniform: &'a [ExactSum; MASS_COUNT],
-    pub rates: &'a [Rates],
+    pub rates: &'a [TargetRates],
 }

@@ -74,7 +74,7 @@ fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
 pub(super) fn results(study: &'static dyn AnyStudy, corpus: &[Sequence], heads: &[Head]) -> Results {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![study.passes()[0].observer(&subject)]);
+    let mut panel = ObserverSet::new(vec![study.passes()[0].make_observer(&subject)]);
     panel.begin_pass(&PassSetup { embeddings: Some(embeddings()), ..PassSetup::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
@@ -92,7 +92,7 @@ pub(super) fn results(study: &'static dyn AnyStudy, corpus: &[Sequence], heads: 
     }
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
+    let seen = vec![ObservedPass { sums: &*observers[0], left_out_sentences: 0 }];
     Results::new(&[(study, seen)], &context, &default_policy())
 }
 
@@ -169,9 +169,9 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let (observer, context) =
-        (AnyStudy::passes(&Words)[0].observer(&subject), EstimationContext::new(grid, NonZeroUsize::MIN));
+        (AnyStudy::passes(&Words)[0].make_observer(&subject), EstimationContext::new(grid, NonZeroUsize::MIN));
     let (estimates, section) =
-        AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
+        AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out_sentences: 0 }]), &context);
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
     assert!(
         section
@@ -199,7 +199,7 @@ fn masses_by_hand() {
     ];
     let grid = HeadGrid { layers: 1, heads: 1 };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Words)[0].observer(&subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Words)[0].make_observer(&subject)]);
     // The cosines of a: 0 with b, 1 with the comma; of b: 0 and 0.
     let rows = [[0.0_f32; 2], [0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2], [1.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
     let embeddings = Some(WordEmbeddings::new(Arc::new(rows.concat()), 2));
@@ -210,7 +210,7 @@ fn masses_by_hand() {
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let (estimates, _) =
-        AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observers[0], left_out: 0 }]), &context);
+        AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observers[0], left_out_sentences: 0 }]), &context);
     let close = |metrics: &crate::study::metrics::metric::Values, name: &str, key: Option<&str>, by_hand: f64| {
         let value = metrics.get(name, key).unwrap().unwrap();
         assert!((value - by_hand).abs() < 1e-6, "{name} {key:?}: {value}, not {by_hand}");

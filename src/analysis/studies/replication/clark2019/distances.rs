@@ -16,7 +16,7 @@ use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
 /// Share of uniform attention in the mixture with a head's attention that is compared.
-const SMOOTHING: f32 = 0.001;
+const UNIFORM_SHARE: f32 = 0.001;
 
 /// Jensen-Shannon divergences of all pairs of attention heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,22 +43,22 @@ pub struct HeadDistances {
 
 impl HeadDistances {
     pub fn new(grid: HeadGrid) -> Self {
-        let heads = grid.count();
+        let heads = grid.head_count();
         Self { grid, rows: 0, pairs: vec![ExactSum::default(); heads * heads.saturating_sub(1) / 2] }
     }
 
     /// Adds the divergences of all pairs of heads over one sequence; `weights` are smoothed, `size` for each head.
     fn add(&mut self, size: usize, weights: &[f32]) {
-        let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, plogp(a, a))).collect();
+        let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, sum_p_log_p(a, a))).collect();
         let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
         for (sum, ((a, of_a), (b, of_b))) in self.pairs.iter_mut().zip(pairs) {
             // Jensen-Shannon divergence, with m the mean of a and b: sum (a ln a/m + b ln b/m) / 2.
-            *sum += f64::midpoint(*of_a, *of_b) - plogp(a, b);
+            *sum += f64::midpoint(*of_a, *of_b) - sum_p_log_p(a, b);
         }
     }
 
     pub fn distances(&self) -> Distances {
-        let heads = if self.rows > 0 { self.grid.count() } else { 0 };
+        let heads = if self.rows > 0 { self.grid.head_count() } else { 0 };
         let mut sums = self.pairs.iter().map(|sum| sum.value());
         let summed: Vec<Vec<f64>> = (0..heads).map(|later| sums.by_ref().take(later).collect()).collect();
         let per_row = summed.iter().map(|sums| sums.iter().map(|sum| sum / self.rows as f64).collect()).collect();
@@ -97,13 +97,13 @@ impl Sums for HeadDistances {
             _ => return,
         };
         let view = input.attention();
-        weights.resize(self.grid.count() * *size, 1.0);
+        weights.resize(self.grid.head_count() * *size, 1.0);
         let own = &mut weights[self.grid.index(view.layer, view.head) * *size..][..*size];
         let n = view.tokens();
         for (query, smoothed) in own.chunks_exact_mut(n).take(n).enumerate() {
-            let uniform = SMOOTHING / n as f32;
+            let uniform = UNIFORM_SHARE / n as f32;
             let pairs = smoothed.iter_mut().zip(view.row(query));
-            pairs.for_each(|(to, weight)| *to = (1.0 - SMOOTHING) * weight + uniform);
+            pairs.for_each(|(to, weight)| *to = (1.0 - UNIFORM_SHARE) * weight + uniform);
         }
     }
 
@@ -113,20 +113,20 @@ impl Sums for HeadDistances {
 }
 
 /// Number of weights that are summed in f32 before the sum is added to an f64.
-const RUN: usize = 64 * LANES;
+const F32_SUM_WEIGHTS: usize = 64 * LANES;
 
 /// Sum of `m ln m`, where `m` is the mean of two heads' weights. The weights must be above 0 and fill whole SIMD
 /// vectors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn plogp(a: &[f32], b: &[f32]) -> f64 {
+fn sum_p_log_p(a: &[f32], b: &[f32]) -> f64 {
     let mut sum = 0.0;
     // Loops: closures of iterators would not be compiled for the instruction set.
-    for (a, b) in a.chunks(RUN).zip(b.chunks(RUN)) {
+    for (a, b) in a.chunks(F32_SUM_WEIGHTS).zip(b.chunks(F32_SUM_WEIGHTS)) {
         let mut partial = [0.0_f32; LANES];
         for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
             for lane in 0..LANES {
                 let mean = 0.5 * (a[lane] + b[lane]);
-                partial[lane] += mean * ln(mean);
+                partial[lane] += mean * approximate_ln(mean);
             }
         }
         sum += reduce_lanes(partial.map(f64::from), |a, b| a + b);
@@ -140,11 +140,11 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
 /// artanh ends where the next term is below 1e-9. The function is inlined, so that it is compiled for the
 /// instruction set of its caller.
 #[inline(always)]
-fn ln(value: f32) -> f32 {
-    const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;
+fn approximate_ln(value: f32) -> f32 {
+    const FRACTION_BITS: u32 = f32::MANTISSA_DIGITS - 1;
     let bits = value.to_bits();
-    let exponent = bits.wrapping_sub(FRAC_1_SQRT_2.to_bits()).cast_signed() >> FRACTION;
-    let m = f32::from_bits(bits.wrapping_sub((exponent << FRACTION).cast_unsigned()));
+    let exponent = bits.wrapping_sub(FRAC_1_SQRT_2.to_bits()).cast_signed() >> FRACTION_BITS;
+    let m = f32::from_bits(bits.wrapping_sub((exponent << FRACTION_BITS).cast_unsigned()));
     let s = (m - 1.0) / (m + 1.0);
     let q = s * s;
     let series = 1.0 + q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q / 9.0)));
@@ -155,15 +155,15 @@ fn ln(value: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::model::forward::attention::AttentionView;
-    use crate::passes::observer::AttentionFolder;
+    use crate::passes::observer::FoldBuffers;
 
     #[test]
     fn logarithms() {
         for value in [1.0e-6_f32, 7.8e-6, 0.001, 0.25, 0.5, 0.70, 0.71, 0.9, 0.999_999, 1.0, 1.3, 1.5, 2.0] {
-            let (found, expected) = (f64::from(ln(value)), f64::from(value).ln());
+            let (found, expected) = (f64::from(approximate_ln(value)), f64::from(value).ln());
             assert!((found - expected).abs() <= 2e-7 * expected.abs().max(1.0), "{value}: {found}, not {expected}");
         }
-        assert_eq!(ln(1.0), 0.0);
+        assert_eq!(approximate_ln(1.0), 0.0);
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         let grid = HeadGrid { layers: 1, heads: 3 };
         let mut sums = HeadDistances::new(grid);
         let sequence = Sequence { ids: vec![1, 2], ..Sequence::default() };
-        let (mut state, mut folder) = (sums.begin(&sequence).unwrap(), AttentionFolder::default());
+        let (mut state, mut folder) = (sums.begin(&sequence).unwrap(), FoldBuffers::default());
         let heads = [[1.0, 0.0, 0.5, 0.5], [1.0, 0.0, 0.5, 0.5], [0.0, 1.0, 0.5, 0.5]];
         for (head, weights) in heads.iter().enumerate() {
             let view = AttentionView::new(0, head, 2, weights);

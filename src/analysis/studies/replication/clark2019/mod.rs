@@ -24,12 +24,12 @@ use crate::study::show::wording::report_name;
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
-use syntax::{OFFSETS, Relation, SyntaxHits};
+use syntax::{OFFSETS, RelationHits, SyntaxHits};
 use tokens::{Means, TokenMeans};
 
 pub struct Clark2019;
 
-const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_PAIR_TOKENS };
+const SENTENCE_PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_PAIR_TOKENS };
 
 impl Study for Clark2019 {
     type Section = Findings;
@@ -39,7 +39,7 @@ impl Study for Clark2019 {
         question: "What does the analysis of Clark et al. 2019 find, as its released code does it?",
         needs: "any corpus, read twice; its relations need dependency trees",
         needs_language: true,
-        why_not_decoders: Some("is not made for pairs of texts between separators, which the study looks at"),
+        decoder_refusal: Some("is not made for pairs of texts between separators, which the study looks at"),
         ..Card::EMPTY
     };
 
@@ -48,7 +48,7 @@ impl Study for Clark2019 {
             let marks = [".", ","].into_iter().filter_map(subject.token_id).collect();
             TokenMeans::new(subject.grid, marks)
         };
-        let pairs = Pass { sequences: PAIRS, ..Pass::PLAIN };
+        let pairs = Pass { sequences: SENTENCE_PAIRS, ..Pass::PLAIN };
         vec![
             PassSpec::new(pairs.clone(), tokens),
             PassSpec::new(Pass::PLAIN, |subject| SyntaxHits::new(subject.grid)),
@@ -57,10 +57,10 @@ impl Study for Clark2019 {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let (tokens, syntax) = (observed.sums::<TokenMeans>(), observed.sums::<SyntaxHits>());
-        let distances = observed.sums::<HeadDistances>().distances();
-        let findings = Findings::new(context.grid, tokens, syntax, (distances, observed.left_out()));
-        (Estimates::without_metrics(context.grid.count()), findings)
+        let (tokens, syntax) = (observed.first_sums::<TokenMeans>(), observed.first_sums::<SyntaxHits>());
+        let distances = observed.first_sums::<HeadDistances>().distances();
+        let findings = Findings::new(context.grid, tokens, syntax, (distances, observed.left_out_sentences()));
+        (Estimates::without_metrics(context.grid.head_count()), findings)
     }
 }
 
@@ -173,7 +173,7 @@ impl Findings {
         let mean = |sum: f64| (*sequences > 0).then_some(sum / *sequences as f64);
         let head = |(place, sums): (usize, &Means<ExactSum>)| {
             let means = sums.map(|sum| mean(sum.value()));
-            ClarkHead { place: grid.place(place), label: label(&means), means }
+            ClarkHead { place: grid.head_place(place), label: clark_label(&means), means }
         };
         Self {
             sequences: *sequences,
@@ -181,7 +181,7 @@ impl Findings {
             dropped,
             uniform_entropy: mean(uniform_entropy.value()),
             heads: heads.iter().enumerate().map(head).collect(),
-            relations: relations(grid, syntax),
+            relations: best_by_relation(grid, syntax),
             distances: Some(distances),
         }
     }
@@ -189,7 +189,7 @@ impl Findings {
 
 /// Label of an attention head by the rules of the notebook; the last rule that fits decides. `None` if no rule
 /// fits.
-fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
+fn clark_label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
     let rules = [
         (ClarkLabel::Next, means.next, POSITION_THRESHOLD),
         (ClarkLabel::Previous, means.previous, POSITION_THRESHOLD),
@@ -203,13 +203,13 @@ fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
 }
 
 /// Best attention head and best offset of each relation.
-fn relations(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
-    let is_in_table = |(name, sums): &(&String, &Relation)| {
+fn best_by_relation(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
+    let is_in_table = |(name, sums): &(&String, &RelationHits)| {
         *name == POOLED_RELATION || (*name != "root" && *name != PUNCTUATION_RELATION && sums.count >= MIN_WORDS)
     };
-    let mut relations: Vec<(&String, &Relation)> = syntax.relations.iter().filter(is_in_table).collect();
+    let mut relations: Vec<(&String, &RelationHits)> = syntax.relations.iter().filter(is_in_table).collect();
     relations.sort_by_key(|(name, sums)| (*name != POOLED_RELATION, Reverse(sums.count)));
-    let relation = |(name, sums): (&String, &Relation)| {
+    let relation = |(name, sums): (&String, &RelationHits)| {
         let cells = sums.hits.iter().enumerate().flat_map(|(place, hits)| [(hits[0], place, 0), (hits[1], place, 1)]);
         let (hits, place, direction) = cells.max().unwrap_or_default();
         let (offset_hits, offset) = sums.offset_hits.into_iter().zip(OFFSETS).max().unwrap_or_default();
@@ -217,7 +217,7 @@ fn relations(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
         ClarkRelation {
             relation: name.clone(),
             count: sums.count,
-            place: grid.place(place),
+            place: grid.head_place(place),
             direction: Direction::BOTH[direction],
             accuracy: share(hits),
             offset,
@@ -234,25 +234,26 @@ mod tests {
     #[test]
     fn later_rules_override_earlier_ones() {
         let none = Means::default();
-        assert_eq!(label(&none), None);
+        assert_eq!(clark_label(&none), None);
         let next = Means { next: Some(0.51), previous: Some(0.5), entropy: Some(3.8), ..none };
-        assert_eq!(label(&next), Some(ClarkLabel::Next));
+        assert_eq!(clark_label(&next), Some(ClarkLabel::Next));
         let broad = Means { entropy: Some(3.9), ..next };
-        assert_eq!(label(&broad), Some(ClarkLabel::Broad));
+        assert_eq!(clark_label(&broad), Some(ClarkLabel::Broad));
         let sep = Means { cls: Some(0.7), sep: Some(0.61), punct: Some(0.6), ..broad };
-        assert_eq!(label(&sep), Some(ClarkLabel::Sep));
-        assert_eq!(label(&Means { punct: Some(0.7), ..sep }), Some(ClarkLabel::Punct));
+        assert_eq!(clark_label(&sep), Some(ClarkLabel::Sep));
+        assert_eq!(clark_label(&Means { punct: Some(0.7), ..sep }), Some(ClarkLabel::Punct));
     }
 
     #[test]
     fn ties_go_to_the_last() {
         let grid = HeadGrid { layers: 1, heads: 2 };
         let mut syntax = SyntaxHits::new(grid);
-        let relation = |count: u64| Relation { count, offset_hits: [3, 9, 0, 9, 0, 0], hits: vec![[5, 60], [60, 2]] };
+        let relation =
+            |count: u64| RelationHits { count, offset_hits: [3, 9, 0, 9, 0, 0], hits: vec![[5, 60], [60, 2]] };
         for (name, count) in [("all", 300), ("obj", 100), ("nsubj", 120), ("rare", 99), ("root", 200), ("punct", 200)] {
             syntax.relations.insert(name.to_owned(), relation(count));
         }
-        let found = relations(grid, &syntax);
+        let found = best_by_relation(grid, &syntax);
         assert_eq!(found.iter().map(|found| found.relation.as_str()).collect::<Vec<_>>(), ["all", "nsubj", "obj"]);
         let obj = &found[2];
         assert_eq!((obj.place.head, obj.direction, obj.accuracy), (1, Direction::DependentToHead, 0.6));

@@ -20,7 +20,7 @@ pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
 
 /// Counts of one relation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Relation {
+pub struct RelationHits {
     /// Number of words with the relation.
     pub count: u64,
     /// Number of words whose syntactic head is at each of [`OFFSETS`].
@@ -30,13 +30,13 @@ pub struct Relation {
     pub hits: Vec<[u64; 2]>,
 }
 
-merge_fields!(Relation { count, offset_hits, hits });
+merge_fields!(RelationHits { count, offset_hits, hits });
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SyntaxHits {
     grid: HeadGrid,
     /// Counts and right predictions of each relation, by name; the entry `all` has all words.
-    pub relations: BTreeMap<String, Relation>,
+    pub relations: BTreeMap<String, RelationHits>,
 }
 
 impl SyntaxHits {
@@ -47,7 +47,7 @@ impl SyntaxHits {
 
 /// Number of a word's syntactic head in the notebook: 0 for the root, 1 for the first word. `None` if the syntactic
 /// head is unknown.
-fn number(head: TreeHead) -> Option<usize> {
+fn notebook_head_number(head: TreeHead) -> Option<usize> {
     match head {
         TreeHead::Root => Some(0),
         TreeHead::Word(head) => Some(head + 1),
@@ -57,7 +57,7 @@ fn number(head: TreeHead) -> Option<usize> {
 
 /// Predicts the number of the syntactic head at an `offset` from a word, clipped to 0 (the root) and to the last
 /// word. `word` is counted from 0, the result from 1.
-fn at_offset(word: usize, offset: i32, words: usize) -> usize {
+fn head_number_at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }
 
@@ -70,15 +70,15 @@ impl Sums for SyntaxHits {
 
     fn begin(&mut self, sentence: &Sequence) -> Option<Self::SequenceState> {
         let tree = sentence.tree.as_ref().filter(|_| sentence.ids.len() <= MAX_PAIR_TOKENS)?;
-        let heads = self.grid.count();
+        let heads = self.grid.head_count();
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
-            let Some(head) = number(*head) else { continue };
+            let Some(head) = notebook_head_number(*head) else { continue };
             for name in [POOLED_RELATION, relation] {
                 let sums = self.relations.entry(name.to_owned()).or_default();
                 sums.hits.resize(heads, [0; 2]);
                 sums.count += 1;
                 for (hits, offset) in sums.offset_hits.iter_mut().zip(OFFSETS) {
-                    *hits += u64::from(at_offset(word, offset, tree.len()) == head);
+                    *hits += u64::from(head_number_at_offset(word, offset, tree.len()) == head);
                 }
             }
         }
@@ -90,7 +90,7 @@ impl Sums for SyntaxHits {
         let place = self.grid.index(input.view.layer, input.view.head);
         let folded = input.word_attention(FromToken::First);
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
-            let Some(head) = number(*head) else { continue };
+            let Some(head) = notebook_head_number(*head) else { continue };
             let predicted = [
                 most_attended(tree.len(), word, |other| folded.get(word, other)),
                 most_attended(tree.len(), word, |other| folded.get(other, word)),
@@ -104,7 +104,7 @@ impl Sums for SyntaxHits {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.relations.values().all(|relation| relation.hits.len() == grid.count())
+        self.grid == grid && self.relations.values().all(|relation| relation.hits.len() == grid.head_count())
     }
 }
 
@@ -118,7 +118,7 @@ fn most_attended(words: usize, word: usize, weight: impl Fn(usize) -> f64) -> us
 mod tests {
     use super::*;
     use crate::model::forward::attention::AttentionView;
-    use crate::passes::observer::AttentionFolder;
+    use crate::passes::observer::FoldBuffers;
     use crate::sequences::sequence::TokenKind::{FirstSpecial, Separator, Text};
     use crate::sequences::span::WordSpan;
 
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn every_word_is_scored() {
         let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
-        let (sentence, mut panel) = (sentence(), AttentionFolder::default());
+        let (sentence, mut panel) = (sentence(), FoldBuffers::default());
         let mut state = sums.begin(&sentence).unwrap();
         let weights = [
             0.2, 0.2, 0.2, 0.2, 0.2, //
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn offsets_end_with_the_sentence() {
         // Numbers from 1; the third of four words.
-        assert_eq!(OFFSETS.map(|offset| at_offset(2, offset, 4)), [0, 1, 2, 3, 4, 4]);
+        assert_eq!(OFFSETS.map(|offset| head_number_at_offset(2, offset, 4)), [0, 1, 2, 3, 4, 4]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 
 /// Share of uniform attention in the mixture with a head's attention whose entropy is computed.
-const SMOOTHING: f64 = 0.0001;
+const UNIFORM_SHARE: f64 = 0.0001;
 
 /// Mean attention and entropy of one attention head over one sequence of `n` tokens, or their sums or means over sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -62,7 +62,7 @@ impl<N> Means<N> {
 
 /// Indices of the special and punctuation tokens of a sequence that the formulas use.
 #[derive(Clone, Debug)]
-pub struct TokenPlaces {
+pub struct SpecialTokenPlaces {
     /// Indices of `[SEP]`.
     separators: Vec<usize>,
     cls: Vec<usize>,
@@ -86,7 +86,7 @@ pub struct TokenMeans {
 
 impl TokenMeans {
     pub fn new(grid: HeadGrid, punctuation: Vec<u32>) -> Self {
-        let heads = vec![Means::default(); grid.count()];
+        let heads = vec![Means::default(); grid.head_count()];
         Self { grid, punctuation, sequences: 0, tokens: 0, uniform_entropy: ExactSum::default(), heads }
     }
 }
@@ -94,25 +94,25 @@ impl TokenMeans {
 merge_fields!(TokenMeans[grid, punctuation] { sequences, tokens, uniform_entropy, heads });
 
 impl Sums for TokenMeans {
-    type SequenceState = TokenPlaces;
+    type SequenceState = SpecialTokenPlaces;
 
-    fn begin(&mut self, sequence: &Sequence) -> Option<TokenPlaces> {
+    fn begin(&mut self, sequence: &Sequence) -> Option<SpecialTokenPlaces> {
         let n = sequence.ids.len();
         self.sequences += 1;
         self.tokens += n as u64;
         self.uniform_entropy += (n as f64).ln();
         let places = |wanted: &dyn Fn(usize) -> bool| (0..n).filter(|&place| wanted(place)).collect();
-        Some(TokenPlaces {
+        Some(SpecialTokenPlaces {
             separators: places(&|place| sequence.kinds[place] == TokenKind::Separator),
             cls: places(&|place| sequence.kinds[place] == TokenKind::FirstSpecial),
             punctuation: places(&|place| self.punctuation.contains(&sequence.ids[place])),
         })
     }
 
-    fn observe(&mut self, places: &mut TokenPlaces, event: &mut Event<'_>) {
+    fn observe(&mut self, places: &mut SpecialTokenPlaces, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let view = input.attention();
-        let sums = means(places, view).map(|&mean| {
+        let sums = sequence_means(places, view).map(|&mean| {
             let mut sum = ExactSum::default();
             sum += mean;
             sum
@@ -121,12 +121,12 @@ impl Sums for TokenMeans {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.heads.len() == grid.count()
+        self.grid == grid && self.heads.len() == grid.head_count()
     }
 }
 
 /// Means of one head over one sequence.
-fn means(places: &TokenPlaces, view: AttentionView<'_>) -> Means<f64> {
+fn sequence_means(places: &SpecialTokenPlaces, view: AttentionView<'_>) -> Means<f64> {
     let n = view.tokens();
     let mut means = Means::default();
     for query in 0..n {
@@ -161,15 +161,15 @@ fn means(places: &TokenPlaces, view: AttentionView<'_>) -> Means<f64> {
 
 /// Entropy of an attention row mixed with uniform attention, in nats.
 fn smoothed_entropy(row: &[f32]) -> f64 {
-    let uniform = SMOOTHING / row.len() as f64;
-    let smoothed = row.iter().map(|&weight| (1.0 - SMOOTHING) * f64::from(weight) + uniform);
+    let uniform = UNIFORM_SHARE / row.len() as f64;
+    let smoothed = row.iter().map(|&weight| (1.0 - UNIFORM_SHARE) * f64::from(weight) + uniform);
     -smoothed.map(|weight| weight * weight.ln()).sum::<f64>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::passes::observer::AttentionFolder;
+    use crate::passes::observer::FoldBuffers;
     use TokenKind::{FirstSpecial, Punctuation, Separator, Text};
 
     /// `[CLS] a [SEP] . [SEP]`; 9 is the id of the stop.
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn all_rows_are_queries() {
         let mut sums = TokenMeans::new(HeadGrid { layers: 1, heads: 1 }, vec![9]);
-        let (sequence, mut folder) = (sequence(), AttentionFolder::default());
+        let (sequence, mut folder) = (sequence(), FoldBuffers::default());
         let mut places = sums.begin(&sequence).unwrap();
         sums.observe(
             &mut places,

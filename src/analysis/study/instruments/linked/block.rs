@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::key::direction_index;
-use super::rules::{ClassHits, PlaceHits, SAME_CLASS, first_best};
+use super::rules::{ClassHits, PlaceHits, SAME_CLASS_RULES, first_best};
 use super::sources::LinkSource;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
@@ -52,7 +52,7 @@ pub struct LinkBlock {
     /// Right choices of the rules that choose by position.
     pub places: PlaceHits,
     /// Right choices of each rule of [`SAME_CLASS`].
-    pub same_class: [u64; SAME_CLASS.len()],
+    pub same_class: [u64; SAME_CLASS_RULES.len()],
     /// Number of sources in sentences some of whose words have classes.
     pub classed: u64,
     /// Right choices of the rules that choose by class, by the class of the source.
@@ -103,7 +103,7 @@ impl ScoredSums for LinkBlock {
 
 impl LinkBlock {
     /// Counts a source, and the right choices of all rules for it.
-    pub fn count(&mut self, source: &LinkSource) {
+    pub fn add_source(&mut self, source: &LinkSource) {
         self.count += 1;
         self.chance += source.chance();
         for &target in &source.targets {
@@ -165,13 +165,13 @@ impl LinkBlock {
     }
 
     /// A count of the attention head at index `place`; 0 if no head was scored.
-    pub fn head_count(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
+    pub fn count_of_head(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
         self.heads.get(place).map_or(0, count)
     }
 
     /// Number of right choices of the head at index `place` in one direction.
     pub fn right_choices(&self, (place, direction): (usize, Direction)) -> u64 {
-        self.head_count(place, |hits| hits.right[direction_index(direction)])
+        self.count_of_head(place, |hits| hits.right[direction_index(direction)])
     }
 }
 

@@ -22,15 +22,15 @@ pub struct LinkKey {
 }
 
 /// Sign of each `side` in the text of a [`LinkKey`].
-const SIDES: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
+const SIDE_SIGNS: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
 
 /// Sign of directed (`false`) and undirected (`true`) links in the text of a [`LinkKey`].
-const DIRECTED: [(char, bool); 2] = [('-', false), ('~', true)];
+const DIRECTEDNESS_SIGNS: [(char, bool); 2] = [('-', false), ('~', true)];
 
 impl From<LinkKey> for String {
     fn from(LinkKey { name, is_undirected, side }: LinkKey) -> Self {
-        let side = SIDES.into_iter().find(|(_, known)| *known == side).expect("every side has a sign").0;
-        format!("{side}{}{name}", DIRECTED[usize::from(is_undirected)].0)
+        let side = SIDE_SIGNS.into_iter().find(|(_, known)| *known == side).expect("every side has a sign").0;
+        format!("{side}{}{name}", DIRECTEDNESS_SIGNS[usize::from(is_undirected)].0)
     }
 }
 
@@ -39,9 +39,9 @@ impl TryFrom<String> for LinkKey {
 
     fn try_from(text: String) -> Result<Self, String> {
         let of_signs = |mut text: &str| {
-            let side = SIDES.into_iter().find(|(sign, _)| text.starts_with(*sign))?.1;
+            let side = SIDE_SIGNS.into_iter().find(|(sign, _)| text.starts_with(*sign))?.1;
             text = &text[1..];
-            let is_undirected = DIRECTED.into_iter().find(|(sign, _)| text.starts_with(*sign))?.1;
+            let is_undirected = DIRECTEDNESS_SIGNS.into_iter().find(|(sign, _)| text.starts_with(*sign))?.1;
             Some(Self { name: text[1..].into(), is_undirected, side })
         };
         of_signs(&text).ok_or_else(|| format!("`{text}` is no type of links of a partial"))

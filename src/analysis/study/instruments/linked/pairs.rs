@@ -41,7 +41,7 @@ impl LinkedWords<'_> {
 
 impl LinkedPairs {
     /// Number of words of the sentence.
-    pub fn words(&self) -> usize {
+    pub fn word_count(&self) -> usize {
         self.words.len()
     }
 

@@ -9,10 +9,11 @@ use crate::study::labels::evidence::Side;
 
 /// Names of the rules that choose a word of the source's class. Arrays of choices and of right choices have this
 /// order.
-pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
+pub const SAME_CLASS_RULES: [&str; 5] =
+    ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
 
 /// Names of the position rules without a parameter. Arrays of choices and of right choices have this order.
-pub const FIXED_PLACES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
+pub const FIXED_PLACE_RULES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
 /// What each position rule chooses for one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +21,7 @@ pub struct PlaceChoice {
     /// Rank of each candidate: -1, -2, ... before the source, from the nearest on, and 1, 2, ... after it.
     pub ranks: Vec<i32>,
     /// Word that each rule of [`FIXED_PLACES`] chooses.
-    pub fixed: [Option<usize>; FIXED_PLACES.len()],
+    pub fixed: [Option<usize>; FIXED_PLACE_RULES.len()],
 }
 
 impl PlaceChoice {
@@ -54,7 +55,7 @@ pub struct PlaceHits {
     /// Right choices of the k-th candidate before (negative k) or after the source, by k.
     pub ranks: BTreeMap<i32, u64>,
     /// Right choices of each rule of [`FIXED_PLACES`].
-    pub fixed: [u64; FIXED_PLACES.len()],
+    pub fixed: [u64; FIXED_PLACE_RULES.len()],
 }
 
 merge_fields!(PlaceHits { offsets, ranks, fixed });
@@ -73,17 +74,18 @@ pub enum PlaceRule {
 impl PlaceRule {
     /// The best offset rule, the best rank rule and the rules without a parameter.
     pub fn with_best_parameters(hits: &PlaceHits) -> Vec<Self> {
-        let parametrised = [Self::Offset(best(&hits.offsets)), Self::Rank(best(&hits.ranks))];
-        parametrised.into_iter().chain((0..FIXED_PLACES.len()).map(Self::Fixed)).collect()
+        let parametrised =
+            [Self::Offset(best_offset_or_rank(&hits.offsets)), Self::Rank(best_offset_or_rank(&hits.ranks))];
+        parametrised.into_iter().chain((0..FIXED_PLACE_RULES.len()).map(Self::Fixed)).collect()
     }
 
     /// The position rule with the most right choices; ties go to the first.
-    pub fn best(hits: &PlaceHits) -> Self {
-        first_best(Self::with_best_parameters(hits), |rule| rule.hits(hits)).expect("there are rules")
+    pub fn best_rule(hits: &PlaceHits) -> Self {
+        first_best(Self::with_best_parameters(hits), |rule| rule.hit_count(hits)).expect("there are rules")
     }
 
     /// Number of sources for which this rule chooses a target.
-    pub fn hits(self, hits: &PlaceHits) -> u64 {
+    pub fn hit_count(self, hits: &PlaceHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {
             Self::Offset(offset) => at(&hits.offsets, offset),
@@ -96,14 +98,14 @@ impl PlaceRule {
         match self {
             Self::Offset(offset) => format!("offset {offset:+}"),
             Self::Rank(rank) => format!("candidate {rank:+}"),
-            Self::Fixed(rule) => FIXED_PLACES[rule].to_owned(),
+            Self::Fixed(rule) => FIXED_PLACE_RULES[rule].to_owned(),
         }
     }
 }
 
 /// The offset or rank with the most right choices; 1 without right choices. Ties go to the nearer one, then to the
 /// one on the right.
-fn best(hits: &BTreeMap<i32, u64>) -> i32 {
+fn best_offset_or_rank(hits: &BTreeMap<i32, u64>) -> i32 {
     let best = hits.iter().max_by_key(|&(&place, &hits)| (hits, -i64::from(place).abs(), place));
     best.map_or(1, |(&place, _)| place)
 }
@@ -165,7 +167,7 @@ impl ClassHits {
     }
 
     /// Number of right choices of one rule.
-    fn hits(&self, (class, side): &(Box<str>, Side)) -> u64 {
+    fn hit_count(&self, (class, side): &(Box<str>, Side)) -> u64 {
         let hits = if *side == Side::Left { &self.left } else { &self.right };
         hits.get(class).copied().unwrap_or_default()
     }
@@ -177,12 +179,12 @@ impl ClassHits {
 
     /// The rule with the most right choices among the rules for these candidate `classes`; ties go to the first.
     /// `None` without rules.
-    fn best(&self, classes: &BTreeSet<Box<str>>) -> Option<(Box<str>, Side)> {
+    fn best_rule(&self, classes: &BTreeSet<Box<str>>) -> Option<(Box<str>, Side)> {
         let rules_on = |hits: &BTreeMap<Box<str>, u64>, side: Side| -> Vec<(Box<str>, Side)> {
             hits.keys().filter(|class| classes.contains(*class)).map(|class| (class.clone(), side)).collect()
         };
         let rules = [rules_on(&self.left, Side::Left), rules_on(&self.right, Side::Right)].concat();
-        first_best(rules, |rule| self.hits(rule))
+        first_best(rules, |rule| self.hit_count(rule))
     }
 }
 
@@ -192,13 +194,13 @@ const MIN_SOURCES_FOR_RULE: u64 = 30;
 
 /// Maximum number of candidate classes that have rules. Rules for all word forms find .18 of random links, where
 /// chance is .05.
-const MAX_CLASSES: usize = 50;
+const MAX_RULE_CLASSES: usize = 50;
 
 /// The commonest classes among candidates, at most [`MAX_CLASSES`], from the number of words of each class.
 pub fn commonest_classes(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
     classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    classes.into_iter().take(MAX_CLASSES).map(|(class, _)| class.clone()).collect()
+    classes.into_iter().take(MAX_RULE_CLASSES).map(|(class, _)| class.clone()).collect()
 }
 
 /// The best class rule for the sources of each class, and one rule for all classes that have few sources.
@@ -206,30 +208,30 @@ pub fn commonest_classes(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> 
 pub struct ClassRules {
     /// Best rule for each class with enough sources, as `(class of the candidate, side)`; `None` if no rule is ever
     /// right.
-    own: BTreeMap<Box<str>, Option<(Box<str>, Side)>>,
+    rules_by_class: BTreeMap<Box<str>, Option<(Box<str>, Side)>>,
     /// Best rule for the sources of all other classes; `None` if no rule is ever right.
-    shared: Option<(Box<str>, Side)>,
+    shared_rule: Option<(Box<str>, Side)>,
 }
 
 impl ClassRules {
     /// Chooses the best rules by their right choices, among rules for these candidate `classes`.
-    pub fn best(hits: &BTreeMap<Box<str>, ClassHits>, classes: &BTreeSet<Box<str>>) -> Self {
+    pub fn choose_best(hits: &BTreeMap<Box<str>, ClassHits>, classes: &BTreeSet<Box<str>>) -> Self {
         let mut small_classes = ClassHits::default();
         let mut rules = Self::default();
         for (class, hits) in hits {
             if hits.sources < MIN_SOURCES_FOR_RULE {
                 small_classes.merge(hits);
             } else {
-                rules.own.insert(class.clone(), hits.best(classes));
+                rules.rules_by_class.insert(class.clone(), hits.best_rule(classes));
             }
         }
-        rules.shared = small_classes.best(classes);
+        rules.shared_rule = small_classes.best_rule(classes);
         rules
     }
 
     /// Number of right choices of these rules for all sources.
-    pub fn hits(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
-        let rule = |class: &str| self.own.get(class).unwrap_or(&self.shared).as_ref();
-        hits.iter().filter_map(|(class, hits)| Some(hits.hits(rule(class)?))).sum()
+    pub fn hit_count(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
+        let rule = |class: &str| self.rules_by_class.get(class).unwrap_or(&self.shared_rule).as_ref();
+        hits.iter().filter_map(|(class, hits)| Some(hits.hit_count(rule(class)?))).sum()
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS};
+use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS_RULES};
 use crate::corpus::{LinkSet, Upos};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::UniformAttention;
@@ -34,7 +34,7 @@ pub struct LinkSource {
     /// Choices of the rules that choose by position.
     pub places: PlaceChoice,
     /// Choice of each rule of [`SAME_CLASS`].
-    pub same_class: [Option<usize>; SAME_CLASS.len()],
+    pub same_class: [Option<usize>; SAME_CLASS_RULES.len()],
     /// Class of the source with the class rules that are right; `None` without classes.
     pub class: Option<ClassChoice>,
 }
@@ -79,27 +79,27 @@ impl LinkSource {
 
 /// Sources of a set of links, with the numbers of links and sources that are not scored.
 #[derive(Debug, Default, PartialEq)]
-pub struct Sources {
+pub struct SourcesOfLinkSet {
     /// The scored sources, in ascending order of their words.
     pub scored: Vec<LinkSource>,
     /// Number of links that are not scored because their target is no candidate.
-    pub out_of_sight: u64,
+    pub unseen_links: u64,
     /// Number of sources without a target among their candidates, or with no candidate that is not a target.
-    pub no_choice: u64,
+    pub sources_without_choice: u64,
 }
 
 /// The words of a sequence between which there are links, with their sentences and classes.
 pub struct LinkedWords<'a> {
     sequence: &'a Sequence,
     /// Weights of uniform attention in the sequence.
-    even: UniformAttention,
+    uniform: UniformAttention,
     from: FromToken,
     /// For each word, the words of its sentence that take part in links; empty for a word that takes no part.
     sentences: Vec<Range<usize>>,
     /// Class of each word, or its form if it has no class.
     classes: Vec<&'a str>,
     /// Whether any word has a class. Words without a class have their form in its place.
-    pub have_classes: bool,
+    pub has_classes: bool,
 }
 
 impl<'a> LinkedWords<'a> {
@@ -113,11 +113,11 @@ impl<'a> LinkedWords<'a> {
         let words = 0..sequence.words.len();
         Self {
             sequence,
-            even: UniformAttention::new(visibility, sequence.ids.len()),
+            uniform: UniformAttention::new(visibility, sequence.ids.len()),
             from,
             sentences: sequence.head_candidates(),
             classes: words.clone().map(|word| class_of(word).unwrap_or_else(|| sequence.form(word))).collect(),
-            have_classes: words.clone().any(|word| class_of(word).is_some()),
+            has_classes: words.clone().any(|word| class_of(word).is_some()),
         }
     }
 
@@ -146,21 +146,21 @@ impl<'a> LinkedWords<'a> {
         let (earlier, later) = (&spans[word.min(other)], &spans[word.max(other)]);
         match side {
             _ if word == other || !self.sentences[word].contains(&other) => false,
-            None => self.even.see_each_other(earlier, later, self.from),
+            None => self.uniform.see_each_other(earlier, later, self.from),
             Some(side) => {
-                Side::from_positions(other, word) == side && self.even.word_weight(later, earlier, self.from) > 0.0
+                Side::from_positions(other, word) == side && self.uniform.word_weight(later, earlier, self.from) > 0.0
             }
         }
     }
 
     /// The scored sources of a set of links; in a decoder, of the links whose targets stand on one `side`.
-    pub fn sources(&self, links: &LinkSet, side: Option<Side>) -> Sources {
+    pub fn sources(&self, links: &LinkSet, side: Option<Side>) -> SourcesOfLinkSet {
         let is_on_side = |&(from, to): &(usize, usize)| side.is_none_or(|side| Side::from_positions(to, from) == side);
         let links_of = |from: usize| links.targets[&from].iter().map(move |&to| (from, to)).filter(is_on_side);
         let sources: Vec<usize> =
             links.targets.keys().copied().filter(|&from| links_of(from).next().is_some()).collect();
         let is_source = |word: usize| sources.binary_search(&word).is_ok();
-        let mut result = Sources { out_of_sight: links.dropped_links, ..Sources::default() };
+        let mut result = SourcesOfLinkSet { unseen_links: links.dropped_links, ..SourcesOfLinkSet::default() };
         for (number, &word) in sources.iter().enumerate() {
             let is_far = |&other: &usize| other.abs_diff(word) >= links.link_type.min_distance;
             let sentence = self.sentences[word].clone();
@@ -173,9 +173,9 @@ impl<'a> LinkedWords<'a> {
             };
             let linked_words: BTreeSet<usize> = links_of(word).map(|(_, to)| to).collect();
             let targets: Vec<usize> = candidates.iter().copied().filter(|other| linked_words.contains(other)).collect();
-            result.out_of_sight += (linked_words.len() - targets.len()) as u64;
+            result.unseen_links += (linked_words.len() - targets.len()) as u64;
             if targets.is_empty() || targets.len() == candidates.len() {
-                result.no_choice += 1;
+                result.sources_without_choice += 1;
                 continue;
             }
             let class = self.classes[word];
@@ -187,8 +187,8 @@ impl<'a> LinkedWords<'a> {
                 places: PlaceChoice::new(word, (number, sources.len()), &candidates, free().nth(number), |other| {
                     self.sequence.words[other].len()
                 }),
-                same_class: self.same_class(word, &candidates, free().filter(of_class).nth(earlier_of_class())),
-                class: self.have_classes.then(|| ClassChoice::new(word, &self.classes, &candidates, &targets)),
+                same_class: self.same_class_choices(word, &candidates, free().filter(of_class).nth(earlier_of_class())),
+                class: self.has_classes.then(|| ClassChoice::new(word, &self.classes, &candidates, &targets)),
                 of_class: candidates.iter().copied().filter(of_class).collect(),
                 elsewhere: Vec::new(),
                 is_free: side.is_none() && candidates.len() + 1 == self.classes.len(),
@@ -206,12 +206,12 @@ impl<'a> LinkedWords<'a> {
 
     /// Computes the choice of each rule of [`SAME_CLASS`] for `word`; `in_order` is the choice of the rule
     /// `class-in-order`.
-    fn same_class(
+    fn same_class_choices(
         &self,
         word: usize,
         candidates: &[usize],
         in_order: Option<usize>,
-    ) -> [Option<usize>; SAME_CLASS.len()] {
+    ) -> [Option<usize>; SAME_CLASS_RULES.len()] {
         let of_class = || candidates.iter().copied().filter(|&other| self.classes[other] == self.classes[word]);
         let left = of_class().take_while(|&other| other < word).last();
         let right = of_class().find(|&other| other > word);
@@ -219,14 +219,14 @@ impl<'a> LinkedWords<'a> {
             (Some(left), Some(right)) if right - word < word - left => Some(right),
             (left, right) => left.or(right),
         };
-        let runs = of_class().map(|other| (other, self.run(word, other)));
+        let runs = of_class().map(|other| (other, self.shared_context_length(word, other)));
         let longest = runs.reduce(|best, next| if next.1 > best.1 { next } else { best });
         [left, right, nearest, in_order, longest.map(|(other, _)| other)]
     }
 
     /// Length of the class context that two words share. It is the number of equal classes before the two words,
     /// counted outwards until they differ, and after them.
-    fn run(&self, word: usize, other: usize) -> usize {
+    fn shared_context_length(&self, word: usize, other: usize) -> usize {
         let Range { start, end } = self.sentences[word];
         let equal = |(a, b): &(usize, usize)| self.classes[*a] == self.classes[*b];
         let before = (start..word).rev().zip((start..other).rev()).take_while(equal).count();

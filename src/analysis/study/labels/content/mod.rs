@@ -61,7 +61,7 @@ pub fn base_metric(metric: &str) -> Option<&str> {
 }
 
 /// The reference level of a lead, in words, from the name of its `number`; `None` if the number is no lead.
-pub fn lead_reference(number: &str) -> Option<&'static str> {
+pub fn lead_reference_text(number: &str) -> Option<&'static str> {
     let metric = number.split('[').next().unwrap_or_default();
     match metric {
         _ if metric.ends_with(OVER_CHANCE) => Some("chance"),

@@ -17,7 +17,7 @@ use crate::study::metrics::metric::{Column, Fraction, Keys, Metrics};
 use crate::study::section::NoSection;
 
 /// Margin over uniform attention that the simulated label requires.
-const MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");
+const TEST_MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");
 
 /// A column of simulated leads.
 const fn column(id: &'static str) -> Column {
@@ -28,7 +28,7 @@ const COLUMNS: [Column; 2] = [column("x_over_chance"), column("x_over_position")
 
 /// True leads of the simulated heads, `[lead over uniform attention, lead over position]`. A label is true if the
 /// first lead is above the margin and the second above 0. The hardest heads are exactly at these limits.
-const LEADS: [[f64; 2]; 10] = [
+const TRUE_LEADS: [[f64; 2]; 10] = [
     [0.1, 0.2],
     [0.1, 0.2],
     [0.1, 0.1],
@@ -42,17 +42,19 @@ const LEADS: [[f64; 2]; 10] = [
 ];
 
 /// Largest difference between a head's lead in a sentence and its true lead.
-const SPREAD: f64 = 0.4;
+const MAX_LEAD_DEVIATION: f64 = 0.4;
 
 /// Draws a corpus of sentences with 1 to 8 queries, in which the heads' leads vary at random. Returns the sums by
 /// block, `[BLOCKS][heads][leads]`, as `[numerator, denominator]`.
-fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 2]; 2]>> {
+fn draw_corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 2]; 2]>> {
     let mut blocks = vec![vec![[[0.0; 2]; 2]; heads]; BLOCKS];
     for sentence in 0..sentences {
         let queries = f64::from(rng.random_range(1..9_u8));
         for (head, sums) in blocks[block_of(sentence)].iter_mut().enumerate() {
             for (cell, [above, below]) in sums.iter_mut().enumerate() {
-                *above += queries * (LEADS[head % LEADS.len()][cell] + rng.random_range(-SPREAD..SPREAD));
+                *above += queries
+                    * (TRUE_LEADS[head % TRUE_LEADS.len()][cell]
+                        + rng.random_range(-MAX_LEAD_DEVIATION..MAX_LEAD_DEVIATION));
                 *below += queries;
             }
         }
@@ -61,8 +63,8 @@ fn corpus(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<[[f64; 
 }
 
 /// The assessment of every head on a simulated corpus.
-fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessment> {
-    let blocks = corpus(sentences, heads, rng);
+fn assess_heads(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessment> {
+    let blocks = draw_corpus(sentences, heads, rng);
     let grid = HeadGrid { layers: 1, heads };
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let of_head = |block: Option<usize>, head: usize| {
@@ -83,7 +85,7 @@ fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessmen
             ..MeasuredScore::default()
         });
         let evidence = Evidence { place: head, metrics: &metrics, section: &NoSection, earlier_assessments: &[] };
-        assess_content("x", "x", None, &MARGIN, (&evidence, &policy)).pop().expect("both leads are numbers")
+        assess_content("x", "x", None, &TEST_MARGIN, (&evidence, &policy)).pop().expect("both leads are numbers")
     };
     let mut assessed: Vec<Assessment> = (0..heads).map(assess).collect();
     correct_for_multiple_tests(&mut assessed, &policy);
@@ -97,8 +99,10 @@ fn labels_of_content_are_seldom_false_and_mostly_found() {
         let (heads, corpora) = (40, 300);
         let (mut shares, mut at_margin, mut found, mut there) = (0.0, 0.0, 0.0, 0.0);
         for _ in 0..corpora {
-            let assessed = assessed(sentences, heads, &mut rng);
-            let is_true = |head: usize| LEADS[head % LEADS.len()][0] > 0.1 && LEADS[head % LEADS.len()][1] > 0.0;
+            let assessed = assess_heads(sentences, heads, &mut rng);
+            let is_true = |head: usize| {
+                TRUE_LEADS[head % TRUE_LEADS.len()][0] > 0.1 && TRUE_LEADS[head % TRUE_LEADS.len()][1] > 0.0
+            };
             let fired: Vec<usize> = (0..heads).filter(|&head| !assessed[head].label.borderline).collect();
             let wrong = fired.iter().filter(|&&head| !is_true(head)).count();
             shares += wrong as f64 / fired.len().max(1) as f64;

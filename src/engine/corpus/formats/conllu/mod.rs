@@ -43,7 +43,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     let mut word_lines = Vec::new();
     // The position of each word with links, and the value that has them.
     let mut link_values: Vec<(usize, Box<str>)> = Vec::new();
-    let (mut surface, mut links) = (Surface::default(), Vec::new());
+    let (mut surface, mut links) = (SurfaceBuilder::default(), Vec::new());
     let (mut first, mut comments) = (None, Comments::default());
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
@@ -80,11 +80,11 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
         let added = add_links(&mut links, links_from.as_ref(), (word, &value), words.len(), types);
         added.at(lines.path(), word_lines[word])?;
     }
-    let (end, count) = (surface.words, words.len());
+    let (end, count) = (surface.word_count, words.len());
     let cut_off = || anyhow!("a multiword token ends with word {end}, and the sentence with word {count}");
     ensure!(end <= count, cut_off().at(lines.path(), lines.number()));
     let Comments { begins_document, family, id, text } = comments;
-    let written = (!words.is_empty()).then(|| surface.written(&words, text.as_deref()));
+    let written = (!words.is_empty()).then(|| surface.written_text(&words, text.as_deref()));
     let sentence = Sentence { origin, id, links, written, ..Sentence::new(Content::Words(words)) };
     Ok(Some(ParsedSentence { sentence, begins_document, family }))
 }
@@ -113,7 +113,7 @@ impl Comments {
                 let bad_length = || anyhow!("`# global.generated` has {} bytes", value.len());
                 let way_out = || format!("say in 1 to {MAX_GENERATOR_BYTES} by what the sentences were generated");
                 ensure!((1..=MAX_GENERATOR_BYTES).contains(&value.len()), bad_length().hint(way_out()));
-                file.generated = Some(value.into());
+                file.generator = Some(value.into());
             }
             "family" => {
                 let unnamed =
@@ -134,8 +134,8 @@ impl Comments {
 
 /// Parses a word line. `before` is the number of words before it in the sentence.
 fn parse_word(
-    columns: &[&str; COLUMNS],
-    surface: &mut Surface,
+    columns: &[&str; COLUMN_COUNT],
+    surface: &mut SurfaceBuilder,
     before: usize,
     size: &mut SentenceSize,
     (relations, (requested, classes)): (&mut RelationNames, (&[String], Option<&Arc<str>>)),
@@ -156,7 +156,7 @@ fn parse_word(
         .map_message(|problem| format!("column 8 (DEPREL) {problem}"))
         .with_value(relation)?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
-    let value = |name: &str| column_value(name, columns).and_then(present);
+    let value = |name: &str| column_value(name, columns).and_then(value_if_present);
     let requested: Box<[_]> = requested.iter().map(|name| value(name)).collect();
     let class = classes.and_then(|key| Some(WordClass::new(key, value(key)?))).transpose()?;
     let optional = requested.iter().flatten().chain(class.iter().map(|class| &class.name)).map(|value| &**value);
@@ -164,13 +164,13 @@ fn parse_word(
     let annotation = Annotation {
         upos: Upos::of(upos),
         // The lemma of the word `_` is `_`, which elsewhere means a missing value.
-        lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { present(lemma) },
-        features: present(features),
-        entity: present(entity),
+        lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { value_if_present(lemma) },
+        features: value_if_present(features),
+        entity: value_if_present(entity),
         class,
         requested,
     };
-    surface.add_word(before, space_after(misc));
+    surface.add_word(before, has_space_after(misc));
     Ok(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation })
 }
 
@@ -193,31 +193,31 @@ fn ensure_column(name: &str) -> Result<()> {
 }
 
 /// Value of a column (`xpos`), or of an entry in a column (`feats.Number`), by its name; `None` if it is missing.
-fn column_value<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
+fn column_value<'a>(name: &str, columns: &[&'a str; COLUMN_COUNT]) -> Option<&'a str> {
     let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
     let value = columns[NAMED_COLUMNS.into_iter().find(|(known, _)| *known == column)?.1];
     entry.map_or(Some(value), |entry| entry_value(entry, value))
 }
 
 /// Splits a word line at its tabs. Fails unless it has ten columns.
-fn split_columns(line: &str) -> Result<[&str; COLUMNS]> {
-    let (mut columns, count) = ([""; COLUMNS], line.split('\t').count());
+fn split_columns(line: &str) -> Result<[&str; COLUMN_COUNT]> {
+    let (mut columns, count) = ([""; COLUMN_COUNT], line.split('\t').count());
     columns.iter_mut().zip(line.split('\t')).for_each(|(column, text)| *column = text);
-    let is_cut = count < COLUMNS && parse_number(columns[0]).is_some() && columns[count - 1].is_empty();
+    let is_cut = count < COLUMN_COUNT && parse_number(columns[0]).is_some() && columns[count - 1].is_empty();
     let shown = || excerpt(line);
     let cut = || anyhow!("the line ends after column {}, within a word: `{}`", count - 1, shown());
     let way_out = "a form or lemma that is a line break has cut it: leave that token out, or write it as `_`";
     ensure!(!is_cut, cut().hint(way_out));
     ensure!(
-        count == COLUMNS,
-        "a CoNLL-U line has {COLUMNS} columns separated by tabs, this one has {count}: `{}`",
+        count == COLUMN_COUNT,
+        "a CoNLL-U line has {COLUMN_COUNT} columns separated by tabs, this one has {count}: `{}`",
         shown(),
     );
     Ok(columns)
 }
 
 /// Value of a column; `None` if the column is empty or `_`, the mark of a missing value.
-fn present(column: &str) -> Option<Box<str>> {
+fn value_if_present(column: &str) -> Option<Box<str>> {
     (!matches!(column, "_" | "")).then(|| column.into())
 }
 
@@ -227,24 +227,24 @@ fn is_number_pair(id: &str, joint: char) -> bool {
 }
 
 /// Number of columns: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
-const COLUMNS: usize = 10;
+const COLUMN_COUNT: usize = 10;
 
 /// Pieces from which the written text of a sentence is put together, one per word or multiword token.
 #[derive(Default)]
-struct Surface {
+struct SurfaceBuilder {
     pieces: Vec<WrittenPiece>,
     /// Number of words in `pieces`.
-    words: usize,
+    word_count: usize,
 }
 
-impl Surface {
+impl SurfaceBuilder {
     /// Adds the line of a multiword token after the first `before` words of the sentence. Fails unless its range begins
     /// with the number of the next word.
-    fn add_multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
+    fn add_multiword(&mut self, columns: &[&str; COLUMN_COUNT], before: usize, size: &mut SentenceSize) -> Result<()> {
         let [id, form, .., misc] = *columns;
         let expected = before + 1;
         let ends = id.split_once('-').and_then(|(first, last)| Some((parse_number(first)?, parse_number(last)?)));
-        let last = ends.filter(|&(first, last)| first == expected && last >= first && self.words <= before);
+        let last = ends.filter(|&(first, last)| first == expected && last >= first && self.word_count <= before);
         let wrong_range = || anyhow!("column 1 (ID) is `{}`: expected a range from {expected} on", excerpt(id));
         let way_out = "put the line of a multiword token before the lines of its words";
         let (_, last) = last.ok_or_else(|| wrong_range().with_value(id).hint(way_out))?;
@@ -252,23 +252,23 @@ impl Surface {
         if !matches!(form, "_" | "") {
             size.add_surface(form)?;
             let (surface, words) = (Some(form.to_owned()), last - before);
-            self.pieces.push(WrittenPiece { surface, word_count: words, space_after: space_after(misc) });
-            self.words = last;
+            self.pieces.push(WrittenPiece { surface, word_count: words, space_after: has_space_after(misc) });
+            self.word_count = last;
         }
         Ok(())
     }
 
     /// Adds the word with index `before`, unless it is part of a multiword token that was already added.
     fn add_word(&mut self, before: usize, space_after: bool) {
-        if before >= self.words {
+        if before >= self.word_count {
             self.pieces.push(WrittenPiece::single_word(space_after));
-            self.words = before + 1;
+            self.word_count = before + 1;
         }
     }
 
     /// Written text of the sentence. It is `text`, if `text` contains all words from left to right; else the word forms,
     /// joined by spaces except where `SpaceAfter=No`.
-    fn written(&self, words: &[Word], text: Option<&str>) -> Written {
+    fn written_text(&self, words: &[Word], text: Option<&str>) -> Written {
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
         let aligned = text.and_then(|text| Written::align(text, &forms, &self.pieces).ok());
         aligned.unwrap_or_else(|| Written::join(&forms, &self.pieces))
@@ -276,7 +276,7 @@ impl Surface {
 }
 
 /// Whether white space follows a word, by its MISC column: there is no `SpaceAfter=No`.
-fn space_after(misc: &str) -> bool {
+fn has_space_after(misc: &str) -> bool {
     !misc.split('|').any(|entry| entry == "SpaceAfter=No")
 }
 
@@ -287,7 +287,7 @@ fn parse_number(text: &str) -> Option<usize> {
 
 /// Value of the word's column, DEPS or MISC, from which links are read; `None` if the run reads no links from it, or it is
 /// empty.
-fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
+fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMN_COUNT]) -> Option<&'a str> {
     match from? {
         LinksFrom::Deps => Some(columns[8]).filter(|deps| *deps != "_"),
         LinksFrom::Misc(key) => entry_value(key, columns[9]),

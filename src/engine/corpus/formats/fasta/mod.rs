@@ -18,18 +18,18 @@ use crate::system::printable::excerpt;
 mod tests;
 
 /// First character of a header line and, as `COMMENT`, of a comment line.
-const HEADER: char = '>';
+const HEADER_MARK: char = '>';
 /// First character of a comment line.
-const COMMENT: char = ';';
+const COMMENT_MARK: char = ';';
 
 /// Reads the next record, or `None` at the end of the file. A record without residues becomes a sentence without tokens.
 pub(super) fn next(lines: &mut Lines, _: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
-    let Some((origin, id)) = header(lines)? else { return Ok(None) };
+    let Some((origin, id)) = next_header(lines)? else { return Ok(None) };
     let mut protein = Protein::default();
     // The header of the next record is left for the next call.
-    while lines.first_byte()?.is_some_and(|first| char::from(first) != HEADER) {
+    while lines.first_byte()?.is_some_and(|first| char::from(first) != HEADER_MARK) {
         let Some(line) = lines.next()? else { break };
-        let added = if line.starts_with(COMMENT) { Ok(()) } else { protein.add(line) };
+        let added = if line.starts_with(COMMENT_MARK) { Ok(()) } else { protein.add(line) };
         added.at(lines.path(), lines.number())?;
     }
     Ok(Some(Sentence { origin, id, ..Sentence::new(Content::Text(protein.residues)) }.into()))
@@ -37,12 +37,12 @@ pub(super) fn next(lines: &mut Lines, _: &mut ReaderContext) -> Result<Option<Pa
 
 /// Reads up to the next header line, and returns its location and its id, the first word after `>`. `None` at the end of
 /// the file.
-fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
+fn next_header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
     while let Some(line) = lines.next()? {
-        if line.trim().is_empty() || line.starts_with(COMMENT) {
+        if line.trim().is_empty() || line.starts_with(COMMENT_MARK) {
             continue;
         }
-        let header = line.strip_prefix(HEADER).ok_or_else(|| {
+        let header = line.strip_prefix(HEADER_MARK).ok_or_else(|| {
             anyhow!("a sequence without a header: `{}`", excerpt(line)).hint(
                 "a record begins with a line `>id description`; a text with a sentence a line is read by --format text",
             )

@@ -74,8 +74,8 @@ fn parse_sides(smiles: &str) -> Result<[Molecule; 2]> {
         left.add_smiles(agents, reactants.len() + 1)?;
     }
     right.add_smiles(products, smiles.len() - products.len())?;
-    left.ensure_numbered_apart("reactants")?;
-    right.ensure_numbered_apart("products")?;
+    left.ensure_distinct_numbers("reactants")?;
+    right.ensure_distinct_numbers("products")?;
     Ok([left, right])
 }
 
@@ -120,7 +120,7 @@ impl Molecule {
     }
 
     /// Fails if two atoms on one `side` of the reaction have one number.
-    fn ensure_numbered_apart(&self, side: &str) -> Result<()> {
+    fn ensure_distinct_numbers(&self, side: &str) -> Result<()> {
         let mut seen = BTreeSet::new();
         let twice = self.atoms.iter().filter_map(Atom::map_number).find(|&number| !seen.insert(number));
         let Some(number) = twice else { return Ok(()) };

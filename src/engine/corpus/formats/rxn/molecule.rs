@@ -13,7 +13,7 @@ pub(super) const MAX_ATOMS: usize = 4096;
 
 /// The organic subset: elements that may be written without brackets, each with its normal valences, which imply the number
 /// of hydrogens (`OpenSMILES`, 3.1.5).
-const ORGANIC: [(&str, &[u32]); 10] = [
+const ORGANIC_VALENCES: [(&str, &[u32]); 10] = [
     ("B", &[3]),
     ("C", &[4]),
     ("N", &[3, 5]),
@@ -27,7 +27,7 @@ const ORGANIC: [(&str, &[u32]); 10] = [
 ];
 
 /// Symbols of the aromatic atoms that may be written without brackets.
-const AROMATIC: &str = "bcnops";
+const AROMATIC_SYMBOLS: &str = "bcnops";
 
 /// One molecule, or several separated by `.`.
 #[derive(Default)]
@@ -87,7 +87,7 @@ enum Bond {
 
 impl Bond {
     /// Bond of a SMILES symbol, such as `=`; `None` for other characters.
-    fn of(sign: char) -> Option<Self> {
+    fn from_symbol(sign: char) -> Option<Self> {
         Some(match sign {
             '-' | '/' | '\\' => Self::Single,
             '=' => Self::Double,
@@ -116,13 +116,13 @@ impl Bond {
 #[derive(Default)]
 struct ParserState {
     /// Index of the latest atom, to which the next atom is bound; `None` at the beginning and after a dot.
-    last: Option<usize>,
+    last_atom: Option<usize>,
     /// Bond symbol read before the next atom; `None` if none was written.
-    bond: Option<Bond>,
+    next_bond: Option<Bond>,
     /// Open branches: the atom before each, and the column of its `(`, counted from 1.
-    branches: Vec<(Option<usize>, usize)>,
+    open_branches: Vec<(Option<usize>, usize)>,
     /// Open rings by their number: the first atom, the written bond (`None` if unwritten), and the column, counted from 1.
-    rings: BTreeMap<u32, (usize, Option<Bond>, usize)>,
+    open_rings: BTreeMap<u32, (usize, Option<Bond>, usize)>,
 }
 
 impl Molecule {
@@ -136,15 +136,15 @@ impl Molecule {
             let length = self.parse_token(&smiles[at..], &mut read, before + at)?;
             at += length.max(next.len_utf8());
         }
-        if let Some((_, place)) = read.branches.last() {
+        if let Some((_, place)) = read.open_branches.last() {
             bail!(anyhow!("`(` at character {place} has no `)`"));
         }
-        if let Some((ring, (_, _, place))) = read.rings.iter().next() {
+        if let Some((ring, (_, _, place))) = read.open_rings.iter().next() {
             bail!(anyhow!("ring {ring}, which begins at character {place}, is not closed").with_value(ring));
         }
         let last = self.tokens.last().map_or("", |token| &token.text);
         let loose = || anyhow!("`{last}` at character {} leads nowhere", before + at).with_value(last);
-        ensure!(read.last.is_some() && read.bond.is_none(), loose());
+        ensure!(read.last_atom.is_some() && read.next_bond.is_none(), loose());
         self.drop_needless_brackets(first);
         Ok(())
     }
@@ -164,35 +164,35 @@ impl Molecule {
             return Ok(text.len());
         }
         if let Some(symbol) = organic_symbol(rest) {
-            let element = capitalised(symbol);
+            let element = capitalise(symbol);
             let is_aromatic = element != symbol;
             self.add_atom(Atom { element: element.into(), is_aromatic, ..Atom::default() }, symbol.to_owned(), read)?;
             return Ok(symbol.len());
         }
         let unbound = || anyhow!("`{sign}` at character {place} follows no atom").with_value(sign);
-        if let Some(bond) = Bond::of(sign) {
-            ensure!(read.last.is_some() && read.bond.is_none(), unbound());
-            read.bond = Some(bond);
+        if let Some(bond) = Bond::from_symbol(sign) {
+            ensure!(read.last_atom.is_some() && read.next_bond.is_none(), unbound());
+            read.next_bond = Some(bond);
         } else if sign == '(' {
-            ensure!(read.last.is_some() && read.bond.is_none(), unbound());
-            read.branches.push((read.last, place));
+            ensure!(read.last_atom.is_some() && read.next_bond.is_none(), unbound());
+            read.open_branches.push((read.last_atom, place));
         } else if sign == ')' {
             let unopened = || anyhow!("`)` at character {place} has no `(`");
-            (read.last, _) = read.branches.pop().ok_or_else(unopened)?;
-            ensure!(read.bond.take().is_none(), anyhow!("the bond before `)` at character {place} leads nowhere"));
+            (read.last_atom, _) = read.open_branches.pop().ok_or_else(unopened)?;
+            ensure!(read.next_bond.take().is_none(), anyhow!("the bond before `)` at character {place} leads nowhere"));
         } else if sign == '.' {
-            ensure!(read.last.take().is_some() && read.bond.is_none(), unbound());
+            ensure!(read.last_atom.take().is_some() && read.next_bond.is_none(), unbound());
         } else if sign == '%' || sign.is_ascii_digit() {
             let digits = if sign == '%' { rest.get(1..3) } else { Some(text) };
             let ring = digits.filter(|digits| is_number(digits)).and_then(|digits| digits.parse().ok());
             let ring: u32 = ring.ok_or_else(|| anyhow!("`%` at character {place} has not two digits after it"))?;
             text = if sign == '%' { &rest[..3] } else { text };
-            let atom = read.last.ok_or_else(unbound)?;
-            let bond = read.bond.take();
-            match read.rings.remove(&ring) {
+            let atom = read.last_atom.ok_or_else(unbound)?;
+            let bond = read.next_bond.take();
+            match read.open_rings.remove(&ring) {
                 Some((other, ..)) if other == atom => bail!(anyhow!("ring {ring} at character {place} has one atom")),
                 Some((other, earlier, _)) => self.add_bond(other, atom, earlier.or(bond)),
-                None => drop(read.rings.insert(ring, (atom, bond, place))),
+                None => drop(read.open_rings.insert(ring, (atom, bond, place))),
             }
         } else {
             bail!(anyhow!("`{}` at character {place} is no part of a SMILES", sign.escape_debug()).with_value(sign));
@@ -207,8 +207,8 @@ impl Molecule {
         let place = self.atoms.len();
         self.atoms.push(atom);
         self.tokens.push(SmilesToken { text, atom: Some(place) });
-        let bond = read.bond.take();
-        if let Some(last) = read.last.replace(place) {
+        let bond = read.next_bond.take();
+        if let Some(last) = read.last_atom.replace(place) {
             self.add_bond(last, place, bond);
         }
         Ok(())
@@ -287,7 +287,7 @@ fn number_distinct<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> 
 /// smallest sufficient valence. An aromatic atom takes one unit more, and only its first valence counts. `None` if the
 /// element needs brackets.
 fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
-    let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
+    let (_, valences) = ORGANIC_VALENCES.iter().find(|(known, _)| *known == element)?;
     let taken = taken + u32::from(is_aromatic);
     let usable = if is_aromatic { &valences[..1] } else { valences };
     Some(usable.iter().find(|&&valence| valence >= taken).map_or(0, |valence| valence - taken))
@@ -296,14 +296,14 @@ fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32
 /// Symbol at the beginning of `text` that needs no brackets: of the organic subset, aromatic, or `*`. `None` if there is
 /// none.
 fn organic_symbol(text: &str) -> Option<&str> {
-    let is_aromatic = text.starts_with(|first: char| AROMATIC.contains(first));
-    let symbols = ORGANIC.iter().map(|(symbol, _)| *symbol).filter(|symbol| text.starts_with(symbol));
+    let is_aromatic = text.starts_with(|first: char| AROMATIC_SYMBOLS.contains(first));
+    let symbols = ORGANIC_VALENCES.iter().map(|(symbol, _)| *symbol).filter(|symbol| text.starts_with(symbol));
     let length = symbols.map(str::len).max().or((is_aromatic || text.starts_with('*')).then_some(1));
     length.map(|length| &text[..length])
 }
 
 /// Capitalises a symbol: `C` for `c`, `Se` for `se`.
-fn capitalised(symbol: &str) -> String {
+fn capitalise(symbol: &str) -> String {
     let (first, rest) = symbol.split_at(1.min(symbol.len()));
     first.to_uppercase() + rest
 }
@@ -323,10 +323,10 @@ fn bracket_atom(text: &str) -> Option<(Atom, String)> {
         [b'A'..=b'Z', b'a'..=b'z', ..] => &rest[..2],
         _ if ["se", "as", "te", "si"].iter().any(|symbol| rest.starts_with(symbol)) => &rest[..2],
         [b'A'..=b'Z', ..] => &rest[..1],
-        [first, ..] if AROMATIC.contains(char::from(*first)) => &rest[..1],
+        [first, ..] if AROMATIC_SYMBOLS.contains(char::from(*first)) => &rest[..1],
         _ => return None,
     };
-    let element = capitalised(symbol);
+    let element = capitalise(symbol);
     let mut rest = &rest[symbol.len()..];
     let is_chiral = rest.starts_with('@');
     rest = rest.trim_start_matches('@');

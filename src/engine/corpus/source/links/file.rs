@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::corpus::bounds::{MAX_FILE_LINKS, MAX_ID_BYTES, MAX_LINKS};
 use crate::corpus::lines::{Compression, Lines};
 use crate::corpus::sentence::links::LinkTypes;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::excerpt;
@@ -32,9 +32,9 @@ pub struct LinkFile {
     /// Names of the link types in the file.
     pub(super) types: Vec<Box<str>>,
     /// Index into `links` by sentence id.
-    pub(super) by_id: HashMap<Box<str>, usize>,
+    pub(super) index_by_id: HashMap<Box<str>, usize>,
     /// Index into `links` by the number of the sentence in the corpus, counted from 0.
-    pub(super) by_number: HashMap<u64, usize>,
+    pub(super) index_by_number: HashMap<u64, usize>,
     /// Links of each sentence that the file names, one list per sentence.
     pub(super) links: Vec<Vec<LinkRow>>,
 }
@@ -78,7 +78,7 @@ impl LinkFile {
     /// link; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let opened = input::open(path).cannot("read the links", path.display());
-        opened.and_then(|file| Self::from_reader(path, Box::new(file))).with_option("links").class(Class::Input)
+        opened.and_then(|file| Self::from_reader(path, Box::new(file))).with_option("links").class(ErrorClass::Input)
     }
 
     pub fn from_reader(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Self> {
@@ -99,7 +99,7 @@ impl LinkFile {
             }
         }
         let no_link = || anyhow!("`{}` has no link", file.path).with_file(&file.path);
-        ensure!(reader.count > 0, no_link().hint(format!("{HEADER}, and each other line a link")));
+        ensure!(reader.count > 0, no_link().hint(format!("{HEADER_HINT}, and each other line a link")));
         file.digest.sha256 = lines.into_sha256()?;
         Ok(file)
     }
@@ -143,14 +143,14 @@ impl RowReader {
         };
         let next = file.links.len();
         let name = if let Some(number) = parse_sentence_number(sentence) {
-            *file.by_number.entry(number).or_insert(next)
+            *file.index_by_number.entry(number).or_insert(next)
         } else {
             let length = sentence.len();
             let no_id = || anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").with_value(sentence);
             ensure!((1..=MAX_ID_BYTES).contains(&length), no_id());
-            match file.by_id.get(sentence) {
+            match file.index_by_id.get(sentence) {
                 Some(known) => *known,
-                None => *file.by_id.entry(sentence.into()).or_insert(next),
+                None => *file.index_by_id.entry(sentence.into()).or_insert(next),
             }
         };
         if name == next {
@@ -178,13 +178,13 @@ fn word_number(column: &str, text: &str) -> Result<u32> {
 }
 
 /// Hint on a first line that does not name the columns.
-const HEADER: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
+const HEADER_HINT: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
 
 /// The columns of a file of links, from its first line.
 struct LinkColumns {
     separator: char,
     /// Position in a line of each of [`COLUMNS`].
-    places: [usize; COLUMNS.len()],
+    column_indices: [usize; COLUMNS.len()],
 }
 
 impl LinkColumns {
@@ -193,7 +193,7 @@ impl LinkColumns {
         let names = fields(line, separator)?;
         let names: Vec<&str> = names.iter().map(|name| name.trim()).collect();
         let place = |column: &str| {
-            let missing = || anyhow!("there is no column `{column}`: `{}`", excerpt(line)).hint(HEADER);
+            let missing = || anyhow!("there is no column `{column}`: `{}`", excerpt(line)).hint(HEADER_HINT);
             names.iter().position(|name| *name == column).ok_or_else(missing)
         };
         let [sentence, from, to, kind] = COLUMNS.map(place);
@@ -206,7 +206,7 @@ impl LinkColumns {
             };
             return Err(error.with_value(other).hint("leave it out"));
         }
-        Ok(Self { separator, places })
+        Ok(Self { separator, column_indices: places })
     }
 
     /// Splits a line into its fields, in the order of [`COLUMNS`]. Fails if the line has too few or too many fields.
@@ -215,7 +215,7 @@ impl LinkColumns {
         let count = fields.len();
         let expected = COLUMNS.len();
         ensure!(count == expected, "the line has {count} fields, and the first line {expected}: `{}`", excerpt(line));
-        Ok(self.places.map(|place| std::mem::take(&mut fields[place])))
+        Ok(self.column_indices.map(|place| std::mem::take(&mut fields[place])))
     }
 }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::formats::Format;
 use crate::corpus::sentence::links::{LinkSet, LinkTypeOptions, LinkTypes, LinksFrom};
 use crate::corpus::sentence::{Content, Origin, Sentence};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 pub use file::NamedDigest;
@@ -89,7 +89,7 @@ pub(super) struct ExternalLinks {
     /// Number of links that each rule has made.
     links_made: Vec<usize>,
     /// Number of columns that the run requested of each word; columns for rules follow these.
-    requested: usize,
+    requested_columns: usize,
     /// Number of sentences read; `has_ids` tells whether any has an id.
     sentences: u64,
     has_ids: bool,
@@ -105,18 +105,18 @@ impl ExternalLinks {
             options: options.clone(),
             origins_met: vec![None; names],
             links_made: vec![0; rules],
-            requested,
+            requested_columns: requested,
             ..Self::default()
         }
     }
 
     pub(super) fn unused_rules(&self) -> Vec<&str> {
         let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.links_made);
-        rules.filter(|(_, made)| **made == 0).map(|(rule, _)| &*rule.kind).collect()
+        rules.filter(|(_, made)| **made == 0).map(|(rule, _)| &*rule.link_type).collect()
     }
 
     pub(super) fn uses_sentence_numbers(&self) -> bool {
-        self.options.file.as_ref().is_some_and(|file| !file.by_number.is_empty())
+        self.options.file.as_ref().is_some_and(|file| !file.index_by_number.is_empty())
     }
 
     /// Adds to a sentence the links of the file and of the rules. `number` is the sentence's number in the corpus, `format`
@@ -131,30 +131,30 @@ impl ExternalLinks {
         self.sentences += 1;
         self.has_ids |= sentence.id.is_some();
         if let Some(file) = self.options.file.clone() {
-            self.add_of_file(&file, sentence, (number, format), types)?;
+            self.add_file_links(&file, sentence, (number, format), types)?;
         }
         let Some(rules) = &self.options.rules else { return Ok(()) };
         for (rule, made) in rules.rules.iter().zip(&mut self.links_made) {
-            *made += rule.add_links(sentence, self.requested, types).at(&rules.path, rule.line)?;
+            *made += rule.add_links(sentence, self.requested_columns, types).at(&rules.path, rule.line)?;
         }
         if let Content::Words(words) = &mut sentence.content {
             let columns = words.iter_mut().map(|word| &mut word.annotation.requested);
-            let columns = columns.filter(|columns| columns.len() > self.requested);
-            columns.for_each(|columns| *columns = columns[..self.requested].into());
+            let columns = columns.filter(|columns| columns.len() > self.requested_columns);
+            columns.for_each(|columns| *columns = columns[..self.requested_columns].into());
         }
         Ok(())
     }
 
     /// Adds to a sentence the links that the file of links gives it by its id or number. Fails on an ambiguous id, or on a
     /// word that the sentence lacks.
-    fn add_of_file(
+    fn add_file_links(
         &mut self,
         file: &LinkFile,
         sentence: &mut Sentence,
         (number, format): (u64, Format),
         types: &mut LinkTypes,
     ) -> Result<()> {
-        let by_id = sentence.id.as_deref().and_then(|id| file.by_id.get(id)).copied();
+        let by_id = sentence.id.as_deref().and_then(|id| file.index_by_id.get(id)).copied();
         if let Some(id) = sentence.id.as_deref().filter(|id| parse_sentence_number(id).is_some()) {
             let (shown, origin) = (excerpt(id), &sentence.origin);
             let error = anyhow!("the id `{shown}` of the sentence of {origin} reads as the number of a sentence");
@@ -167,7 +167,7 @@ impl ExternalLinks {
             let error = error.with_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
             return Err(error.at(&file.path, file.first_line(name)));
         }
-        for name in by_id.into_iter().chain(file.by_number.get(&number).copied()) {
+        for name in by_id.into_iter().chain(file.index_by_number.get(&number).copied()) {
             self.origins_met[name] = Some(sentence.origin.clone());
             let words = word_count(sentence, format).at(&file.path, file.first_line(name))?;
             let Sentence { links, origin, .. } = &mut *sentence;
@@ -189,20 +189,20 @@ impl ExternalLinks {
         let Some(file) = &self.options.file else { return Ok(()) };
         let missing = (0..self.origins_met.len()).filter(|&name| self.origins_met[name].is_none());
         let Some(first) = missing.min_by_key(|&name| file.first_line(name)) else { return Ok(()) };
-        let (line, sentences) = (file.first_line(first), counted(self.sentences, "sentence"));
+        let (line, sentences) = (file.first_line(first), format_count(self.sentences, "sentence"));
         let no_other =
             if self.origins_met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
-        let error = if let Some((number, _)) = file.by_number.iter().find(|(_, name)| **name == first) {
+        let error = if let Some((number, _)) = file.index_by_number.iter().find(|(_, name)| **name == first) {
             anyhow!("there is no sentence #{number}{no_other}: the corpus has {sentences}, counted from #0")
                 .with_value(number)
         } else {
-            let id = file.by_id.iter().find(|(_, name)| **name == first).map_or("", |(id, _)| id);
+            let id = file.index_by_id.iter().find(|(_, name)| **name == first).map_or("", |(id, _)| id);
             let error = anyhow!("the corpus has no sentence `{}`{no_other}", excerpt(id)).with_value(id);
             if self.has_ids { error } else { error.map_message(|error| format!("{error}: its sentences have no ids")) }
         };
-        const WAY_OUT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \
+        const ID_HINT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \
             lines) or #N, the number of a sentence in the corpus, counted from 0";
-        Err(error.hint_after("; ", WAY_OUT).at(&file.path, line))
+        Err(error.hint_after("; ", ID_HINT).at(&file.path, line))
     }
 }
 

@@ -25,18 +25,18 @@ use crate::corpus::bounds::{MAX_LINKS, MAX_RULE_PAIRS};
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::{Content, Sentence, Word};
 use crate::system::errors::similar::closest_name;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
 /// Maximum size of a rule file, 1 MiB: a rule has about a hundred bytes.
-const MAX_BYTES: u64 = 1 << 20;
+const MAX_RULE_FILE_BYTES: u64 = 1 << 20;
 
 /// Maximum size of a compiled regular expression, 1 MiB: a class of all Unicode letters has about ten kilobytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Keys that a rule may have.
-const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
+const RULE_KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
 
 #[derive(Debug)]
 pub struct LinkRules {
@@ -50,7 +50,7 @@ pub struct LinkRules {
 /// A rule for links of one type.
 #[derive(Debug)]
 pub(super) struct LinkRule {
-    pub kind: String,
+    pub link_type: String,
     /// Line of the file on which the rule begins.
     pub line: u64,
     /// Conditions that the source word must meet.
@@ -58,11 +58,11 @@ pub(super) struct LinkRule {
     /// Conditions that the target word must meet.
     to: Vec<WordCondition>,
     /// Annotations whose values must be equal in the source and the target of a link.
-    same: Vec<WordKey>,
+    equal_keys: Vec<WordKey>,
     /// Side of the source on which targets stand; `None` for both.
     side: Option<RuleSide>,
     /// Maximum distance between source and target, in words.
-    within: usize,
+    max_distance: usize,
     nearest: bool,
 }
 
@@ -90,12 +90,12 @@ enum WordKey {
 #[derive(Debug)]
 struct WordCondition {
     key: WordKey,
-    test: Test,
+    test: ValueTest,
 }
 
 /// The test of an annotation's value.
 #[derive(Debug)]
-enum Test {
+enum ValueTest {
     OneOf(Vec<String>),
     Matches(Regex),
 }
@@ -107,8 +107,8 @@ impl LinkRules {
     /// Reads a file of link rules. Fails if it cannot be read, or if a rule is malformed; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let text = input::read_to_string(path, MAX_BYTES).cannot("read the rules", shown);
-        text.and_then(|text| Self::parse(&text, path)).with_option("link-rules").class(Class::Input)
+        let text = input::read_to_string(path, MAX_RULE_FILE_BYTES).cannot("read the rules", shown);
+        text.and_then(|text| Self::parse(&text, path)).with_option("link-rules").class(ErrorClass::Input)
     }
 
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
@@ -140,7 +140,7 @@ impl LinkRule {
             words.iter().enumerate().filter_map(position).collect()
         };
         let (sources, targets) = (matches(&self.from)?, matches(&self.to)?);
-        let (kind, origin) = (&self.kind, &sentence.origin);
+        let (kind, origin) = (&self.link_type, &sentence.origin);
         let (mut links, mut pairs) = (Vec::new(), 0);
         for &from in &sources {
             let is_target = |to: &usize| {
@@ -151,11 +151,11 @@ impl LinkRule {
                 };
                 *to != from
                     && self.side.is_none_or(|wanted| wanted == side)
-                    && to.abs_diff(from) <= self.within
-                    && self.same.iter().all(are_same)
+                    && to.abs_diff(from) <= self.max_distance
+                    && self.equal_keys.iter().all(are_same)
             };
-            let start = targets.partition_point(|to| to.saturating_add(self.within) < from);
-            let end = targets.partition_point(|&to| to <= from.saturating_add(self.within));
+            let start = targets.partition_point(|to| to.saturating_add(self.max_distance) < from);
+            let end = targets.partition_point(|&to| to <= from.saturating_add(self.max_distance));
             pairs += end - start;
             let too_many = || {
                 anyhow!(
@@ -174,7 +174,7 @@ impl LinkRule {
             ensure!(links.len() <= MAX_LINKS, too_many().hint("add `within` or `nearest`"));
         }
         if !links.is_empty() {
-            let set = LinkSet::get_or_add(&mut sentence.links, &types.get_by_name(&self.kind)?);
+            let set = LinkSet::get_or_add(&mut sentence.links, &types.get_by_name(&self.link_type)?);
             links.iter().for_each(|&(from, to)| set.add(from, to));
         }
         Ok(links.len())
@@ -226,8 +226,8 @@ impl WordCondition {
         for WordCondition { key, test } in conditions {
             let Some(value) = key.value(word, first) else { return Ok(false) };
             let is_met = match test {
-                Test::OneOf(texts) => texts.iter().any(|text| text == value),
-                Test::Matches(regex) => regex.is_match(value).map_err(|error| {
+                ValueTest::OneOf(texts) => texts.iter().any(|text| text == value),
+                ValueTest::Matches(regex) => regex.is_match(value).map_err(|error| {
                     anyhow!("`{}` cannot be matched with `{}`: {error}", regex.as_str(), excerpt(value))
                 })?,
             };
@@ -307,8 +307,8 @@ fn parse_rule(
             }
             "nearest" => nearest = value.as_bool().ok_or_else(|| expected("true or false"))?,
             _ => {
-                let error = anyhow!("rule `{shown}` has no key `{}`: {}", excerpt(name), KEYS.join(", "));
-                return Err((key.span().start, error.with_value(name).did_you_mean(closest_name(name, KEYS))));
+                let error = anyhow!("rule `{shown}` has no key `{}`: {}", excerpt(name), RULE_KEYS.join(", "));
+                return Err((key.span().start, error.with_value(name).did_you_mean(closest_name(name, RULE_KEYS))));
             }
         }
     }
@@ -317,7 +317,7 @@ fn parse_rule(
         (offset, error.hint(format!("say which words, as in {key} = {{ upos = \"VERB\" }}")))
     };
     let (from, to) = (from.ok_or_else(|| missing("from"))?, to.ok_or_else(|| missing("to"))?);
-    Ok(LinkRule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
+    Ok(LinkRule { link_type: kind.to_owned(), line, from, to, equal_keys: same, side, max_distance: within, nearest })
 }
 
 /// Texts of a condition, given as a string or as a list of strings; `None` for any other value.
@@ -330,7 +330,7 @@ fn parse_texts(value: &DeValue<'_>) -> Option<Vec<String>> {
 }
 
 /// Makes the error about the malformed condition `name`.
-fn bad_condition(name: &str) -> anyhow::Error {
+fn bad_condition_error(name: &str) -> anyhow::Error {
     anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).with_value(name)
 }
 
@@ -353,16 +353,16 @@ fn parse_conditions(
                     parse_conditions(&format!("{name}."), inner, columns, parsed)?;
                 }
                 if parsed.len() == before {
-                    return Err((offset, bad_condition(&name)));
+                    return Err((offset, bad_condition_error(&name)));
                 }
                 continue;
             };
             let regex = RegexBuilder::new(pattern).delegate_size_limit(MAX_PATTERN_BYTES).build();
             let no_pattern = |error| anyhow!("`{}` is no pattern: {error}", excerpt(pattern)).with_value(pattern);
-            Test::Matches(regex.map_err(|error| (offset, no_pattern(error)))?)
+            ValueTest::Matches(regex.map_err(|error| (offset, no_pattern(error)))?)
         } else {
             let texts = parse_texts(value.get_ref()).filter(|texts| !texts.is_empty());
-            Test::OneOf(texts.ok_or_else(|| (offset, bad_condition(&name)))?)
+            ValueTest::OneOf(texts.ok_or_else(|| (offset, bad_condition_error(&name)))?)
         };
         parsed.push(WordCondition { key: WordKey::new(&name, columns), test });
     }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::*;
 use crate::corpus::{AnnotationOptions, Corpus, Input, Scope, Unit};
-use crate::system::errors::Class;
+use crate::system::errors::ErrorClass;
 
 const CORPUS: &str = "# sent_id = a\n1\tA\t_\t_\t_\t_\t0\troot\t_\t_\n2\tB\t_\t_\t_\t_\t1\tdep\t_\t_\n\n\
                       # sent_id = b\n1\tC\t_\t_\t_\t_\t0\troot\t_\t_\n2\tD\t_\t_\t_\t_\t1\tdep\t_\t_\n3\tE\t_\t_\t_\t_\t1\tdep\t_\t_\n";
@@ -50,7 +50,7 @@ impl Files {
 
     fn error(&self, name: &str, text: &str) -> String {
         let error = self.read(name, text.as_bytes()).unwrap_err();
-        assert_eq!(Class::of(&error), Class::Input);
+        assert_eq!(ErrorClass::from_error(&error), ErrorClass::Input);
         format!("{error:#}").replace(&format!("{}/", self.folder.path().display()), "")
     }
 }

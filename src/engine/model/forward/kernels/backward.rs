@@ -5,7 +5,7 @@
 
 use multiversion::multiversion;
 
-use super::{GELU_TANH_FACTOR, QUICK_GELU, exp, logistic, normal_tail, reduce};
+use super::{GELU_TANH_FACTOR, QUICK_GELU_FACTOR, exp, logistic, normal_tail, reduce};
 use crate::linalg::lanes::{LANES, centred_dot, dot, reduce_lanes};
 use crate::model::config::{Activation, NormKind};
 
@@ -14,12 +14,12 @@ use crate::model::config::{Activation, NormKind};
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
     match activation {
-        Activation::Gelu => chain(is_gated, states, bias, derivatives, gelu),
-        Activation::GeluTanh => chain(is_gated, states, bias, derivatives, gelu_tanh),
-        Activation::Relu => chain(is_gated, states, bias, derivatives, |x| [x.max(0.0), f32::from(x > 0.0)]),
-        Activation::Silu => chain(is_gated, states, bias, derivatives, silu),
-        Activation::QuickGelu => chain(is_gated, states, bias, derivatives, quick_gelu),
-        Activation::Tanh => chain(is_gated, states, bias, derivatives, tanh),
+        Activation::Gelu => apply_chain_rule(is_gated, states, bias, derivatives, gelu),
+        Activation::GeluTanh => apply_chain_rule(is_gated, states, bias, derivatives, gelu_tanh),
+        Activation::Relu => apply_chain_rule(is_gated, states, bias, derivatives, |x| [x.max(0.0), f32::from(x > 0.0)]),
+        Activation::Silu => apply_chain_rule(is_gated, states, bias, derivatives, silu),
+        Activation::QuickGelu => apply_chain_rule(is_gated, states, bias, derivatives, quick_gelu),
+        Activation::Tanh => apply_chain_rule(is_gated, states, bias, derivatives, tanh),
     }
 }
 
@@ -98,7 +98,13 @@ pub fn softmax_with_log_sum(row: &mut [f32]) -> f64 {
 
 /// Applies the chain rule to an activation; `evaluate` returns `[value, derivative]` of the activation.
 #[inline(always)]
-fn chain(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], evaluate: impl Fn(f32) -> [f32; 2]) {
+fn apply_chain_rule(
+    is_gated: bool,
+    states: &[f32],
+    bias: &[f32],
+    derivatives: &mut [f32],
+    evaluate: impl Fn(f32) -> [f32; 2],
+) {
     let width = bias.len() / 2;
     let (gate_biases, other_biases) = bias.split_at(width);
     for (row, out) in states.chunks_exact(bias.len()).zip(derivatives.chunks_exact_mut(bias.len())) {
@@ -122,11 +128,11 @@ fn chain(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], 
 #[inline(always)]
 fn gelu(x: f32) -> [f32; 2] {
     /// `1 / sqrt(2 pi)`: the standard normal density at 0.
-    const DENSITY: f32 = 0.398_942_3;
+    const NORMAL_DENSITY_AT_0: f32 = 0.398_942_3;
     let [series, t, power] = normal_tail(x);
     let tail = 0.5 * series * t * power;
     let below = if x < 0.0 { tail } else { 1.0 - tail };
-    [x * below, below + x * DENSITY * power]
+    [x * below, below + x * NORMAL_DENSITY_AT_0 * power]
 }
 
 /// Returns `[value, derivative]` of the tanh approximation of GELU.
@@ -146,8 +152,8 @@ fn silu(x: f32) -> [f32; 2] {
 /// Returns `[value, derivative]` of the logistic approximation of GELU.
 #[inline(always)]
 fn quick_gelu(x: f32) -> [f32; 2] {
-    let [value, slope] = silu(QUICK_GELU * x);
-    [value / QUICK_GELU, slope]
+    let [value, slope] = silu(QUICK_GELU_FACTOR * x);
+    [value / QUICK_GELU_FACTOR, slope]
 }
 
 /// Returns `[value, derivative]` of tanh.

@@ -17,7 +17,7 @@ pub mod backward;
 mod tests;
 
 /// Factor of `x` with which the logistic function approximates the normal distribution function (Hendrycks & Gimpel 2016, 2).
-pub const QUICK_GELU: f32 = 1.702;
+pub const QUICK_GELU_FACTOR: f32 = 1.702;
 
 /// Replaces the first `keys` values of each row of `scores`, `[rows, stride]`, by their softmax, and all further values by 0.
 /// Puts the entropy of each row, in nats, into `entropies`, `[rows]`. `stride` is a multiple of [`LANES`].
@@ -113,17 +113,17 @@ pub fn biased_norms(
 }
 
 /// Number of rows that [`multiply_square`] multiplies at a time. Their partial results occupy half of the AVX-512 registers.
-const ROWS: usize = 4;
+const ROWS_AT_ONCE: usize = 4;
 
 /// Multiplies rows that begin `stride` values apart by a square matrix, `[width, width]`, into adjacent rows. It serves the
 /// small products of one head over one sentence, for which setting up gemm would take longer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn multiply_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
     let count = into.len() / width;
-    let whole = count - count % ROWS;
-    for first in (0..whole).step_by(ROWS) {
+    let whole = count - count % ROWS_AT_ONCE;
+    for first in (0..whole).step_by(ROWS_AT_ONCE) {
         let rows = std::array::from_fn(|row| &rows[(first + row) * stride..][..width]);
-        rows_times_square::<ROWS>(rows, square, &mut into[first * width..][..ROWS * width]);
+        rows_times_square::<ROWS_AT_ONCE>(rows, square, &mut into[first * width..][..ROWS_AT_ONCE * width]);
     }
     for row in whole..count {
         rows_times_square([&rows[row * stride..][..width]], square, &mut into[row * width..][..width]);
@@ -225,7 +225,7 @@ fn silu(x: f32) -> f32 {
 /// `x / (1 + e^(-1.702 x))`, transformers' `quick_gelu`.
 #[inline(always)]
 fn quick_gelu(x: f32) -> f32 {
-    silu(QUICK_GELU * x) / QUICK_GELU
+    silu(QUICK_GELU_FACTOR * x) / QUICK_GELU_FACTOR
 }
 
 /// Replaces each row `x` by `activation(x + bias)`. If gated, `x + bias` has two halves: the activated first half times the
@@ -299,12 +299,12 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
 }
 
 /// Exponent `x` below which `e^x` is subnormal in float32; the kernels then return 0.
-const LEAST_EXPONENT: f32 = -87.0;
+const MIN_EXPONENT: f32 = -87.0;
 
 /// Returns the larger of `x` and [`LEAST_EXPONENT`]. NaN stays NaN, so that damaged weights show.
 #[inline(always)]
 fn clamp_exponent(x: f32) -> f32 {
-    if x < LEAST_EXPONENT { LEAST_EXPONENT } else { x }
+    if x < MIN_EXPONENT { MIN_EXPONENT } else { x }
 }
 
 /// Returns `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST_EXPONENT`].
@@ -313,14 +313,14 @@ fn clamp_exponent(x: f32) -> f32 {
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     /// `1.5 * 2^23`: adding it to a number rounds the number to an integer, which the low bits of the sum then hold.
-    const ROUND: f32 = 12_582_912.0;
+    const ROUNDING_SUMMAND: f32 = 12_582_912.0;
     /// High part of ln 2, with so few bits that its product with the integer `n` is exact (Cody & Waite 1980).
     const LN_2_HIGH: f32 = 0.693_359_375;
     /// Low part of ln 2: ln 2 minus the high part.
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let bounded = clamp_exponent(x);
-    let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
-    let n = shifted - ROUND;
+    let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUNDING_SUMMAND);
+    let n = shifted - ROUNDING_SUMMAND;
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, bounded));
     let series = r.mul_add(1.0 / 5040.0, 1.0 / 720.0);
     let series = series.mul_add(r, 1.0 / 120.0);
@@ -330,7 +330,7 @@ fn exp(x: f32) -> f32 {
     let series = series.mul_add(r, 1.0);
     let series = series.mul_add(r, 1.0);
     let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
-    if x < LEAST_EXPONENT { 0.0 } else { series * power }
+    if x < MIN_EXPONENT { 0.0 } else { series * power }
 }
 
 /// GELU: `x Phi(x)`, transformers' `gelu`, to 2.4e-7. `Phi` is the normal distribution function.
@@ -349,7 +349,7 @@ fn gelu(x: f32) -> f32 {
 #[inline(always)]
 fn normal_tail(x: f32) -> [f32; 3] {
     /// Coefficients of the polynomial `P`, ascending.
-    const P: [f32; 9] = [
+    const POLYNOMIAL: [f32; 9] = [
         0.169_281_63,
         0.169_389_41,
         0.156_358_91,
@@ -362,8 +362,8 @@ fn normal_tail(x: f32) -> [f32; 3] {
     ];
     let u = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
     let t = 1.0 / u.mul_add(0.3, 1.0);
-    let mut series = P[8];
-    for coefficient in P[..8].iter().rev() {
+    let mut series = POLYNOMIAL[8];
+    for coefficient in POLYNOMIAL[..8].iter().rev() {
         series = series.mul_add(t, *coefficient);
     }
     [series, t, exp(-u * u)]

@@ -3,36 +3,36 @@
 
 use anyhow::{Context, Result};
 
-use super::{PackedEncoder, resized, row};
+use super::{PackedEncoder, resize_buffer, row};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::DirectScratch;
 use crate::model::forward::visitor::{FinalNorm, ResidualPart};
-use crate::model::forward::{ForwardPass, NO_DIRECT};
+use crate::model::forward::{ForwardPass, NO_DIRECT_EFFECTS_ERROR};
 use crate::model::parameters::Norm;
 
 impl PackedEncoder {
     /// Computes the vector `g ⊙ u` of each compared token, with `g` the weights of the final norm and `u` the token's vector in
     /// the prediction head. Then shows the direct effects of the embeddings.
     /// Fails if logits are not linear in the residual stream.
-    pub(super) fn begin_direct(
+    pub(super) fn begin_direct_effects(
         &self,
         pass: &mut ForwardPass<'_>,
         states: &[f32],
         direct: &mut DirectScratch,
     ) -> Result<()> {
-        let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
+        let (norm, head) = self.parameters.direct_prediction_head().context(NO_DIRECT_EFFECTS_ERROR)?;
         let hidden = self.parameters.config.hidden_size;
         let tokens = head.decoder.as_ref().unwrap_or(&self.parameters.embeddings.words);
-        direct.vectors.clear();
-        direct.constants.clear();
+        direct.token_vectors.clear();
+        direct.bias_logits.clear();
         for &token in pass.batch.inputs.iter().flat_map(|input| input.compared_tokens) {
             let vector = row(tokens, token as usize, hidden);
-            direct.vectors.extend(self.before_norm(vector, norm));
-            direct.constants.push(head.bias[token as usize] + dot(vector, &norm.bias));
+            direct.token_vectors.extend(self.pull_back_through_norm(vector, norm));
+            direct.bias_logits.push(head.bias[token as usize] + dot(vector, &norm.bias));
         }
-        let DirectScratch { vectors, effects, .. } = direct;
+        let DirectScratch { token_vectors: vectors, effects, .. } = direct;
         let [vectors, states] = [&vectors[..], states].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
         show_part(pass, ResidualPart::Embeddings, (states, vectors.transposed()), &[], effects);
         Ok(())
@@ -41,15 +41,15 @@ impl PackedEncoder {
     /// Pulls `vector` back through a norm. The product of a row with the result equals the product of the normalised row with
     /// `vector`, except for the row's scale and the norm's bias. For layer norm the result is centred:
     /// `<x - mean x, v> = <x, v - mean v>`.
-    fn before_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
+    fn pull_back_through_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
         let scaled: Vec<f32> = vector.iter().zip(&norm.weight).map(|(u, g)| u * g).collect();
-        let mean = self.mean_of(&scaled);
+        let mean = self.subtracted_mean(&scaled);
         scaled.into_iter().map(move |value| value - mean)
     }
 
     /// Shows the direct effects of a block and of its biases on logits. `update` is the block's output without its bias.
     /// `contexts`, `[tokens, heads * head_dim]`, has the contexts of all heads if it is an attention block.
-    pub(super) fn show_direct(
+    pub(super) fn show_direct_effects(
         &self,
         number: usize,
         pass: &mut ForwardPass<'_>,
@@ -59,13 +59,13 @@ impl PackedEncoder {
         let (config, layer) = (&self.parameters.config, self.layer(number));
         let (hidden, head_dim, width) = (config.hidden_size, config.head_dim(), config.heads_width());
         let (block, output) = if contexts.is_some() { (0, &layer.attention_output) } else { (1, &layer.output) };
-        let norm = layer.write_norms.as_ref().map(|norms| &norms[block]);
-        self.before_write(norm, update, &output.bias, direct);
+        let norm = layer.block_output_norms.as_ref().map(|norms| &norms[block]);
+        self.pull_back_token_vectors(norm, update, &output.bias, direct);
         let DirectScratch { block_vectors, head_vectors, effects, scales, .. } = direct;
         let [vectors, update] = [&block_vectors[..], update].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
         let (vectors, count) = (vectors.transposed(), vectors.rows());
         if let Some(contexts) = contexts {
-            let head_vectors = resized(head_vectors, width * count);
+            let head_vectors = resize_buffer(head_vectors, width * count);
             multiply(MatrixMut::new(head_vectors, width, count), Matrix::new(&output.weight, width, hidden), vectors);
             let head_vectors = Matrix::new(head_vectors, width, count);
             let contexts = Matrix::new(contexts, contexts.len() / width, width);
@@ -82,16 +82,16 @@ impl PackedEncoder {
 
     /// Pulls the vectors of the compared tokens back through the norm of a block's output, into `direct.block_vectors`. Puts
     /// the norm's scale for each token into `direct.scales`. Without such a norm, it only copies the vectors.
-    fn before_write(&self, norm: Option<&Norm>, update: &[f32], bias: &[f32], direct: &mut DirectScratch) {
-        let DirectScratch { vectors, block_vectors, scales, .. } = direct;
+    fn pull_back_token_vectors(&self, norm: Option<&Norm>, update: &[f32], bias: &[f32], direct: &mut DirectScratch) {
+        let DirectScratch { token_vectors: vectors, block_vectors, scales, .. } = direct;
         block_vectors.clear();
         scales.clear();
         let Some(norm) = norm else { return block_vectors.extend_from_slice(vectors) };
         for vector in vectors.chunks_exact(self.parameters.config.hidden_size) {
-            block_vectors.extend(self.before_norm(vector, norm));
+            block_vectors.extend(self.pull_back_through_norm(vector, norm));
         }
         let biased = |row: &[f32]| row.iter().zip(bias).map(|(value, bias)| value + bias).collect::<Vec<f32>>();
-        scales.extend(update.chunks_exact(bias.len()).map(|row| self.scale_of(&biased(row))));
+        scales.extend(update.chunks_exact(bias.len()).map(|row| self.norm_scale(&biased(row))));
     }
 
     /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::before_write`].
@@ -102,7 +102,7 @@ impl PackedEncoder {
         bias: &[f32],
         direct: &mut DirectScratch,
     ) {
-        let DirectScratch { vectors, block_vectors, scales, effects, .. } = direct;
+        let DirectScratch { token_vectors: vectors, block_vectors, scales, effects, .. } = direct;
         let bias_effects: Vec<f32> = block_vectors.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
         let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
         let of_norm: Vec<f32> = vectors.chunks_exact(bias.len()).map(of_norm).collect();
@@ -122,23 +122,23 @@ impl PackedEncoder {
     /// Shows the scales by which the final norm divides the rows of `states`, `[tokens, hidden]`.
     pub(super) fn show_final_norm(&self, pass: &mut ForwardPass<'_>, states: &[f32], direct: &DirectScratch) {
         let rows = states.chunks_exact(self.parameters.config.hidden_size);
-        let scales: Vec<f32> = rows.map(|row| self.scale_of(row)).collect();
+        let scales: Vec<f32> = rows.map(|row| self.norm_scale(row)).collect();
         for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
-            let (scales, constants) = (&scales[span], &direct.constants[compared]);
+            let (scales, constants) = (&scales[span], &direct.bias_logits[compared]);
             pass.visitor.final_norm(sequence, FinalNorm { scales, constants });
         }
     }
 
     /// Returns the scale by which a norm divides a row. Layer norm: the root of the variance plus epsilon. RMS norm: the root
     /// of the mean square plus epsilon.
-    fn scale_of(&self, row: &[f32]) -> f32 {
-        let centre = self.mean_of(row);
+    fn norm_scale(&self, row: &[f32]) -> f32 {
+        let centre = self.subtracted_mean(row);
         let squares: f32 = row.iter().map(|value| (value - centre).powi(2)).sum();
         (squares / row.len() as f32 + self.epsilon()).sqrt()
     }
 
     /// Returns the mean that a norm subtracts from a row: 0 for RMS norm.
-    fn mean_of(&self, row: &[f32]) -> f32 {
+    fn subtracted_mean(&self, row: &[f32]) -> f32 {
         let is_centred = self.parameters.config.norm == NormKind::Layer;
         if is_centred { row.iter().sum::<f32>() / row.len() as f32 } else { 0.0 }
     }
@@ -159,7 +159,7 @@ fn show_part(
             continue;
         }
         let (n, width) = (span.len(), compared.len());
-        let effects = resized(effects, n * width);
+        let effects = resize_buffer(effects, n * width);
         let vectors = vectors.columns_from(compared.start, width);
         multiply(MatrixMut::new(effects, n, width), rows.rows_in(&span), vectors);
         for (row, scale) in effects.chunks_exact_mut(width).zip(scales.get(span).unwrap_or_default()) {

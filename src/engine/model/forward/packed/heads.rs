@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 
-use super::{ForwardPass, Layer, PackedEncoder, Parameters, Positions, Scratch, add_to, project, resized};
+use super::{ForwardPass, Layer, PackedEncoder, Parameters, Positions, Scratch, add_to, project, resize_buffer};
 use crate::linalg::lanes::LANES;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::relative::Scores;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, ValueNorms};
-use crate::model::forward::{AttentionScratch, LayerAttention, QueriesKeys, check_finite, kernels};
+use crate::model::forward::{AttentionScratch, LayerAttention, QueriesAndKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
 /// Index of the queries in the concatenated projection to queries, keys and values of [`Parameters`].
@@ -59,7 +59,7 @@ impl<'a> Projected<'a> {
 
     /// Returns a head's queries, keys or values (`part`) without bias, `[n, head_dim]`.
     pub(super) fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
-        Matrix::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
+        Matrix::with_row_stride(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
 
     /// As [`Projected::matrix`], as a view for the visitor.
@@ -68,8 +68,15 @@ impl<'a> Projected<'a> {
     }
 
     /// Computes a head's queries, keys or values (`part`) plus `bias`, times `scale`, in the buffer `into`, `[n, head_dim]`.
-    fn biased<'b>(&self, part: usize, head: usize, bias: &[f32], scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
-        let into = resized(into, self.n * self.head_dim);
+    fn biased_matrix<'b>(
+        &self,
+        part: usize,
+        head: usize,
+        bias: &[f32],
+        scale: f32,
+        into: &'b mut Vec<f32>,
+    ) -> Matrix<'b> {
+        let into = resize_buffer(into, self.n * self.head_dim);
         kernels::bias_scale(&self.rows[self.first_column(part, head)..], self.width, bias, scale, into);
         Matrix::new(into, self.n, self.head_dim)
     }
@@ -77,39 +84,41 @@ impl<'a> Projected<'a> {
 
 impl PackedEncoder {
     /// Prepares the buffers for the heads of the `place`-th stored layer; `writes` says whether contexts are needed.
-    fn begin_layer(&self, place: usize, writes: bool, pass: &ForwardPass<'_>, scratch: &mut Scratch) {
+    fn prepare_buffers(&self, place: usize, writes: bool, pass: &ForwardPass<'_>, scratch: &mut Scratch) {
         let Parameters { config, layers, .. } = &self.parameters;
         let (tokens, hidden, heads_width) = (pass.batch.tokens(), config.hidden_size, config.heads_width());
         if pass.needs.outputs {
-            kernels::row_norms(&scratch.states, hidden, resized(&mut scratch.input_norms, tokens));
+            kernels::row_norms(&scratch.states, hidden, resize_buffer(&mut scratch.input_norms, tokens));
         }
         if writes {
             // A row's weights sum to 1, so the value bias passes through attention unchanged.
             let bias = &layers[place].query_key_value.bias[2 * heads_width..];
-            let context = resized(&mut scratch.context, tokens * heads_width);
+            let context = resize_buffer(&mut scratch.context, tokens * heads_width);
             context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(bias));
         }
         if pass.needs.mixing {
-            scratch.mixing.begin(tokens, heads_width);
+            scratch.mixing.resize(tokens, heads_width);
         }
     }
 
     /// Runs the attention heads of layer `number` over all sequences, from the queries, keys and values in `scratch.projected`.
     /// Shows each head to the visitor, and puts the contexts into `scratch.context`. Fails if an entropy is not finite.
-    pub(super) fn attend(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
+    pub(super) fn run_heads(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
-        let (place, needs) = (self.parameters.order[number], pass.needs);
+        let (place, needs) = (self.parameters.layer_indices[number], pass.needs);
         let layer = &self.parameters.layers[place];
-        let visibility = config.visibility.in_layer(number);
+        let visibility = config.visibility.layer_visibility(number);
         let bias = layer.query_key_value.bias.as_slice();
         let tokens = pass.batch.tokens();
         let width = scratch.projected.len() / tokens;
         let has_values = width == 3 * heads_width;
-        let is_read =
-            needs.contexts || needs.mixing || needs.includes_last_states() || number + 1 < self.parameters.order.len();
+        let is_read = needs.contexts
+            || needs.mixing
+            || needs.includes_last_states()
+            || number + 1 < self.parameters.layer_indices.len();
         let writes = has_values && is_read;
-        self.begin_layer(place, writes, pass, scratch);
+        self.prepare_buffers(place, writes, pass, scratch);
         let Scratch { projected, context, weights, values, unbiased_context, products, input_norms, mixing, .. } =
             scratch;
         for (sequence, span) in pass.batch.spans().enumerate() {
@@ -117,9 +126,9 @@ impl PackedEncoder {
             let in_sentence = || format!("sentence {}", input.sentence_number);
             let n = span.len();
             let parts = Projected::from_span(projected, &span, width, (bias, head_dim));
-            let stride = stride_of(n);
+            let stride = attention_stride(n);
             for head in 0..config.num_attention_heads {
-                self.attend_between((number, head), [&parts; 2], Positions::Used, weights);
+                self.compute_attention((number, head), [&parts; 2], Positions::Used, weights);
                 let (attention, entropies) = (&mut weights.attention[..], &mut weights.entropies[..]);
                 let is_patched = pass.gates.patch_weights((number, head, sequence), (attention, stride), entropies);
                 check_finite(entropies, number).with_context(in_sentence)?;
@@ -127,11 +136,11 @@ impl PackedEncoder {
                 let own_values = || HeadValues { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) };
                 let gate = pass.gates.get(number, head);
                 let is_open = gate.is_none_or(|gate| !gate.is_closed());
-                let unbiased_context = resized(unbiased_context, n * head_dim);
+                let unbiased_context = resize_buffer(unbiased_context, n * head_dim);
                 if needs.outputs || needs.mixing || (writes && is_open) {
                     // Patched rows may have weights on keys that the head does not see.
                     let seen_keys = if is_patched { Visibility::ALL } else { visibility };
-                    let weights = Matrix::strided(attention, n, n, stride);
+                    let weights = Matrix::with_row_stride(attention, n, n, stride);
                     weighted_sums(unbiased_context, weights, parts.matrix(VALUE, head), seen_keys);
                 }
                 let unbiased_context = &*unbiased_context;
@@ -141,7 +150,7 @@ impl PackedEncoder {
                     mixing.keep_head(head, &span, (weights, own_values(), unbiased_context), keep);
                 }
                 let output = needs.outputs.then(|| {
-                    let (products, gram) = (resized(products, n * head_dim), self.output_gram(place, head).0);
+                    let (products, gram) = (resize_buffer(products, n * head_dim), self.output_gram(place, head).0);
                     kernels::multiply_square(unbiased_context, head_dim, gram, head_dim, products);
                     let [contexts, products] = [unbiased_context, products].map(|rows| Rows::new(rows, head_dim));
                     HeadOutput { contexts, products, gram, input_norms: &input_norms[span.clone()] }
@@ -150,7 +159,7 @@ impl PackedEncoder {
                     values: needs.values.then(own_values),
                     value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
                     output,
-                    ..AttentionView::strided(number, head, stride, attention, entropies).into()
+                    ..AttentionView::from_strided(number, head, stride, attention, entropies).into()
                 };
                 if needs.includes_heads() && !needs.contexts {
                     // Shown at once, while the attention is in cache.
@@ -181,7 +190,7 @@ impl PackedEncoder {
 
     /// Computes the attention of one head over one sequence, `[n, stride]`, in `into.attention`, and the entropy of each row.
     /// `queries` and `keys` may come from different inputs.
-    pub(super) fn attend_between(
+    pub(super) fn compute_attention(
         &self,
         (number, head): (usize, usize),
         [queries, keys]: [&Projected<'_>; 2],
@@ -189,34 +198,40 @@ impl PackedEncoder {
         into: &mut AttentionScratch,
     ) {
         let n = queries.n;
-        self.score_between((number, head), [queries, keys], positions, into);
-        kernels::softmax(&mut into.attention, n, stride_of(n), resized(&mut into.entropies, n));
+        self.compute_scores((number, head), [queries, keys], positions, into);
+        kernels::softmax(&mut into.attention, n, attention_stride(n), resize_buffer(&mut into.entropies, n));
     }
 
     /// Computes the scores of one head before the softmax in `into.attention`, `[n, stride]`, with minus infinity for hidden
     /// keys. Leaves the scaled queries in `into.query`. `queries` and `keys` may come from different inputs.
-    pub(super) fn score_between(
+    pub(super) fn compute_scores(
         &self,
         (number, head): (usize, usize),
         [queries, keys]: [&Projected<'_>; 2],
         positions: Positions,
         into: &mut AttentionScratch,
     ) {
-        let (config, place, n) = (&self.parameters.config, self.parameters.order[number], queries.n);
-        let (layer, visibility) = (&self.parameters.layers[place], config.visibility.in_layer(number));
+        let (config, place, n) = (&self.parameters.config, self.parameters.layer_indices[number], queries.n);
+        let (layer, visibility) = (&self.parameters.layers[place], config.visibility.layer_visibility(number));
         let AttentionScratch { query, key, distances, attention, .. } = into;
-        let stride = stride_of(n);
-        let attention = resized(attention, n * stride);
+        let stride = attention_stride(n);
+        let attention = resize_buffer(attention, n * stride);
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
         // Normalised or rotated keys have their bias already. Otherwise it adds a constant to all scores of a query, which
         // cancels in the softmax.
         let bias_of = |part| if layer.transforms_keys() { &self.zero_bias[..] } else { keys.bias(part, head) };
-        let query = queries.biased(QUERY, head, bias_of(QUERY), scale, query);
-        score(attention, stride, query, keys.matrix(KEY, head), visibility);
+        let query = queries.biased_matrix(QUERY, head, bias_of(QUERY), scale, query);
+        multiply_visible(attention, stride, query, keys.matrix(KEY, head), visibility);
         if let Some(relative) = self.distance_terms[place].as_ref().filter(|_| positions == Positions::Used) {
             let scores = Scores { values: attention, n, stride, scale };
-            relative.add_to_scores(head, scores, query, keys.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
+            relative.add_to_scores(
+                head,
+                scores,
+                query,
+                keys.biased_matrix(KEY, head, bias_of(KEY), 1.0, key),
+                distances,
+            );
         }
         if let Some(cap) = config.score_cap {
             kernels::soft_cap(attention, cap);
@@ -237,7 +252,7 @@ impl PackedEncoder {
     ) -> ValueNorms<'a> {
         let Projected { n, head_dim, width, .. } = *parts;
         let (gram, bias_product) = self.output_gram(place, head);
-        let (products, norms) = (resized(products, n * head_dim), resized(norms, n));
+        let (products, norms) = (resize_buffer(products, n * head_dim), resize_buffer(norms, n));
         let rows = &parts.rows[parts.first_column(VALUE, head)..];
         kernels::multiply_square(rows, width, gram, head_dim, products);
         kernels::biased_norms(rows, width, parts.bias(VALUE, head), products, bias_product, norms);
@@ -284,11 +299,11 @@ impl LayerAttention for PackedLayerAttention<'_> {
         project(inputs, &self.layer().query_key_value, self.width(), into, inputs.len() / hidden);
     }
 
-    fn normalise_and_rotate(&self, lengths: &[usize], QueriesKeys { rows, angles }: &mut QueriesKeys) {
+    fn normalise_and_rotate(&self, lengths: &[usize], QueriesAndKeys { rows, angles }: &mut QueriesAndKeys) {
         let (layer, outputs) = (self.layer(), self.width());
         assert_eq!(rows.len(), lengths.iter().sum::<usize>() * outputs, "products are [tokens, 2 * heads * head_dim]");
         if layer.transforms_keys() {
-            self.encoder.prepare_keys(layer, (rows, outputs), lengths.iter().copied(), self.positions, angles);
+            self.encoder.prepare_queries_keys(layer, (rows, outputs), lengths.iter().copied(), self.positions, angles);
         }
     }
 
@@ -296,14 +311,20 @@ impl LayerAttention for PackedLayerAttention<'_> {
         &self,
         head: usize,
         span: &Range<usize>,
-        queries_keys: [&QueriesKeys; 2],
+        queries_keys: [&QueriesAndKeys; 2],
         scratch: &'b mut AttentionScratch,
     ) -> AttentionView<'b> {
         let (width, bias) = (self.width(), &self.layer().query_key_value.bias[..]);
         let head_dim = self.encoder.parameters.config.head_dim();
         let projected = queries_keys.map(|source| Projected::from_span(&source.rows, span, width, (bias, head_dim)));
-        self.encoder.attend_between((self.number, head), projected.each_ref(), self.positions, scratch);
-        AttentionView::strided(self.number, head, stride_of(span.len()), &scratch.attention, &scratch.entropies)
+        self.encoder.compute_attention((self.number, head), projected.each_ref(), self.positions, scratch);
+        AttentionView::from_strided(
+            self.number,
+            head,
+            attention_stride(span.len()),
+            &scratch.attention,
+            &scratch.entropies,
+        )
     }
 }
 
@@ -318,16 +339,16 @@ impl<'a> PackedLayerAttention<'a> {
 }
 
 /// Returns the stride of attention rows: `n` rounded up to whole SIMD vectors, so that the softmax has no remainder.
-pub(super) fn stride_of(n: usize) -> usize {
+pub(super) fn attention_stride(n: usize) -> usize {
     n.next_multiple_of(LANES)
 }
 
 /// Writes the products of queries with visible keys into rows that begin `stride` values apart. Entries of hidden keys have no
 /// meaning.
-fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>, visibility: Visibility) {
+fn multiply_visible(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>, visibility: Visibility) {
     for Tile { queries: rows, keys: columns } in visibility.tiles(queries.rows()) {
         let scores = &mut into[rows.start * stride + columns.start..];
-        let scores = MatrixMut::strided(scores, rows.len(), columns.len(), stride);
+        let scores = MatrixMut::with_row_stride(scores, rows.len(), columns.len(), stride);
         multiply(scores, queries.rows_in(&rows), keys.rows_in(&columns).transposed());
     }
 }

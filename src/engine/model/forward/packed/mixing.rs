@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{ForwardPass, PackedEncoder, Scratch, project, resized, row};
+use super::{ForwardPass, PackedEncoder, Scratch, project, resize_buffer, row};
 use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::MixingScratch;
@@ -11,7 +11,7 @@ use crate::model::parameters::Norm;
 
 impl MixingScratch {
     /// Resizes the buffers for a layer whose heads have `width` values per token in total.
-    pub fn begin(&mut self, tokens: usize, width: usize) {
+    pub fn resize(&mut self, tokens: usize, width: usize) {
         self.width = width;
         self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
     }
@@ -63,18 +63,18 @@ impl OutputNorms<'_> {
         let value = |row: &'_ [f32], d: usize| f64::from(row[d]);
         let sum = |d| value(own, d) + value(others, d) + value(constant, d);
         let scale = self.output_norm.map_or(1.0, |_| 1.0 / self.deviation(width, sum));
-        let written = |row| self.linear(self.output_norm, width, move |d| scale * value(row, d));
+        let written = |row| self.apply_linear_part(self.output_norm, width, move |d| scale * value(row, d));
         let (own, mixed) = (written(own), written(others));
         let length = |part: &dyn Fn(usize) -> f64| (0..width).map(|d| part(d) * part(d)).sum::<f64>().sqrt();
-        let preserved = length(&self.linear(self.sum_norm, width, |d| value(residual, d) + own(d)));
-        let mixed = length(&self.linear(self.sum_norm, width, mixed));
+        let preserved = length(&self.apply_linear_part(self.sum_norm, width, |d| value(residual, d) + own(d)));
+        let mixed = length(&self.apply_linear_part(self.sum_norm, width, mixed));
         #[expect(clippy::cast_possible_truncation, reason = "a share of f32 vectors")]
         if mixed > 0.0 { (mixed / (mixed + preserved)) as f32 } else { 0.0 }
     }
 
     /// Applies a norm to one summand, without the division by the standard deviation: centres the summand (layer norm only),
     /// and multiplies it by the norm's weights.
-    fn linear<'b>(
+    fn apply_linear_part<'b>(
         &self,
         norm: Option<&'b Norm>,
         width: usize,
@@ -101,14 +101,23 @@ impl PackedEncoder {
     /// Shows the mixing ratios of a layer, computed from the kept contexts of its heads and the hidden states before the layer.
     pub(super) fn show_mixing(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
-        let (hidden, visibility) = (config.hidden_size, config.visibility.in_layer(number));
+        let (hidden, visibility) = (config.hidden_size, config.visibility.layer_visibility(number));
         let layer = self.layer(number);
-        let output_norm = layer.write_norms.as_ref().map(|[attention_norm, _]| attention_norm);
-        let is_of_sum = output_norm.is_none() && !config.blocks.normalises_first();
+        let output_norm = layer.block_output_norms.as_ref().map(|[attention_norm, _]| attention_norm);
+        let is_of_sum = output_norm.is_none() && !config.blocks.is_pre_norm();
         let sum_norm = layer.attention_norm.as_ref().filter(|_| is_of_sum);
         let norms = OutputNorms { kind: config.norm, epsilon: config.layer_norm_eps, output_norm, sum_norm };
         let Scratch { states, context, mixing, .. } = scratch;
-        let MixingScratch { contexts, written, head_output, rows, visible_sum, ratios, uniform_ratios, .. } = mixing;
+        let MixingScratch {
+            contexts,
+            written_states: written,
+            head_output,
+            token_outputs: rows,
+            visible_sum,
+            ratios,
+            uniform_ratios,
+            ..
+        } = mixing;
         let tokens = pass.batch.tokens();
         for (contexts, written) in contexts.iter().zip(&mut *written) {
             project(contexts, &layer.attention_output, hidden, written, tokens);
@@ -116,8 +125,8 @@ impl PackedEncoder {
         if norms.output_norm.is_some() {
             project(context, &layer.attention_output, hidden, head_output, tokens);
         }
-        let (ratios, uniform_ratios) = (resized(ratios, tokens), resized(uniform_ratios, tokens));
-        let [uniform_own, uniform_others, constant] = rows.each_mut().map(|row| resized(row, hidden));
+        let (ratios, uniform_ratios) = (resize_buffer(ratios, tokens), resize_buffer(uniform_ratios, tokens));
+        let [uniform_own, uniform_others, constant] = rows.each_mut().map(|row| resize_buffer(row, hidden));
         visible_sum.resize(hidden, 0.0);
         for (sequence, span) in pass.batch.spans().enumerate() {
             visible_sum.fill(0.0);
@@ -169,7 +178,7 @@ mod tests {
         let head =
             (Rows::new(&attention, 2), HeadValues { rows: Rows::new(&values, 1), bias: &[1.0] }, &[5.0, 6.0][..]);
         let mut mixing = MixingScratch::default();
-        mixing.begin(2, 1);
+        mixing.resize(2, 1);
         mixing.keep_head(0, &(0..2), head, 1.0);
         assert_eq!(mixing.contexts, [[0.75 * 5.0, 0.5 * 9.0], [0.25 * 9.0, 0.5 * 5.0], [5.0, 9.0]]);
         mixing.keep_head(0, &(0..2), head, 0.5);

@@ -20,8 +20,8 @@ use super::kernels::{self, add_to};
 use super::relative::DistanceTerm;
 use super::rows::Rows;
 use super::visitor::{BlockOutput, Needs, Visitor};
-use super::{Encoder, ForwardPass, HeadWeights, LayerAttention, Positions, Scratch, Start, WordEmbeddings};
-use super::{HELD_SHOWS_ATTENTION, NO_PREDICTION, check_finite, check_input};
+use super::{Encoder, ForwardPass, HeadWeights, LayerAttention, PassStart, Positions, Scratch, WordEmbeddings};
+use super::{HELD_ATTENTION_ONLY_ERROR, NO_PREDICTION_HEAD_ERROR, check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::cost::Cost;
 use crate::model::config::{BlockPlan, Config, NormKind};
@@ -45,9 +45,9 @@ pub struct PackedEncoder {
 impl PackedEncoder {
     pub fn new(mut parameters: Parameters) -> Self {
         parallel_map(core_count(), parameters.linear_layers(), |linear| {
-            linear.weight = transposed(&linear.weight, linear.bias.len());
+            linear.weight = transpose(&linear.weight, linear.bias.len());
         });
-        let relative = DistanceTerm::take_all(&mut parameters);
+        let relative = DistanceTerm::take_from_layers(&mut parameters);
         let output_grams = parameters.layers.iter().map(|_| OnceLock::new()).collect();
         let no_bias = vec![0.0; parameters.config.head_dim()];
         Self { parameters, distance_terms: relative, zero_bias: no_bias, output_grams }
@@ -59,10 +59,11 @@ impl PackedEncoder {
 
     /// Puts the sum of word, position and segment embeddings into `states`. The sum is normalised and projected in models that
     /// do so.
-    fn embed(&self, batch: &Batch<'_>, Scratch { states, update, .. }: &mut Scratch) {
+    fn embed(&self, batch: &Batch<'_>, Scratch { states, block_output: update, .. }: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
         let (tokens, width) = (batch.tokens(), config.embedding_width());
-        let sum = resized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
+        let sum =
+            resize_buffer(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
         let mut rows = sum.chunks_exact_mut(width);
         for input in &batch.inputs {
             let scale = config.embedding_scale.factor_by_id(input.ids);
@@ -87,21 +88,21 @@ impl PackedEncoder {
     /// Projects the hidden states to queries and keys of all heads; if `projections` is 3, also to values. Biases are added
     /// only to queries and keys that are normalised or rotated.
     fn project_heads(&self, number: usize, projections: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
-        let Scratch { states, update, projected, angles, .. } = scratch;
+        let Scratch { states, block_output: update, projected, angles, .. } = scratch;
         let (config, layer) = (&self.parameters.config, self.layer(number));
-        let norm = layer.attention_norm.as_ref().filter(|_| config.blocks.normalises_first());
+        let norm = layer.attention_norm.as_ref().filter(|_| config.blocks.is_pre_norm());
         let input = norm.map_or(&states[..], |norm| self.normalised(states, norm, update));
         pass.show_attention_inputs(number, input, config.hidden_size);
         let outputs = projections * config.heads_width();
         project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
         pass.show_block_output(number, BlockOutput::Projected, projected);
         if layer.transforms_keys() {
-            self.prepare_keys(layer, (projected, outputs), pass.batch.lengths(), Positions::Used, angles);
+            self.prepare_queries_keys(layer, (projected, outputs), pass.batch.lengths(), Positions::Used, angles);
         }
     }
 
     /// Adds biases to queries and keys, in rows of `width` values. Then normalises them, and rotates them by position.
-    fn prepare_keys(
+    fn prepare_queries_keys(
         &self,
         layer: &Layer,
         (rows, width): (&mut [f32], usize),
@@ -116,7 +117,7 @@ impl PackedEncoder {
         let rotary = layer.rotary.as_ref().filter(|_| positions == Positions::Used);
         let pairs = rotary.map_or(0, |rotary| rotary.frequencies.len());
         // [longest, 2, pairs]
-        let angles = resized(angles, longest * 2 * pairs);
+        let angles = resize_buffer(angles, longest * 2 * pairs);
         if let Some(rotary) = rotary {
             for (position, angles) in angles.chunks_exact_mut(2 * pairs).enumerate() {
                 let (cosines, sines) = angles.split_at_mut(pairs);
@@ -140,43 +141,43 @@ impl PackedEncoder {
     /// Shows the attention of all layers after `first`, from the hidden states that entered `first`. All block outputs are
     /// those of `writes`, except for the gated heads of `first`, whose change the residual stream carries on. Fails if more
     /// than attention is needed.
-    fn run_held(
+    fn show_held_attention(
         &self,
         first: usize,
         writes: &HeldOutputs,
         pass: &mut ForwardPass,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        ensure!(pass.needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
-        let (config, layers) = (&self.parameters.config, self.parameters.order.len());
+        ensure!(pass.needs == Needs::ATTENTION, HELD_ATTENTION_ONLY_ERROR);
+        let (config, layers) = (&self.parameters.config, self.parameters.layer_indices.len());
         let (hidden, sizes) = (config.hidden_size, [config.head_dim(), config.heads_width()]);
         for (number, layer) in self.parameters.layers().enumerate().skip(first) {
             if number > first {
                 self.project_heads(number, 2, pass, scratch);
-                self.attend(number, pass, scratch)?;
+                self.run_heads(number, pass, scratch)?;
             }
             if number + 1 == layers {
                 break;
             }
             let LayerOutputs { contexts, attention, feed_forward, .. } = writes.get(number);
-            let Scratch { states, context, update, .. } = &mut *scratch;
+            let Scratch { states, context, block_output: update, .. } = &mut *scratch;
             if number == first {
-                pass.gates.apply(number, pass.batch, copied(contexts, context), sizes);
+                pass.gates.apply(number, pass.batch, copy_into(contexts, context), sizes);
                 project(context, &layer.attention_output, hidden, update, pass.batch.tokens());
             } else {
-                copied(attention, update);
+                copy_into(attention, update);
             }
             self.add_attention(layer, update, states);
-            self.add_feed_forward(layer, copied(feed_forward, update), states);
+            self.add_feed_forward(layer, copy_into(feed_forward, update), states);
         }
-        pass.end();
+        pass.end_sequences();
         Ok(())
     }
 
     /// Turns the hidden states before a layer, in `scratch.states`, into the hidden states after it. Reads the contexts of the
     /// layer's heads in `scratch.context`.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
-        let Scratch { states, context, update, wide, direct, .. } = scratch;
+        let Scratch { states, context, block_output: update, feed_forward_states: wide, direct, .. } = scratch;
         let config = &self.parameters.config;
         let (hidden, plan, part) = (config.hidden_size, config.blocks, &layer.intermediate);
         let (tokens, width) = (states.len() / hidden, part.bias.len());
@@ -184,7 +185,7 @@ impl PackedEncoder {
         project(context, &layer.attention_output, hidden, update, tokens);
         pass.show_block_output(number, BlockOutput::Attention, update);
         if pass.needs.direct {
-            self.show_direct(number, pass, (Some(context), update), direct);
+            self.show_direct_effects(number, pass, (Some(context), update), direct);
         }
         // A parallel feed-forward block reads the states before attention is added.
         if plan == BlockPlan::Parallel {
@@ -201,38 +202,49 @@ impl PackedEncoder {
         pass.show_block_output(number, BlockOutput::ActivationInput, wide);
         kernels::activate(config.hidden_act, config.gated, wide, &part.bias);
         multiply(
-            MatrixMut::new(resized(update, tokens * hidden), tokens, hidden),
-            Matrix::strided(wide, tokens, config.intermediate_size, width),
+            MatrixMut::new(resize_buffer(update, tokens * hidden), tokens, hidden),
+            Matrix::with_row_stride(wide, tokens, config.intermediate_size, width),
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
         pass.show_block_output(number, BlockOutput::FeedForward, update);
         if pass.needs.direct {
-            self.show_direct(number, pass, (None, update), direct);
+            self.show_direct_effects(number, pass, (None, update), direct);
         }
         self.add_feed_forward(layer, update, states);
     }
 
     /// Adds the output of the attention block, `update` without its bias, to the hidden states.
     fn add_attention(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
-        let update_norm = layer.write_norms.as_ref().map(|[attention_norm, _]| attention_norm);
-        self.add(update, &layer.attention_output.bias, [update_norm, layer.attention_norm.as_ref()], states);
+        let update_norm = layer.block_output_norms.as_ref().map(|[attention_norm, _]| attention_norm);
+        self.add_block_output(
+            update,
+            &layer.attention_output.bias,
+            [update_norm, layer.attention_norm.as_ref()],
+            states,
+        );
     }
 
     /// Adds the output of the feed-forward block, `update` without its bias, to the hidden states.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
-        let update_norm = layer.write_norms.as_ref().map(|[_, feed_forward_norm]| feed_forward_norm);
-        self.add(update, &layer.output.bias, [update_norm, Some(&layer.output_norm)], states);
+        let update_norm = layer.block_output_norms.as_ref().map(|[_, feed_forward_norm]| feed_forward_norm);
+        self.add_block_output(update, &layer.output.bias, [update_norm, Some(&layer.output_norm)], states);
     }
 
     /// Adds a block's output, `update` without its bias, to the hidden states. `update_norm` applies to the output; `sum_norm`
     /// applies to the sum in post-norm layers.
-    fn add(&self, update: &mut [f32], bias: &[f32], [update_norm, sum_norm]: [Option<&Norm>; 2], states: &mut [f32]) {
+    fn add_block_output(
+        &self,
+        update: &mut [f32],
+        bias: &[f32],
+        [update_norm, sum_norm]: [Option<&Norm>; 2],
+        states: &mut [f32],
+    ) {
         if let Some(norm) = update_norm {
             add_bias(update, bias);
             self.normalise(update, norm);
             return add_to(states, update);
         }
-        let sum_norm = sum_norm.filter(|_| !self.parameters.config.blocks.normalises_first());
+        let sum_norm = sum_norm.filter(|_| !self.parameters.config.blocks.is_pre_norm());
         if let Some(norm) = sum_norm.filter(|_| self.parameters.config.norm == NormKind::Layer) {
             return kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
         }
@@ -249,13 +261,13 @@ impl PackedEncoder {
 
     /// Returns the normalised `states`, written into the buffer `into`.
     fn normalised<'a>(&self, states: &[f32], norm: &Norm, into: &'a mut Vec<f32>) -> &'a [f32] {
-        let into = copied(states, into);
+        let into = copy_into(states, into);
         self.normalise(into, norm);
         into
     }
 
     fn layer(&self, number: usize) -> &Layer {
-        &self.parameters.layers[self.parameters.order[number]]
+        &self.parameters.layers[self.parameters.layer_indices[number]]
     }
 
     /// Returns the epsilon that norms add to the variance.
@@ -282,7 +294,7 @@ impl Encoder for PackedEncoder {
     }
 
     fn has_direct_effects(&self) -> bool {
-        self.parameters.direct_head().is_some()
+        self.parameters.direct_prediction_head().is_some()
     }
 
     fn differentiable(&self) -> Option<&dyn Differentiable> {
@@ -300,12 +312,12 @@ impl Encoder for PackedEncoder {
 
     fn layer_attention(&self, layer: usize, positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
         let attention = heads::PackedLayerAttention { encoder: self, number: layer, positions };
-        (layer < self.parameters.order.len()).then(|| Box::new(attention) as _)
+        (layer < self.parameters.layer_indices.len()).then(|| Box::new(attention) as _)
     }
 
     fn forward_from(
         &self,
-        start: Start<'_>,
+        start: PassStart<'_>,
         batch: &Batch<'_>,
         gates: &Gates,
         scratch: &mut Scratch,
@@ -314,26 +326,26 @@ impl Encoder for PackedEncoder {
         let config = &self.parameters.config;
         let needs = visitor.needs();
         check_input(config, start, batch, gates)?;
-        ensure!(!needs.logits || self.parameters.prediction.is_some(), NO_PREDICTION);
+        ensure!(!needs.logits || self.parameters.prediction.is_some(), NO_PREDICTION_HEAD_ERROR);
         if batch.inputs.is_empty() {
             return Ok(());
         }
         let mut pass = ForwardPass { batch, gates, needs, visitor };
         match start {
-            Start::Embeddings => self.embed(batch, scratch),
-            Start::Layer { states, .. } | Start::Held { states, .. } => {
-                copied(states, &mut scratch.states);
+            PassStart::Embeddings => self.embed(batch, scratch),
+            PassStart::Layer { states, .. } | PassStart::Held { states, .. } => {
+                copy_into(states, &mut scratch.states);
             }
         }
-        if let Start::Held { layer, writes, .. } = start {
-            return self.run_held(layer, writes, &mut pass, scratch);
+        if let PassStart::Held { layer, writes, .. } = start {
+            return self.show_held_attention(layer, writes, &mut pass, scratch);
         }
-        let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
-        if needs.includes_states_of(start.layer(), layers) {
+        let (hidden, layers) = (config.hidden_size, self.parameters.layer_indices.len());
+        if needs.includes_states_at(start.layer(), layers) {
             pass.show_states(start.layer(), &scratch.states, hidden);
         }
         if needs.direct {
-            self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
+            self.begin_direct_effects(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
         // Whether the residual stream keeps the predicted positions alone after the last layer's heads.
         let keeps_predicted_only =
@@ -343,14 +355,14 @@ impl Encoder for PackedEncoder {
             let last = number + 1 == layers;
             let projections = if last && !needs.includes_more_than_attention() { 2 } else { 3 };
             self.project_heads(number, projections, &mut pass, scratch);
-            self.attend(number, &mut pass, scratch)?;
+            self.run_heads(number, &mut pass, scratch)?;
             if needs.mixing {
                 self.show_mixing(number, &mut pass, scratch);
             }
             if last && keeps_predicted_only {
-                let Scratch { states, context, update, .. } = &mut *scratch;
+                let Scratch { states, context, block_output: update, .. } = &mut *scratch;
                 for (rows, width) in [(states, hidden), (context, config.heads_width())] {
-                    predicted_rows(batch, width, rows, update);
+                    copy_predicted_rows(batch, width, rows, update);
                     std::mem::swap(rows, update);
                 }
             }
@@ -362,7 +374,7 @@ impl Encoder for PackedEncoder {
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);
                 }
-                if needs.includes_states_of(number + 1, layers) {
+                if needs.includes_states_at(number + 1, layers) {
                     pass.show_states(number + 1, &scratch.states, hidden);
                 }
             }
@@ -371,8 +383,8 @@ impl Encoder for PackedEncoder {
             check_finite(&scratch.states, layers)?;
         }
         if !keeps_predicted_only && (needs.logits || needs.predicted_states) {
-            predicted_rows(batch, hidden, &scratch.states, &mut scratch.update);
-            std::mem::swap(&mut scratch.states, &mut scratch.update);
+            copy_predicted_rows(batch, hidden, &scratch.states, &mut scratch.block_output);
+            std::mem::swap(&mut scratch.states, &mut scratch.block_output);
         }
         if needs.predicted_states && !scratch.states.is_empty() {
             pass.visitor.predicted_states(Rows::new(&scratch.states, hidden));
@@ -380,14 +392,14 @@ impl Encoder for PackedEncoder {
         if needs.logits {
             self.show_logits(&mut pass, scratch)?;
         }
-        pass.end();
+        pass.end_sequences();
         Ok(())
     }
 }
 
 /// Copies the rows of the predicted positions, in order. After the heads of the last layer, no token reads another, so these
 /// rows suffice.
-fn predicted_rows<'a>(batch: &Batch<'_>, width: usize, rows: &[f32], into: &'a mut Vec<f32>) -> &'a [f32] {
+fn copy_predicted_rows<'a>(batch: &Batch<'_>, width: usize, rows: &[f32], into: &'a mut Vec<f32>) -> &'a [f32] {
     into.clear();
     batch.predicted_places().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
     into
@@ -403,28 +415,28 @@ fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
 }
 
 /// Resizes a buffer to `length` values, and returns it.
-fn resized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+fn resize_buffer(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer.resize(length, 0.0);
     buffer
 }
 
 /// Copies `values` into a buffer, and returns the buffer.
-fn copied<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
+fn copy_into<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
     into.clear();
     into.extend_from_slice(values);
     into
 }
 
 /// Returns the transpose, `[columns, rows]`, of `values`, `[rows, columns]`.
-fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
+fn transpose(values: &[f32], rows: usize) -> Vec<f32> {
     /// Rows and columns of a block. Source and target of one block fit into the first-level cache together.
-    const BLOCK: usize = 32;
+    const BLOCK_SIDE: usize = 32;
     let columns = values.len() / rows;
     let mut out = vec![0.0; values.len()];
-    for row_block in (0..rows).step_by(BLOCK) {
-        for column_block in (0..columns).step_by(BLOCK) {
-            for column in column_block..columns.min(column_block + BLOCK) {
-                for row in row_block..rows.min(row_block + BLOCK) {
+    for row_block in (0..rows).step_by(BLOCK_SIDE) {
+        for column_block in (0..columns).step_by(BLOCK_SIDE) {
+            for column in column_block..columns.min(column_block + BLOCK_SIDE) {
+                for row in row_block..rows.min(row_block + BLOCK_SIDE) {
                     out[column * rows + row] = values[row * columns + column];
                 }
             }
@@ -438,9 +450,9 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
 fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(
-        MatrixMut::new(resized(into, tokens * outputs), tokens, outputs),
+        MatrixMut::new(resize_buffer(into, tokens * outputs), tokens, outputs),
         Matrix::new(states, tokens, inputs),
-        Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()),
+        Matrix::with_row_stride(&linear.weight, inputs, outputs, linear.bias.len()),
     );
 }
 
@@ -448,8 +460,8 @@ fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>,
 fn project_backward(derivatives: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(
-        MatrixMut::new(resized(into, tokens * inputs), tokens, inputs),
+        MatrixMut::new(resize_buffer(into, tokens * inputs), tokens, inputs),
         Matrix::new(derivatives, tokens, outputs),
-        Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()).transposed(),
+        Matrix::with_row_stride(&linear.weight, inputs, outputs, linear.bias.len()).transposed(),
     );
 }

@@ -2,21 +2,21 @@
 
 use anyhow::{Context, Result};
 
-use super::{ForwardPass, PackedEncoder, Scratch, add_bias, copied, project, project_backward, resized};
+use super::{ForwardPass, PackedEncoder, Scratch, add_bias, copy_into, project, project_backward, resize_buffer};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::batch::Batch;
-use crate::model::forward::gradient::Score;
+use crate::model::forward::gradient::ScoreFunction;
 use crate::model::forward::kernels::{self, backward};
-use crate::model::forward::{NO_PREDICTION, check_finite};
+use crate::model::forward::{NO_PREDICTION_HEAD_ERROR, check_finite};
 use crate::model::parameters::{PredictionHead, Transform};
 
 /// Maximum number of logits in memory at a time: 16 MB, unless one position has more.
-const MOST_LOGITS: usize = 1 << 22;
+const MAX_LOGITS: usize = 1 << 22;
 
 impl PackedEncoder {
     /// Returns (the prediction head, the vectors of its classes, `[classes, width]`). Fails if no prediction head was loaded.
     fn prediction_head(&self) -> Result<(&PredictionHead, Matrix<'_>)> {
-        let head = self.parameters.prediction.as_ref().context(NO_PREDICTION)?;
+        let head = self.parameters.prediction.as_ref().context(NO_PREDICTION_HEAD_ERROR)?;
         let width = head.transform.as_ref().map_or(self.parameters.config.hidden_size, |part| part.dense.bias.len());
         let vectors = head.decoder.as_ref().unwrap_or(&self.parameters.embeddings.words);
         Ok((head, Matrix::new(vectors, head.bias.len(), width)))
@@ -24,7 +24,7 @@ impl PackedEncoder {
 
     /// Computes the logits, `[rows, classes]`, of some rows of hidden states, with `transformed` as a buffer. Fails if a logit
     /// is not finite.
-    fn logits(&self, states: &[f32], transformed: &mut Vec<f32>, logits: &mut Vec<f32>) -> Result<()> {
+    fn compute_logits(&self, states: &[f32], transformed: &mut Vec<f32>, logits: &mut Vec<f32>) -> Result<()> {
         let (head, vectors) = self.prediction_head()?;
         let count = states.len() / self.parameters.config.hidden_size;
         let rows = match &head.transform {
@@ -39,22 +39,22 @@ impl PackedEncoder {
             }
         };
         let (classes, rows) = (vectors.rows(), Matrix::new(rows, count, vectors.columns()));
-        let logits = resized(logits, count * classes);
+        let logits = resize_buffer(logits, count * classes);
         multiply(MatrixMut::new(logits, count, classes), rows, vectors.transposed());
         add_bias(logits, &head.bias);
         if let Some(cap) = head.cap {
             kernels::soft_cap(logits, cap);
         }
-        check_finite(logits, self.parameters.order.len())
+        check_finite(logits, self.parameters.layer_indices.len())
     }
 
     /// Shows the logits at the predicted positions, whose hidden states are in `scratch.states`.
     pub(super) fn show_logits(&self, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
-        let Scratch { states, update, logits, .. } = scratch;
+        let Scratch { states, block_output: update, logits, .. } = scratch;
         let mut places = pass.batch.predicted_places();
-        for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
-            self.logits(states, update, logits)?;
+        for states in states.chunks(hidden * (MAX_LOGITS / classes).max(1)) {
+            self.compute_logits(states, update, logits)?;
             for (row, (sequence, position, _)) in logits.chunks_exact(classes).zip(&mut places) {
                 pass.visitor.logits(sequence, position, row);
             }
@@ -67,16 +67,24 @@ impl PackedEncoder {
     pub(super) fn score_backward(
         &self,
         (batch, states): (&Batch<'_>, &[f32]),
-        score: &mut Score<'_>,
-        Scratch { states: derivatives, context, update, wide, projected, logits, .. }: &mut Scratch,
+        score: &mut ScoreFunction<'_>,
+        Scratch {
+            states: derivatives,
+            context,
+            block_output: update,
+            feed_forward_states: wide,
+            projected,
+            logits,
+            ..
+        }: &mut Scratch,
     ) -> Result<()> {
         let (head, vectors) = self.prediction_head()?;
         let (classes, width, hidden) = (vectors.rows(), vectors.columns(), self.parameters.config.hidden_size);
         derivatives.clear();
         let mut places = batch.predicted_places();
-        for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
+        for states in states.chunks(hidden * (MAX_LOGITS / classes).max(1)) {
             let count = states.len() / hidden;
-            self.logits(states, update, logits)?;
+            self.compute_logits(states, update, logits)?;
             for (row, (sequence, position, _)) in logits.chunks_exact_mut(classes).zip(&mut places) {
                 // The score overwrites the capped logits, which the cap's backward pass needs.
                 let bounded = head.cap.map(|cap| (cap, row.to_vec()));
@@ -85,7 +93,7 @@ impl PackedEncoder {
                     backward::soft_cap(&bounded, cap, row);
                 }
             }
-            let rows = resized(wide, count * width);
+            let rows = resize_buffer(wide, count * width);
             multiply(MatrixMut::new(rows, count, width), Matrix::new(logits, count, classes), vectors);
             let Some(Transform { dense, activation, norm }) = &head.transform else {
                 derivatives.extend_from_slice(rows);
@@ -93,7 +101,7 @@ impl PackedEncoder {
             };
             project(states, dense, width, update, count);
             if let Some(norm) = norm {
-                let active = copied(update, projected);
+                let active = copy_into(update, projected);
                 kernels::activate(*activation, false, active, &dense.bias);
                 self.norm_backward(active, norm, rows);
             }

@@ -17,8 +17,8 @@ use anyhow::{Context, Error, Result};
 use super::digest::Digest;
 use super::environment::Environment;
 use crate::model::files::{
-    FileStore, MissingFile, ModelFile, ModelFiles, ModelLocation, files_in_subfolder, first_modules, gather_files,
-    readable_files,
+    FileStore, MissingFile, ModelFile, ModelFiles, ModelLocation, gather_files, list_first_modules,
+    list_subfolder_files, readable_files,
 };
 use crate::system::errors::{Facts, causes};
 use crate::system::files::{input, output, shared};
@@ -30,18 +30,18 @@ mod tests;
 /// One model's part of the Hub cache.
 pub(super) struct Cache {
     /// Folder of the whole Hub cache, for messages and for the ids of other cached models.
-    all: PathBuf,
+    cache_root: PathBuf,
     /// Name of the model's folder in the cache: `models--ORG--NAME`.
-    name: String,
+    folder_name: String,
     /// Folder of the model in the cache.
     folder: PathBuf,
     /// Opened files by path. Each was checked against its digest, if known, when it was opened, so that large files are hashed
     /// once.
-    whole: RefCell<HashMap<PathBuf, ModelFile>>,
+    checked_files: RefCell<HashMap<PathBuf, ModelFile>>,
 }
 
 /// Why the cache cannot supply a model.
-pub(super) enum Unusable {
+pub(super) enum CacheFailure {
     /// The model or one of its files is missing; the text is a clause that names it.
     Missing(String),
     /// A file exists but cannot be used; the error says why.
@@ -49,12 +49,17 @@ pub(super) enum Unusable {
 }
 
 /// Beginning of the name of a model's folder in the cache.
-const MODELS: &str = "models--";
+const MODEL_FOLDER_PREFIX: &str = "models--";
 
 impl Cache {
     pub(super) fn new(environment: &Environment, id: &str) -> Self {
-        let name = format!("{MODELS}{}", id.replace('/', "--"));
-        Self { all: environment.cache.clone(), folder: environment.cache.join(&name), name, whole: RefCell::default() }
+        let name = format!("{MODEL_FOLDER_PREFIX}{}", id.replace('/', "--"));
+        Self {
+            cache_root: environment.cache.clone(),
+            folder: environment.cache.join(&name),
+            folder_name: name,
+            checked_files: RefCell::default(),
+        }
     }
 
     pub(super) fn snapshot_folder(&self, commit: &str) -> PathBuf {
@@ -62,23 +67,24 @@ impl Cache {
     }
 
     /// Opens the files of a model from the cache, without requests to the Hub.
-    pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, Unusable> {
-        let shown = self.all.display();
-        let absent = || Unusable::Missing(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
+    pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, CacheFailure> {
+        let shown = self.cache_root.display();
+        let absent =
+            || CacheFailure::Missing(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
         let commit = self.commit(revision).ok_or_else(absent)?;
         let folder = self.snapshot_folder(&commit);
         if !folder.is_dir() {
             return Err(absent());
         }
         let mut names: BTreeSet<String> = readable_files(&folder).collect();
-        names.extend(first_modules(&folder).into_iter().flat_map(|module| files_in_subfolder(&folder, module)));
+        names.extend(list_first_modules(&folder).into_iter().flat_map(|module| list_subfolder_files(&folder, module)));
         let snapshot = FileStore { names, fetch: Box::new(|name, _| self.open(&folder.join(name), None)) };
         gather_files(id.to_owned(), Some(commit), &ModelLocation::Hub { id, revision }, &snapshot).map_err(|error| {
             if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {
-                return Unusable::Defective(error);
+                return CacheFailure::Defective(error);
             }
             let names = snapshot.names;
-            Unusable::Missing(format!(
+            CacheFailure::Missing(format!(
                 "`{id}` (revision `{revision}`) is not complete in the Hub cache `{shown}`: it holds {} of it",
                 if names.is_empty() { "nothing".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
             ))
@@ -91,7 +97,7 @@ impl Cache {
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
         // A file opened before its digest was known is checked now. If it differs, the path may hold another file, so it is
         // reopened.
-        let known = self.whole.borrow().get(path).cloned();
+        let known = self.checked_files.borrow().get(path).cloned();
         if let Some(file) = known.filter(|file| promised.is_none_or(|digest| digest.ensure_matches(file).is_ok())) {
             return Ok(file);
         }
@@ -101,7 +107,7 @@ impl Cache {
         for digest in named.iter().chain(promised.filter(|promised| named.as_ref() != Some(promised))) {
             digest.ensure_matches(&file).context("a file in the Hub cache is damaged")?;
         }
-        self.whole.borrow_mut().insert(path.to_owned(), file.clone());
+        self.checked_files.borrow_mut().insert(path.to_owned(), file.clone());
         Ok(file)
     }
 
@@ -115,9 +121,9 @@ impl Cache {
             let whole = strsim::jaro_winkler(&id.to_lowercase(), &other.to_lowercase());
             if name(id) == name(other) { whole.max(MIN_SIMILARITY) } else { whole }
         };
-        let entries = self.all.read_dir().ok()?.filter_map(Result::ok);
+        let entries = self.cache_root.read_dir().ok()?.filter_map(Result::ok);
         let others = entries.filter_map(|entry| {
-            let id = entry.file_name().to_str()?.strip_prefix(MODELS)?.replacen("--", "/", 1);
+            let id = entry.file_name().to_str()?.strip_prefix(MODEL_FOLDER_PREFIX)?.replacen("--", "/", 1);
             entry.path().join("snapshots").is_dir().then_some(id)
         });
         let similar = others.filter(|other| other != id).map(|other| (similarity(&other), other));
@@ -130,9 +136,9 @@ impl Cache {
     /// Locks a blob against simultaneous downloads by other processes, including Python's. Dropping the returned file releases
     /// the lock. `None` if the file system has no locks.
     pub(super) fn lock(&self, etag: &str, progress: &dyn DownloadProgress) -> Result<Option<File>> {
-        let path = self.all.join(".locks").join(&self.name).join(format!("{etag}.lock"));
+        let path = self.cache_root.join(".locks").join(&self.folder_name).join(format!("{etag}.lock"));
         create_parent(&path)?;
-        let failed = |error| cannot_write(&path, error);
+        let failed = |error| write_error(&path, error);
         let file = shared::open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
@@ -174,7 +180,7 @@ impl Cache {
             file.persist(&path)?;
             Ok::<_, io::Error>(())
         };
-        write().map_err(|error| cannot_write(&path, error))
+        write().map_err(|error| write_error(&path, error))
     }
 
     /// Returns the path of the blob with this `ETag`.
@@ -190,13 +196,13 @@ impl Cache {
     }
 
     /// Makes `file` in the snapshot of `commit` a link to the blob `etag`. If links are not supported, moves the blob instead.
-    pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
+    pub(super) fn link_blob(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
         let path = self.snapshot_folder(commit).join(file);
         create_parent(&path)?;
         let target = Path::new(&"../".repeat(2 + file.matches('/').count())).join("blobs").join(etag);
         // Removes a link that leads nowhere or to another blob, or a damaged file.
         if path.symlink_metadata().is_ok() && fs::read_link(&path).ok().as_deref() != Some(&target) {
-            fs::remove_file(&path).map_err(|error| cannot_write(&path, error))?;
+            fs::remove_file(&path).map_err(|error| write_error(&path, error))?;
         }
         #[cfg(unix)]
         let linked = std::os::unix::fs::symlink(&target, &path);
@@ -207,16 +213,16 @@ impl Cache {
             return Ok(());
         }
         // Without support for links, the file itself moves, as in the Python client.
-        fs::rename(self.blob_path(etag), &path).map_err(|error| cannot_write(&path, error))
+        fs::rename(self.blob_path(etag), &path).map_err(|error| write_error(&path, error))
     }
 }
 
 pub(super) fn create_parent(path: &Path) -> Result<()> {
-    path.parent().map_or(Ok(()), |parent| fs::create_dir_all(parent).map_err(|error| cannot_write(parent, error)))
+    path.parent().map_or(Ok(()), |parent| fs::create_dir_all(parent).map_err(|error| write_error(parent, error)))
 }
 
 /// Returns the error that a path in the Hub cache cannot be written.
-pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
+pub(super) fn write_error(path: &Path, error: io::Error) -> Error {
     const WAY_OUT: &str = "HF_HOME can name another place";
     let shown = path.display();
     let error = Error::new(error).context(format!("cannot write `{shown}` in the Hub cache; {WAY_OUT}"));

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::families::bert::SMALL;
+use crate::model::families::bert::SMALL_CONFIG_JSON;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -18,7 +18,7 @@ fn a_model_is_found_by_branch_and_by_commit() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("models--acme--tiny-bert");
     let snapshot = model.join("snapshots").join(COMMIT);
-    for (name, text) in [("config.json", SMALL), ("tokenizer.json", ""), ("model.safetensors", "")] {
+    for (name, text) in [("config.json", SMALL_CONFIG_JSON), ("tokenizer.json", ""), ("model.safetensors", "")] {
         write(&snapshot.join(name), text);
     }
     write(&model.join("refs/main"), COMMIT);

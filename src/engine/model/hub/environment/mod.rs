@@ -32,9 +32,9 @@ pub(super) struct Environment {
     /// The file that holds the token if no environment variable does.
     pub(super) token_file: PathBuf,
     /// Whether no token is sent, even if one is known: `HF_HUB_DISABLE_IMPLICIT_TOKEN`.
-    pub(super) token_withheld: bool,
+    pub(super) is_token_withheld: bool,
     /// The setting that forbids requests to the Hub, `HF_HUB_OFFLINE` or an option; `None` if requests are allowed.
-    pub(super) offline: Option<Offline>,
+    pub(super) offline: Option<OfflineSetting>,
     /// Time limit for a connection, and for a response to begin: `HF_HUB_ETAG_TIMEOUT`.
     pub(super) answer_timeout: Duration,
     /// Time limit for each further piece of a response: `HF_HUB_DOWNLOAD_TIMEOUT`.
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Token {
 
 /// The setting that forbids requests to the Hub, and a hint how to allow them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Offline {
+pub(super) struct OfflineSetting {
     pub(super) setting: &'static str,
     /// How to allow requests, as a hint after an error.
     pub(super) hint: &'static str,
@@ -80,8 +80,9 @@ impl Environment {
         let path = |name: &str| {
             let path = variable(name).filter(|value| !value.is_empty())?;
             // Values from a settings file have not been expanded by a shell.
-            let path =
-                PathBuf::from(path.into_string().map_or_else(OsString::from, |path| expand(&path, &text).into()));
+            let path = PathBuf::from(
+                path.into_string().map_or_else(OsString::from, |path| expand_variables(&path, &text).into()),
+            );
             let in_home = path.strip_prefix("~").ok().zip(home.as_ref()).map(|(rest, home)| home.join(rest));
             Some(in_home.unwrap_or(path))
         };
@@ -116,11 +117,11 @@ impl Environment {
                 .unwrap_or_else(|| hf_home.join("hub")),
             token: token.filter(|_| !token_withheld),
             token_file,
-            token_withheld,
+            is_token_withheld: token_withheld,
             offline: flag("HF_HUB_OFFLINE")
                 .or_else(|| flag("TRANSFORMERS_OFFLINE"))
                 .unwrap_or(false)
-                .then_some(Offline { setting: "HF_HUB_OFFLINE", hint: "unset HF_HUB_OFFLINE" }),
+                .then_some(OfflineSetting { setting: "HF_HUB_OFFLINE", hint: "unset HF_HUB_OFFLINE" }),
             answer_timeout: timeout("HF_HUB_ETAG_TIMEOUT")?,
             read_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
             proxy: PROXY_VARIABLES.into_iter().find(|name| text(name).is_some()),
@@ -134,13 +135,13 @@ impl Environment {
     /// Names the places where a user can put a token. The text ends a sentence that says to put a token there.
     pub(super) fn token_places(&self) -> String {
         const WITHHELD: &str = ", and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent";
-        let also = if self.token_withheld { WITHHELD } else { "" };
+        let also = if self.is_token_withheld { WITHHELD } else { "" };
         format!("HF_TOKEN or the file `{}`{also}", self.token_file.display())
     }
 }
 
 /// Replaces `$NAME` and `${NAME}` by the values of variables. Names without a value stay, as in Python's `expandvars`.
-fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
+fn expand_variables(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     let mut parts = path.split('$');
     let mut expanded = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -12,22 +12,22 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use tokenizers::AddedToken;
 
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use crate::system::machine::memory;
 
 /// Maximum number of parts of a normaliser, pre-tokenizer, post-processor or decoder. Each part may hold a regular expression.
-const MOST_PARTS: usize = 64;
+const MAX_PARTS: usize = 64;
 
 /// Maximum length of a regular expression, in bytes. Published tokenizers have a few hundred.
-const LONGEST_PATTERN: usize = 1 << 13;
+const MAX_PATTERN_BYTES: usize = 1 << 13;
 
 /// Maximum size of the automaton of a regular expression, in bytes: 1 MiB. The size bounds the search time per byte of text. A
 /// class of the letters of all scripts takes about 30 KB.
-const LARGEST_AUTOMATON: usize = 1 << 20;
+const MAX_AUTOMATON_BYTES: usize = 1 << 20;
 
 /// Maximum number of special tokens that a tokenizer may put around a text.
-const MOST_SPECIAL: usize = 64;
+const MAX_TEMPLATE_TOKENS: usize = 64;
 
 /// The parts of `tokenizer.json` whose sizes cost memory or time.
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ struct ModelPart<'a> {
 /// The vocabulary of a `tokenizer.json`, reduced to what is checked.
 enum Vocabulary<'a> {
     /// A map from tokens to ids, reduced to the byte length of the longest token.
-    Map(usize),
+    LongestToken(usize),
     /// The tokens of a unigram model, which the library looks up in a trie.
     Scored(Vec<Cow<'a, str>>),
 }
@@ -78,7 +78,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
                 while let Some((VocabularyToken(token), _)) = tokens.next_entry::<VocabularyToken<'de>, IgnoredAny>()? {
                     longest = longest.max(token.len());
                 }
-                Ok(Vocabulary::Map(longest))
+                Ok(Vocabulary::LongestToken(longest))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<Self::Value, A::Error> {
@@ -102,7 +102,7 @@ pub(in crate::model::tokenizer) fn ensure_bounded_file(json: &[u8]) -> Result<()
     ensure_short_added_tokens(file.added_tokens.iter().flatten())?;
     if let Some(model) = file.model {
         let longest = match &model.vocab {
-            Some(Vocabulary::Map(bytes)) => *bytes,
+            Some(Vocabulary::LongestToken(bytes)) => *bytes,
             Some(Vocabulary::Scored(tokens)) => tokens.iter().map(|token| token.len()).max().unwrap_or(0),
             None => 0,
         };
@@ -127,8 +127,8 @@ pub(in crate::model::tokenizer) fn ensure_bounded_file(json: &[u8]) -> Result<()
     for (name, step) in steps {
         let Some(step) = step else { continue };
         let mut kinds = Vec::new();
-        ensure_part(&step, &mut kinds)?;
-        ensure!(kinds.len() <= MOST_PARTS, "its {name} has {} parts, at most {MOST_PARTS} are read", kinds.len());
+        ensure_bounded_part(&step, &mut kinds)?;
+        ensure!(kinds.len() <= MAX_PARTS, "its {name} has {} parts, at most {MAX_PARTS} are read", kinds.len());
         // These parts rewrite a text, with up to three times its bytes, so each may occur once.
         let rewritten = |kind: &str| name == "pre_tokenizer" && kinds.iter().filter(|other| *other == kind).count() > 1;
         if let Some(kind) = ["ByteLevel", "Metaspace"].into_iter().find(|kind| rewritten(kind)) {
@@ -140,7 +140,7 @@ pub(in crate::model::tokenizer) fn ensure_bounded_file(json: &[u8]) -> Result<()
 
 /// Fails if a part of a tokenizer, or any part nested in it, exceeds its bounds. Collects the `type` of each of these parts in
 /// `kinds`.
-fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
+fn ensure_bounded_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
     let parts = match part {
         Value::Object(fields) => {
             if let Some(kind) = fields.get("type").and_then(Value::as_str) {
@@ -150,42 +150,49 @@ fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
                 ensure_short(name, fields.get(name).and_then(Value::as_str).map_or(0, str::len))?;
             }
             if let Some(pattern) = fields.get("pattern") {
-                ensure_pattern(pattern)?;
+                ensure_bounded_pattern(pattern)?;
             }
             if let Some(map) = fields.get("precompiled_charsmap").and_then(Value::as_str) {
                 // An invalid map is left to the library, which reports it.
                 ensure_short_replacements(&BASE64_STANDARD.decode(map).unwrap_or_default())?;
             }
             for template in ["single", "pair"].iter().filter_map(|name| fields.get(*name)?.as_array()) {
-                ensure_template(template)?;
+                ensure_bounded_template(template)?;
             }
             if let Some(ids) = fields.get("ids").and_then(Value::as_array) {
                 let count = ids.len();
-                ensure!(count <= MOST_SPECIAL, "a special token has {count} ids, at most {MOST_SPECIAL} are read");
+                ensure!(
+                    count <= MAX_TEMPLATE_TOKENS,
+                    "a special token has {count} ids, at most {MAX_TEMPLATE_TOKENS} are read"
+                );
             }
             fields.values().collect::<Vec<_>>()
         }
         Value::Array(parts) => parts.iter().collect(),
         _ => return Ok(()),
     };
-    parts.into_iter().try_for_each(|part| ensure_part(part, kinds))
+    parts.into_iter().try_for_each(|part| ensure_bounded_part(part, kinds))
 }
 
 /// Fails if a regular expression is too long, cannot be used, or needs too large an automaton.
-fn ensure_pattern(pattern: &Value) -> Result<()> {
+fn ensure_bounded_pattern(pattern: &Value) -> Result<()> {
     let text = |kind: &str| pattern.get(kind).and_then(Value::as_str);
     let bytes = text("String").or(text("Regex")).map_or(0, str::len);
-    ensure!(bytes <= LONGEST_PATTERN, "a pattern has {bytes} bytes, at most {LONGEST_PATTERN} are read");
+    ensure!(bytes <= MAX_PATTERN_BYTES, "a pattern has {bytes} bytes, at most {MAX_PATTERN_BYTES} are read");
     let Some(regex) = text("Regex") else { return Ok(()) };
-    RegexBuilder::new(regex).delegate_size_limit(LARGEST_AUTOMATON).build().map(drop).map_err(|error| {
-        anyhow!("the pattern `{regex}` cannot be used, or needs more than {LARGEST_AUTOMATON} bytes: {error}")
+    RegexBuilder::new(regex).delegate_size_limit(MAX_AUTOMATON_BYTES).build().map(drop).map_err(|error| {
+        anyhow!("the pattern `{regex}` cannot be used, or needs more than {MAX_AUTOMATON_BYTES} bytes: {error}")
             .with_value(regex)
     })
 }
 
 /// Fails if a template for special tokens is too long, or contains the same text more than once, which would repeat the text.
-fn ensure_template(template: &[Value]) -> Result<()> {
-    ensure!(template.len() <= MOST_SPECIAL, "a template has {} parts, at most {MOST_SPECIAL} are read", template.len());
+fn ensure_bounded_template(template: &[Value]) -> Result<()> {
+    ensure!(
+        template.len() <= MAX_TEMPLATE_TOKENS,
+        "a template has {} parts, at most {MAX_TEMPLATE_TOKENS} are read",
+        template.len()
+    );
     for text in ["A", "B"] {
         let is_text = |part: &&Value| part.pointer("/Sequence/id").and_then(Value::as_str) == Some(text);
         ensure!(template.iter().filter(is_text).count() <= 1, "a template has the text {text} more than once");
@@ -200,25 +207,25 @@ pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Resu
     let texts = map.get(trie.saturating_add(4)..).unwrap_or_default();
     let longest = texts.split(|byte| *byte == 0).map(<[u8]>::len).max().unwrap_or_default();
     ensure!(
-        longest <= LONGEST_TOKEN,
-        "a replacement of precompiled_charsmap has {longest} bytes, at most {LONGEST_TOKEN} are read"
+        longest <= MAX_TOKEN_BYTES,
+        "a replacement of precompiled_charsmap has {longest} bytes, at most {MAX_TOKEN_BYTES} are read"
     );
     Ok(())
 }
 
 /// Maximum length of a token, prefix or suffix, in bytes, including sentencepiece models. The longest tokens of published
 /// vocabularies are runs of 128 spaces, two bytes each.
-pub(super) const LONGEST_TOKEN: usize = 1 << 10;
+pub(super) const MAX_TOKEN_BYTES: usize = 1 << 10;
 
 /// Maximum total length of all added tokens, in bytes: 1 MiB. To find them in a text, the library takes about 80 bytes of
 /// memory for each byte.
-const MOST_ADDED: usize = 1 << 20;
+const MAX_ADDED_TOKEN_BYTES: usize = 1 << 20;
 
 /// Fails if `bytes`, the length of a token or part of a token, exceeds [`LONGEST_TOKEN`]; the error names it `what`.
 fn ensure_short(what: &str, bytes: usize) -> Result<()> {
     ensure!(
-        bytes <= LONGEST_TOKEN,
-        anyhow!("{what} has {bytes} bytes, and no more than {LONGEST_TOKEN} are read").with_value(bytes)
+        bytes <= MAX_TOKEN_BYTES,
+        anyhow!("{what} has {bytes} bytes, and no more than {MAX_TOKEN_BYTES} are read").with_value(bytes)
     );
     Ok(())
 }
@@ -234,7 +241,7 @@ const NODE_BYTES: u64 = 340;
 
 /// Maximum number of trie nodes: (for any vocabulary, per token); the larger bound counts. Published vocabularies have 3 to 5
 /// nodes a token.
-const MOST_NODES: (usize, usize) = (1 << 20, 16);
+const MAX_TRIE_NODES: (usize, usize) = (1 << 20, 16);
 
 /// Fails if the trie over the tokens of a unigram model has more nodes than [`MOST_NODES`] allows, or needs more memory than is
 /// available. The trie has one node for each distinct prefix of a token.
@@ -246,18 +253,18 @@ pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterat
         .windows(2)
         .map(|pair| pair[1].len() - pair[0].iter().zip(pair[1]).take_while(|(before, byte)| before == byte).count())
         .sum::<usize>();
-    let most = MOST_NODES.0.max(MOST_NODES.1.saturating_mul(tokens.len()));
+    let most = MAX_TRIE_NODES.0.max(MAX_TRIE_NODES.1.saturating_mul(tokens.len()));
     let needed = (nodes as u64).saturating_mul(NODE_BYTES);
     ensure!(
         nodes <= most,
         anyhow!(
             "the {} of its vocabulary need {} of memory to be looked for, as they begin in {nodes} ways: at most {most} are read",
-            counted(tokens.len(), "token"),
+            format_count(tokens.len(), "token"),
             memory::format_bytes(needed)
         )
     );
-    memory::ensure_available(needed, || format!("the vocabulary of {}", counted(tokens.len(), "token")))
-        .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
+    memory::ensure_available(needed, || format!("the vocabulary of {}", format_count(tokens.len(), "token")))
+        .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_option_for(needed))))
 }
 
 /// Fails if an added token is longer than [`LONGEST_TOKEN`], or all added tokens together are longer than [`MOST_ADDED`].
@@ -270,8 +277,11 @@ pub(in crate::model::tokenizer) fn ensure_short_added_tokens<'a>(
         all += token.content.len();
     }
     ensure!(
-        all <= MOST_ADDED,
-        anyhow!("its added tokens have {} together, and no more than {MOST_ADDED} are read", counted(all, "byte"))
+        all <= MAX_ADDED_TOKEN_BYTES,
+        anyhow!(
+            "its added tokens have {} together, and no more than {MAX_ADDED_TOKEN_BYTES} are read",
+            format_count(all, "byte")
+        )
     );
     Ok(())
 }

@@ -14,7 +14,7 @@ use tokenizers::{
     PreTokenizedString, PreTokenizer, PreTokenizerWrapper, Token, TokenizerImpl,
 };
 
-use super::file::LONGEST_TOKEN;
+use super::file::MAX_TOKEN_BYTES;
 use crate::model::tokenizer::codes::{BpeCodes, CONTINUATION_MARK};
 use crate::system::contained::abort_with;
 use crate::system::time_limit;
@@ -25,22 +25,22 @@ pub(in crate::model::tokenizer) type Tokenizer =
 
 /// Maximum length of a normalised text, in bytes: four times the longest text that is tokenised. The library takes 17 bytes of
 /// memory per byte of text, two or three times over.
-const LONGEST_NORMALIZED: usize = 4 << 20;
+const MAX_NORMALIZED_BYTES: usize = 4 << 20;
 
 /// Maximum growth of a text by normalisation: (factor, additional bytes). In Unicode's compatibility forms, an Arabic ligature
 /// grows elevenfold, more than any other character (Unicode Standard Annex 15).
-const MOST_GROWTH: (usize, usize) = (64, 1 << 10);
+const MAX_GROWTH: (usize, usize) = (64, 1 << 10);
 
 /// Maximum length of a text, in bytes, that a part of a normaliser gets without an estimate of the result. Replacements are
 /// short, so such a text stays within bounds.
-const PIECE_BYTES: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
+const MAX_PIECE_BYTES: usize = MAX_NORMALIZED_BYTES / MAX_TOKEN_BYTES;
 
 /// A normaliser that breaks off if its result would be too long to tokenise.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "NormalizerWrapper")]
 pub(in crate::model::tokenizer) struct BoundedNormalizer {
     /// The whole normaliser, which may be a nested sequence.
-    pub whole: NormalizerWrapper,
+    pub normalizer: NormalizerWrapper,
     /// Parts of the normaliser in order, with nested sequences flattened.
     pub parts: Vec<NormalizerWrapper>,
 }
@@ -50,7 +50,7 @@ impl<T: Into<NormalizerWrapper>> From<T> for BoundedNormalizer {
         let mut parts = Vec::new();
         let whole = normalizer.into();
         flatten(&whole, &mut parts);
-        Self { whole, parts }
+        Self { normalizer: whole, parts }
     }
 }
 
@@ -64,17 +64,17 @@ fn flatten(normalizer: &NormalizerWrapper, parts: &mut Vec<NormalizerWrapper>) {
 
 impl Normalizer for BoundedNormalizer {
     fn normalize(&self, text: &mut NormalizedString) -> tokenizers::Result<()> {
-        let (times, more) = MOST_GROWTH;
+        let (times, more) = MAX_GROWTH;
         let bytes = text.len_original();
-        let most = LONGEST_NORMALIZED.min(bytes.saturating_mul(times).saturating_add(more));
+        let most = MAX_NORMALIZED_BYTES.min(bytes.saturating_mul(times).saturating_add(more));
         for part in &self.parts {
             time_limit::abort_if_over();
-            if estimate_bytes(part, text.get()) > LONGEST_NORMALIZED {
-                abort_with(too_long(bytes, LONGEST_NORMALIZED));
+            if estimate_bytes(part, text.get()) > MAX_NORMALIZED_BYTES {
+                abort_with(too_long_error(bytes, MAX_NORMALIZED_BYTES));
             }
             part.normalize(text)?;
             if text.len() > most {
-                abort_with(too_long(bytes, most));
+                abort_with(too_long_error(bytes, most));
             }
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Normalizer for BoundedNormalizer {
 }
 
 /// Returns the error that a text of `bytes` bytes grows beyond `most` bytes in the normaliser.
-fn too_long(bytes: usize, most: usize) -> Error {
+fn too_long_error(bytes: usize, most: usize) -> Error {
     anyhow!("of {bytes} bytes of text its normaliser makes more than {most}, the most that are tokenised")
 }
 
@@ -95,7 +95,7 @@ fn estimate_bytes(part: &NormalizerWrapper, text: &str) -> usize {
             text.len().saturating_add(matches.saturating_mul(replace.content.len()))
         }
         NormalizerWrapper::Prepend(prepend) => text.len() + prepend.prepend.len(),
-        _ if text.len() <= PIECE_BYTES => 0,
+        _ if text.len() <= MAX_PIECE_BYTES => 0,
         // Other parts work on few characters at a time, so the result is as long as the results of the pieces together.
         part => {
             let piece_bytes = |piece: &str| {
@@ -103,8 +103,8 @@ fn estimate_bytes(part: &NormalizerWrapper, text: &str) -> usize {
                 part.normalize(&mut piece).map_or(0, |()| piece.len())
             };
             let mut sum = 0;
-            let mut pieces = pieces(text);
-            while let Some(piece) = pieces.next().filter(|_| sum <= LONGEST_NORMALIZED) {
+            let mut pieces = split_into_pieces(text);
+            while let Some(piece) = pieces.next().filter(|_| sum <= MAX_NORMALIZED_BYTES) {
                 sum += piece_bytes(piece);
             }
             sum
@@ -113,10 +113,10 @@ fn estimate_bytes(part: &NormalizerWrapper, text: &str) -> usize {
 }
 
 /// Splits a text into pieces of at most [`PIECE_BYTES`] bytes.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
+fn split_into_pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     iter::from_fn(move || {
-        let end = (0..=PIECE_BYTES.min(rest.len())).rev().find(|&end| rest.is_char_boundary(end))?;
+        let end = (0..=MAX_PIECE_BYTES.min(rest.len())).rev().find(|&end| rest.is_char_boundary(end))?;
         let (piece, others) = rest.split_at(end);
         rest = others;
         (!piece.is_empty()).then_some(piece)
@@ -143,11 +143,11 @@ impl PreTokenizer for BoundedPreTokenizer {
 
 /// Maximum length of a word that `WordPiece` cuts, in characters. It looks up every substring, about half the square of the
 /// length. BERT cuts words of up to 100 characters.
-const LONGEST_WORD: usize = 1 << 10;
+const MAX_WORD_CHARS: usize = 1 << 10;
 
 /// Maximum number of bytes that the library compares or copies for one word: 256 MiB, 256 for each byte of the longest text
 /// that is tokenised.
-const MOST_WORK: usize = 1 << 28;
+const MAX_WORD_WORK_BYTES: usize = 1 << 28;
 
 /// A tokenizer model that breaks off at a word that could take too much time or memory.
 #[derive(Clone, Debug, Deserialize)]
@@ -155,7 +155,7 @@ const MOST_WORK: usize = 1 << 28;
 pub(in crate::model::tokenizer) struct BoundedModel {
     pub model: ModelWrapper,
     /// Length of the longest token, in bytes; 0 for `WordPiece`, for which word lengths are bounded instead.
-    longest: usize,
+    max_token_bytes: usize,
     /// The `bpe.codes` that cut words into pieces for the model to look up; `None` if the model cuts words itself.
     pub codes: Option<Arc<BpeCodes>>,
 }
@@ -168,7 +168,7 @@ impl From<ModelWrapper> for BoundedModel {
             ModelWrapper::WordPiece(_) => None,
             model => model.get_vocab().keys().map(String::len).max(),
         };
-        Self { longest: longest.unwrap_or_default(), model, codes: None }
+        Self { max_token_bytes: longest.unwrap_or_default(), model, codes: None }
     }
 }
 
@@ -190,12 +190,12 @@ impl BoundedModel {
 
     /// Fails if cutting `word` into tokens may take too much time or memory.
     fn ensure_cheap_word(&self, word: &str) -> anyhow::Result<()> {
-        let (bytes, longest) = (word.len(), self.longest);
+        let (bytes, longest) = (word.len(), self.max_token_bytes);
         if self.codes.is_some() {
             let characters = word.chars().count();
             ensure!(
-                characters <= LONGEST_WORD,
-                "it has a word of {characters} characters: at most {LONGEST_WORD} are cut"
+                characters <= MAX_WORD_CHARS,
+                "it has a word of {characters} characters: at most {MAX_WORD_CHARS} are cut"
             );
         }
         match &self.model {
@@ -203,23 +203,23 @@ impl BoundedModel {
                 let (characters, most) = (word.chars().count(), model.max_input_chars_per_word);
                 // A word that is too long for the model becomes the unknown token.
                 ensure!(
-                    characters <= LONGEST_WORD || characters > most,
+                    characters <= MAX_WORD_CHARS || characters > most,
                     "it has a word of {characters} characters, and max_input_chars_per_word is {most}: at most \
-                     {LONGEST_WORD} are cut"
+                     {MAX_WORD_CHARS} are cut"
                 );
             }
             // At each byte it copies and looks up every token that the rest of the word begins with.
             ModelWrapper::Unigram(_) => {
                 let work = bytes.saturating_mul(longest.min(bytes).pow(2) / 2);
                 ensure!(
-                    work <= 8 * MOST_WORK,
+                    work <= 8 * MAX_WORD_WORK_BYTES,
                     "it has a word of {bytes} bytes, and the vocabulary tokens of {longest}: to cut the one into the \
                      others may take too long"
                 );
             }
             // Each token of a word is copied, and may be as long as the longest.
             ModelWrapper::BPE(_) | ModelWrapper::WordLevel(_) => ensure!(
-                bytes.saturating_mul(longest) <= MOST_WORK,
+                bytes.saturating_mul(longest) <= MAX_WORD_WORK_BYTES,
                 "it has a word of {bytes} bytes, and the vocabulary tokens of {longest}: the one in the others may take \
                  too much memory"
             ),

@@ -12,7 +12,7 @@ use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::tokenizer::normalizer::SplitDelimiterBehavior;
 
 use super::proto::SentencePieceModel;
-use crate::model::tokenizer::config::{ROLES, TokenizerConfig, named_token};
+use crate::model::tokenizer::config::{ROLE_KEYS, TokenizerConfig, named_token};
 use crate::system::errors::Facts;
 
 /// A tokenizer class of transformers that is built from a sentencepiece model.
@@ -42,7 +42,7 @@ const CLASSES: [(&str, SentencePieceClass, &[&str]); 8] = [
 ];
 
 /// Maximum number of T5 sentinels that are added to a vocabulary; T5 has 100.
-const MOST_SENTINELS: u64 = 1 << 16;
+const MAX_SENTINELS: u64 = 1 << 16;
 
 impl SentencePieceClass {
     /// Finds a tokenizer's class by its name or, if no file names it, by the model's family. Fails at an unknown class; the
@@ -62,7 +62,7 @@ impl SentencePieceClass {
     }
 
     /// Returns the class's default special tokens, in the order of [`ROLES`]; an empty text for each role that the class lacks.
-    fn special(self) -> [&'static str; 7] {
+    fn default_special_tokens(self) -> [&'static str; 7] {
         match self {
             Self::Albert | Self::RemBert => ["[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
             Self::BigBird => ["<s>", "</s>", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
@@ -108,7 +108,7 @@ impl SentencePieceClass {
                 (tokens, id)
             }
             Self::T5 => {
-                let sentinels = sentinels(settings)?.into_iter().rev().map(|token| (token, 0.0));
+                let sentinels = list_sentinels(settings)?.into_iter().rev().map(|token| (token, 0.0));
                 (pieces.chain(sentinels).collect(), 2)
             }
             Self::Albert => (pieces.collect(), 1),
@@ -208,7 +208,13 @@ impl SentencePieceClass {
 
     /// Returns the special token with the role `role`: from a file, or else the class's default. `None` without either.
     pub fn role_token(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
-        let own_token = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
+        let own_token = || {
+            ROLE_KEYS
+                .iter()
+                .zip(self.default_special_tokens())
+                .find(|(known, _)| **known == role)
+                .map(|(_, token)| token)
+        };
         let default = || own_token().filter(|token| !token.is_empty());
         named_token(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
     }
@@ -216,13 +222,13 @@ impl SentencePieceClass {
 
 /// Lists T5's sentinels, which stand for gaps in a text; the setting `extra_ids` is their number. Fails if that is no valid
 /// number.
-pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
+pub(super) fn list_sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
     let setting = settings.values.get("extra_ids").filter(|setting| !setting.is_null());
-    let count = setting.map_or(Some(100), serde_json::Value::as_u64).filter(|count| *count <= MOST_SENTINELS);
+    let count = setting.map_or(Some(100), serde_json::Value::as_u64).filter(|count| *count <= MAX_SENTINELS);
     ensure!(
         count.is_some(),
         anyhow!(
-            "extra_ids is {}: expected a whole number of at most {MOST_SENTINELS}",
+            "extra_ids is {}: expected a whole number of at most {MAX_SENTINELS}",
             setting.map(ToString::to_string).unwrap_or_default()
         )
     );

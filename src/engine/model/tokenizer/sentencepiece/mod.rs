@@ -18,16 +18,16 @@ use super::bounds::{
     ensure_short_tokens, ensure_small_trie,
 };
 use super::build::ensure_id;
-use super::config::{ROLES, TokenizerConfig, named_token};
+use super::config::{ROLE_KEYS, TokenizerConfig, named_token};
 use crate::model::files::ModelFile;
 use crate::model::files::names::{MAX_TOKENIZER_BYTES, TOKENIZER};
 use crate::system::errors::Facts;
-use class::{SentencePieceClass, sentinels};
-use proto::{Algorithm, CONTROL, SentencePieceModel, USER_DEFINED};
+use class::{SentencePieceClass, list_sentinels};
+use proto::{Algorithm, CONTROL_TYPE, SentencePieceModel, USER_DEFINED_TYPE};
 
 /// Builds a tokenizer from a sentencepiece model. Fails if the file is no such model, its class is unknown, or its tokens do
 /// not fit the tokens in accompanying files.
-pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+pub(super) fn build_sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let at = path.display();
     let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use sentencepiece model", &at);
@@ -37,8 +37,8 @@ pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Res
     let model = SentencePieceModel::parse(&file.bytes(MAX_TOKENIZER_BYTES)?)
         .cannot("read sentencepiece model", &at)
         .map_err(|error| error.hint("is it whole, and a model of sentencepiece?"))?;
-    let own_tokens = own_tokens(class, &model, settings)?;
-    let replacements = replacements(&model).cannot("use sentencepiece model", &at)?;
+    let own_tokens = list_model_tokens(class, &model, settings)?;
+    let replacements = parse_replacements(&model).cannot("use sentencepiece model", &at)?;
     let normalizers = class.normalizers(replacements, settings)?;
     let mut tokenizer =
         Tokenizer::new(BoundedModel::from(build_model(class, model, settings).cannot("use sentencepiece model", &at)?));
@@ -82,14 +82,14 @@ fn build_model(
         return Ok(Unigram::from(vocabulary, Some(unknown), false).map_err(|error| anyhow!("{error}"))?.into());
     }
     let ids: Vocab = vocabulary.into_iter().map(|(token, _)| token).zip(0..).collect();
-    let merges = merges(&ids);
+    let merges = list_merges(&ids);
     let bpe = BPE::builder().vocab_and_merges(ids, merges).fuse_unk(true).byte_fallback(true);
     Ok(bpe.build().map_err(|error| anyhow!("{error}"))?.into())
 }
 
 /// Lists the BPE merges, which sentencepiece does not store: every split of a piece into two other pieces. The order is by id of
 /// the piece, then by length of the first part (`generate_merges` in transformers' `tokenization_utils_base.py`).
-fn merges(ids: &Vocab) -> Vec<(String, String)> {
+fn list_merges(ids: &Vocab) -> Vec<(String, String)> {
     let mut pieces: Vec<(&String, &u32)> = ids.iter().collect();
     pieces.sort_unstable_by_key(|(_, id)| **id);
     let halves = |piece: &'_ str| {
@@ -101,7 +101,7 @@ fn merges(ids: &Vocab) -> Vec<(String, String)> {
 }
 
 /// Parses the sentencepiece model's replacements of characters; `None` if it has none. Fails if they are damaged or too long.
-fn replacements(model: &SentencePieceModel) -> Result<Option<Precompiled>> {
+fn parse_replacements(model: &SentencePieceModel) -> Result<Option<Precompiled>> {
     let map = &model.replacements;
     if map.is_empty() {
         return Ok(None);
@@ -119,7 +119,7 @@ fn replacements(model: &SentencePieceModel) -> Result<Option<Precompiled>> {
 }
 
 /// Lists the sentencepiece model's own tokens that stay whole wherever a text contains them.
-fn own_tokens(
+fn list_model_tokens(
     class: SentencePieceClass,
     model: &SentencePieceModel,
     settings: &TokenizerConfig,
@@ -128,11 +128,11 @@ fn own_tokens(
     if let Some(tokens) = &settings.extra_special_tokens {
         return Ok(tokens.clone());
     }
-    let pieces = model.pieces.iter().filter(|piece| [CONTROL, USER_DEFINED].contains(&piece.kind));
+    let pieces = model.pieces.iter().filter(|piece| [CONTROL_TYPE, USER_DEFINED_TYPE].contains(&piece.kind));
     let token = |text: &str, special| AddedToken::from(text, special).normalized(false);
-    let mut tokens: Vec<AddedToken> = pieces.map(|piece| token(&piece.text, piece.kind == CONTROL)).collect();
+    let mut tokens: Vec<AddedToken> = pieces.map(|piece| token(&piece.text, piece.kind == CONTROL_TYPE)).collect();
     if class == SentencePieceClass::T5 && !tokens.iter().any(|token| token.content.contains("<extra_id_")) {
-        tokens.extend(sentinels(settings)?.into_iter().map(|text| token(&text, true)));
+        tokens.extend(list_sentinels(settings)?.into_iter().map(|text| token(&text, true)));
     }
     Ok(tokens)
 }
@@ -149,7 +149,7 @@ fn add_tokens(
     let mut tokens: Vec<AddedToken> = settings.added_tokens.values().cloned().collect();
     let is_listed = |content: &str| settings.added_tokens.values().any(|token| token.content == content);
     let mut roles = vec![];
-    for role in ROLES {
+    for role in ROLE_KEYS {
         let Some(content) = class.role_token(settings, role) else { continue };
         if !is_listed(&content) {
             let details = named_token(&settings.values, role).and_then(|(_, details)| details);

@@ -28,10 +28,10 @@ pub(super) struct Piece {
 }
 
 /// `SentencePiece.Type` of a piece that stands for no text, such as `<s>`.
-pub(super) const CONTROL: Option<u64> = Some(3);
+pub(super) const CONTROL_TYPE: Option<u64> = Some(3);
 
 /// `SentencePiece.Type` of a piece that the trainer's user defined; it stays whole wherever a text contains it.
-pub(super) const USER_DEFINED: Option<u64> = Some(4);
+pub(super) const USER_DEFINED_TYPE: Option<u64> = Some(4);
 
 /// The algorithm that cuts text into pieces, `TrainerSpec.ModelType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +43,11 @@ pub(super) enum Algorithm {
 }
 
 /// Maximum number of pieces: the largest published vocabulary has a million (XLM-V, Liang et al. 2023).
-const MOST_PIECES: usize = 1 << 22;
+const MAX_PIECES: usize = 1 << 22;
 
 /// Maximum length of a piece, in bytes. The trainer's default limit is 16 characters (`max_sentencepiece_length`); user-defined
 /// pieces are tags.
-const LONGEST_PIECE: usize = 1 << 10;
+const MAX_PIECE_BYTES: usize = 1 << 10;
 
 impl SentencePieceModel {
     /// Parses the bytes of a `.model` file. Fails if they are no protocol buffers message, hold no vocabulary, or hold an
@@ -58,7 +58,7 @@ impl SentencePieceModel {
         for field in Fields(bytes) {
             match field? {
                 (1, Field::Bytes(piece)) => {
-                    ensure!(model.pieces.len() < MOST_PIECES, "it has more than {MOST_PIECES} pieces");
+                    ensure!(model.pieces.len() < MAX_PIECES, "it has more than {MAX_PIECES} pieces");
                     let id = model.pieces.len();
                     model.pieces.push(Piece::parse(piece).with_context(|| format!("piece {id}"))?);
                 }
@@ -99,7 +99,7 @@ impl Piece {
             match field? {
                 (1, Field::Bytes(text)) => {
                     let bytes = text.len();
-                    ensure!(bytes <= LONGEST_PIECE, "it has {bytes} bytes, at most {LONGEST_PIECE} are read");
+                    ensure!(bytes <= MAX_PIECE_BYTES, "it has {bytes} bytes, at most {MAX_PIECE_BYTES} are read");
                     str::from_utf8(text).context("its text is not UTF-8")?.clone_into(&mut piece.text);
                 }
                 (2, Field::Fixed32(score)) => piece.score = f32::from_le_bytes(score),
@@ -129,19 +129,19 @@ struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
     /// Reads the next field. Returns (its number, its value).
-    fn field(&mut self) -> Result<(u64, Field<'a>)> {
-        let tag = self.varint()?;
+    fn read_field(&mut self) -> Result<(u64, Field<'a>)> {
+        let tag = self.read_varint()?;
         let field = match tag & 7 {
-            0 => Field::Varint(self.varint()?),
+            0 => Field::Varint(self.read_varint()?),
             1 => {
-                self.take(8)?;
+                self.take_bytes(8)?;
                 Field::Fixed64
             }
             2 => {
-                let length = self.varint()?;
-                Field::Bytes(self.take(length)?)
+                let length = self.read_varint()?;
+                Field::Bytes(self.take_bytes(length)?)
             }
-            5 => Field::Fixed32(self.take(4)?.try_into()?),
+            5 => Field::Fixed32(self.take_bytes(4)?.try_into()?),
             other => bail!("a field has wire type {other}"),
         };
         Ok((tag >> 3, field))
@@ -149,7 +149,7 @@ impl<'a> Fields<'a> {
 
     /// Reads a number that is stored in groups of seven bits, lowest first. The highest bit of a byte is set if another byte
     /// follows.
-    fn varint(&mut self) -> Result<u64> {
+    fn read_varint(&mut self) -> Result<u64> {
         let mut value = 0;
         // Ten groups hold 64 bits.
         for shift in (0..70).step_by(7) {
@@ -164,7 +164,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Removes the first `length` bytes of the message and returns them.
-    fn take(&mut self, length: u64) -> Result<&'a [u8]> {
+    fn take_bytes(&mut self, length: u64) -> Result<&'a [u8]> {
         let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
         let (taken, rest) = split.with_context(|| format!("{length} bytes are said to follow, and fewer do"))?;
         self.0 = rest;
@@ -179,7 +179,7 @@ impl<'a> Iterator for Fields<'a> {
         if self.0.is_empty() {
             return None;
         }
-        let field = self.field();
+        let field = self.read_field();
         if field.is_err() {
             self.0 = &[];
         }
@@ -208,7 +208,7 @@ mod tests {
         let model = [bytes(1, &named), bytes(1, &[&bytes(1, b"<s>")[..], &[0x18, 3]].concat())].concat();
         let read = SentencePieceModel::parse(&model).unwrap();
         assert_eq!((read.pieces[0].text.as_str(), read.pieces[0].score), ("▁a", -1.0));
-        assert!(read.pieces[0].kind == USER_DEFINED && read.pieces[1].kind == CONTROL);
+        assert!(read.pieces[0].kind == USER_DEFINED_TYPE && read.pieces[1].kind == CONTROL_TYPE);
         assert_eq!((read.algorithm, read.unknown, &read.replacements[..]), (Algorithm::Unigram, 0, &[][..]));
         // Unknown fields are passed over; a negative id has ten bytes.
         let trainer = [&[0x18, 2, 0xc0, 0x02][..], &[0xff; 9], &[1, 0x09], &[0; 8]].concat();

@@ -121,9 +121,9 @@ fn a_table_of_replacements_that_is_not_there_is_not_made_room_for() {
         unknown: 0,
         replacements: replacements.to_vec(),
     };
-    assert!(super::replacements(&model(&[])).unwrap().is_none());
+    assert!(super::parse_replacements(&model(&[])).unwrap().is_none());
     for bytes in [&[1][..], &[0; 4], &[0xff; 8], &[8, 0, 0, 0, 0, 0, 0, 0]] {
-        let error = super::replacements(&model(bytes)).unwrap_err().to_string();
+        let error = super::parse_replacements(&model(bytes)).unwrap_err().to_string();
         assert!(error.starts_with(&format!("its precompiled_charsmap has {} bytes, and says", bytes.len())), "{error}");
     }
 }

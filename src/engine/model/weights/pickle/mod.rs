@@ -37,7 +37,7 @@ pub struct PickledTensor<'a> {
 /// Reads the tensors of a pickled state dict, by name; entries that are no tensors are skipped. Fails if the pickle is damaged,
 /// or holds no state dict.
 pub fn read_tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
-    let mut machine = Machine::new(pickle);
+    let mut machine = StackMachine::new(pickle);
     let top = machine.run()?;
     machine.state_dict(top)
 }
@@ -61,15 +61,15 @@ pub const LEGACY_MAGIC: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\x
 /// had another byte order.
 pub fn read_legacy(pickles: &[u8]) -> Result<LegacyFile<'_>> {
     let rest = pickles.strip_prefix(LEGACY_MAGIC).context("it is no file of torch.save of before PyTorch 1.6")?;
-    let mut system = Machine::new(rest);
+    let mut system = StackMachine::new(rest);
     let facts = system.run().context("the facts on the system that wrote it")?;
     ensure!(!system.is_big_endian(facts), "it was written by a machine of another byte order");
-    let mut machine = Machine::new(system.rest.0);
+    let mut machine = StackMachine::new(system.rest.0);
     let top = machine.run()?;
-    let mut keys = Machine::new(machine.rest.0);
+    let mut keys = StackMachine::new(machine.rest.0);
     let list = keys.run().context("the names of its storages")?;
     let types: HashMap<&str, &str> = machine.storages().collect();
-    let storages = keys.texts(list).context("the names of its storages")?.into_iter().map(|key| {
+    let storages = keys.text_list(list).context("the names of its storages")?.into_iter().map(|key| {
         let storage_type = types.get(key);
         Ok((key, *storage_type.with_context(|| format!("storage `{}` is of no tensor", key.escape_debug()))?))
     });
@@ -79,9 +79,9 @@ pub fn read_legacy(pickles: &[u8]) -> Result<LegacyFile<'_>> {
 
 /// The stack machine that interprets a pickle.
 #[derive(Default)]
-struct Machine<'a> {
+struct StackMachine<'a> {
     /// Instructions that have not been executed yet.
-    rest: Bytes<'a>,
+    rest: ByteReader<'a>,
     /// All objects made so far; an [`Id`] is an index into them.
     objects: Vec<Object<'a>>,
     /// The stack of the machine.
@@ -92,9 +92,9 @@ struct Machine<'a> {
     memo: HashMap<i64, Id>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> StackMachine<'a> {
     fn new(pickle: &'a [u8]) -> Self {
-        Self { rest: Bytes(pickle), ..Self::default() }
+        Self { rest: ByteReader(pickle), ..Self::default() }
     }
 
     /// Runs one pickle, and returns the object that it makes.
@@ -119,7 +119,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns the texts of a list object. Fails if the object is no list of texts.
-    fn texts(&self, list: Id) -> Result<Vec<&'a str>> {
+    fn text_list(&self, list: Id) -> Result<Vec<&'a str>> {
         let Object::List(items) = &self.objects[list] else { bail!("{} in place of a list", self.describe(list)) };
         let text = |id: &Id| match self.objects[*id] {
             Object::Text(text) => Ok(text),
@@ -147,7 +147,7 @@ impl<'a> Machine<'a> {
             let tensor = self.tensor(*value).with_context(|| format!("tensor `{}`", name.escape_debug()))?;
             tensors.extend(tensor.map(|tensor| (name, tensor)));
         }
-        match self.nested(top) {
+        match self.nested_tensor_keys(top) {
             Some(keys) if tensors.is_empty() => bail!(NotAStateDict::Nested(keys)),
             _ => Ok(tensors),
         }
@@ -155,9 +155,9 @@ impl<'a> Machine<'a> {
 
     /// Returns the keys that lead from a dict without tensors to the nearest nested dict that has tensors. Visits each dict
     /// once. `None` without such a dict.
-    fn nested(&self, top: Id) -> Option<Vec<String>> {
+    fn nested_tensor_keys(&self, top: Id) -> Option<Vec<String>> {
         /// Maximum depth at which a state dict is searched in nested dicts; training programs put it no deeper.
-        const DEPTH: usize = 3;
+        const MAX_NESTING_DEPTH: usize = 3;
         // Each dict, the index of the dict that contains it, and its key there.
         let mut dicts: Vec<(Id, usize, Id)> = vec![(top, 0, top)];
         let mut visited = HashSet::from([top]);
@@ -175,14 +175,14 @@ impl<'a> Machine<'a> {
             next += 1;
         }
         let mut keys = Vec::new();
-        while next > 0 && keys.len() <= DEPTH {
+        while next > 0 && keys.len() <= MAX_NESTING_DEPTH {
             let (_, above, key) = *dicts.get(next)?;
             let Object::Text(key) = self.objects[key] else { unreachable!("only texts are followed") };
             keys.push(key.to_owned());
             next = above;
         }
         keys.reverse();
-        Some(keys).filter(|keys| (1..=DEPTH).contains(&keys.len()))
+        Some(keys).filter(|keys| (1..=MAX_NESTING_DEPTH).contains(&keys.len()))
     }
 
     /// Executes one instruction, which pushes an object onto the stack or rearranges the stack.
@@ -191,23 +191,23 @@ impl<'a> Machine<'a> {
             b'N' => Object::None,
             // NEWTRUE, NEWFALSE
             0x88 | 0x89 => Object::Bool(instruction == 0x88),
-            b'K' => Object::Int(self.rest.number(1, false)?),
-            b'M' => Object::Int(self.rest.number(2, false)?),
-            b'J' => Object::Int(self.rest.number(4, true)?),
+            b'K' => Object::Int(self.rest.read_number(1, false)?),
+            b'M' => Object::Int(self.rest.read_number(2, false)?),
+            b'J' => Object::Int(self.rest.read_number(4, true)?),
             // LONG1
             0x8a => {
                 let [length] = self.rest.take()?;
-                Object::Int(self.rest.number(length, true)?)
+                Object::Int(self.rest.read_number(length, true)?)
             }
             b'G' => self.rest.take::<8>().map(|_| Object::Float)?,
-            b'X' => Object::Text(self.rest.text()?),
-            b'c' => Object::Global(Global::from_name(self.rest.line()?, self.rest.line()?)?),
+            b'X' => Object::Text(self.rest.read_text()?),
+            b'c' => Object::Global(Global::from_name(self.rest.read_line()?, self.rest.read_line()?)?),
             b')' => Object::Tuple(Vec::new()),
             b't' => Object::Tuple(self.pop_to_mark()?),
             // TUPLE1, TUPLE2, TUPLE3
             0x85..=0x87 => {
                 let start = self.stack.len().checked_sub(usize::from(instruction - 0x84));
-                let start = start.filter(|&start| start >= self.floor()).context("its stack is empty")?;
+                let start = start.filter(|&start| start >= self.stack_floor()).context("its stack is empty")?;
                 Object::Tuple(self.stack.split_off(start))
             }
             b']' => Object::List(Vec::new()),
@@ -231,11 +231,11 @@ impl<'a> Machine<'a> {
                 ensure!(protocol == 2, NotAStateDict::Protocol(protocol));
             }
             b'q' | b'r' => {
-                let index = self.rest.number(if instruction == b'r' { 4 } else { 1 }, false)?;
+                let index = self.rest.read_number(if instruction == b'r' { 4 } else { 1 }, false)?;
                 self.memo.insert(index, self.top()?);
             }
             b'h' | b'j' => {
-                let index = self.rest.number(if instruction == b'j' { 4 } else { 1 }, false)?;
+                let index = self.rest.read_number(if instruction == b'j' { 4 } else { 1 }, false)?;
                 let id = *self.memo.get(&index).with_context(|| format!("object {index} was never there"))?;
                 self.stack.push(id);
             }
@@ -344,12 +344,12 @@ impl<'a> Machine<'a> {
     }
 
     /// Returns the height of the stack at the last mark, below which nothing may be popped.
-    fn floor(&self) -> usize {
+    fn stack_floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
 
     fn pop(&mut self) -> Result<Id> {
-        ensure!(self.stack.len() > self.floor(), "its stack is empty");
+        ensure!(self.stack.len() > self.stack_floor(), "its stack is empty");
         Ok(self.stack.pop().expect("it is longer than the floor"))
     }
 
@@ -381,13 +381,13 @@ impl<'a> Machine<'a> {
 }
 
 /// Maximum length of a text in a state dict, in bytes. The longest texts in real files are tensor names of about 100 bytes.
-const LONGEST_TEXT: u32 = 1000;
+const MAX_TEXT_BYTES: u32 = 1000;
 
 /// Bytes of a pickle that have not been read yet.
 #[derive(Default)]
-struct Bytes<'a>(&'a [u8]);
+struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Bytes<'a> {
+impl<'a> ByteReader<'a> {
     /// Removes and returns the first `N` bytes.
     fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk().context("it is cut short").hint("download it again")?;
@@ -396,7 +396,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// Removes and returns the first `length` bytes.
-    fn slice(&mut self, length: u32) -> Result<&'a [u8]> {
+    fn take_slice(&mut self, length: u32) -> Result<&'a [u8]> {
         let parts = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
         let (bytes, rest) = parts.context("it is cut short").hint("download it again")?;
         self.0 = rest;
@@ -404,15 +404,15 @@ impl<'a> Bytes<'a> {
     }
 
     /// Reads a text that follows its length in bytes.
-    fn text(&mut self) -> Result<&'a str> {
+    fn read_text(&mut self) -> Result<&'a str> {
         let length = u32::from_le_bytes(self.take()?);
-        ensure!(length <= LONGEST_TEXT, "a text of {length} bytes has no place in a state dict");
-        std::str::from_utf8(self.slice(length)?).context("a name that is not UTF-8")
+        ensure!(length <= MAX_TEXT_BYTES, "a text of {length} bytes has no place in a state dict");
+        std::str::from_utf8(self.take_slice(length)?).context("a name that is not UTF-8")
     }
 
     /// Reads a line of text, and removes its end.
-    fn line(&mut self) -> Result<&'a str> {
-        let line = &self.0[..self.0.len().min(LONGEST_TEXT as usize)];
+    fn read_line(&mut self) -> Result<&'a str> {
+        let line = &self.0[..self.0.len().min(MAX_TEXT_BYTES as usize)];
         let length = line.iter().position(|byte| *byte == b'\n').context("a name that does not end")?;
         let (line, rest) = self.0.split_at(length);
         self.0 = &rest[1..];
@@ -420,8 +420,8 @@ impl<'a> Bytes<'a> {
     }
 
     /// Reads a little-endian number of `length` bytes.
-    fn number(&mut self, length: u8, signed: bool) -> Result<i64> {
-        let bytes = self.slice(length.into())?;
+    fn read_number(&mut self, length: u8, signed: bool) -> Result<i64> {
+        let bytes = self.take_slice(length.into())?;
         ensure!(bytes.len() <= 8, "a number of {length} bytes");
         let negative = signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
         let mut value = [if negative { 0xff } else { 0 }; 8];

@@ -44,15 +44,15 @@ pub const FORMAT_VERSION: u32 = 11;
 const CHECKSUM_BYTES: usize = 32;
 
 /// Maximum size of a partial, in bytes: 1 GiB. The partial of BERT-large, with 384 heads, has 5 MB.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_PARTIAL_BYTES: u64 = 1 << 30;
 
 /// Decompressed size of the sums that is allowed at any ratio, in bytes. The sums of an empty shard are zeros, which
 /// compress almost to nothing: 9 MiB for 3000 heads.
-const SMALLEST_UNPACKED_LIMIT: u64 = 64 << 20;
+const UNCHECKED_UNPACKED_BYTES: u64 = 64 << 20;
 
 /// Maximum ratio of decompressed to compressed bytes. Sums of attention hardly compress; counts of relations compress to a
 /// tenth.
-const LARGEST_RATIO: u64 = 256;
+const MAX_DECOMPRESSION_RATIO: u64 = 256;
 
 /// The header of a partial: all facts about a shard besides its sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ impl DamagedPartial {
 }
 
 /// Makes the error about a damaged partial.
-fn damaged() -> Error {
+fn damaged_error() -> Error {
     Error::new(DamagedPartial).hint("run its shard again")
 }
 
@@ -139,18 +139,18 @@ pub type RestoreSums<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Resu
 
 /// Reads the partial at `path`. Fails if it cannot be read, is no partial, has another format, or is damaged.
 pub fn read(path: &Path, restore: RestoreSums<'_>) -> Result<(Shard, Observation)> {
-    bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(ACTION, path.display())
+    read_bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(ACTION, path.display())
 }
 
 /// Reads the header of the partial at `path` and tests its checksum; the sums stay compressed. Fails as [`read`], except for
 /// unreadable sums.
 pub fn read_header(path: &Path) -> Result<Header> {
-    bytes(path).and_then(|bytes| Ok(verify(&bytes)?.0)).cannot(ACTION, path.display())
+    read_bytes(path).and_then(|bytes| Ok(verify(&bytes)?.0)).cannot(ACTION, path.display())
 }
 
 /// The header of the partial that an output file already holds; `None` if there is no file. Fails as [`read_header`].
 pub fn previous_header(path: &Path) -> Result<Option<Header>> {
-    let bytes = output::read_previous_bytes(path, MOST_BYTES).map_err(Error::new);
+    let bytes = output::read_previous_bytes(path, MAX_PARTIAL_BYTES).map_err(Error::new);
     bytes.and_then(|bytes| bytes.map(|bytes| Ok(verify(&bytes)?.0)).transpose()).cannot(ACTION, path.display())
 }
 
@@ -162,12 +162,12 @@ pub fn parse_header(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
 const ACTION: &str = "use partial";
 
 /// Reads the bytes of a partial.
-fn bytes(path: &Path) -> Result<Vec<u8>> {
+fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let mut file = input::open(path)?;
-    let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), MOST_BYTES)?;
+    let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), MAX_PARTIAL_BYTES)?;
     // Other files, however large, are refused by their first bytes.
     ensure_magic(&bytes)?;
-    bytes.extend(input::read_all(file, MOST_BYTES)?);
+    bytes.extend(input::read_all(file, MAX_PARTIAL_BYTES)?);
     Ok(bytes)
 }
 
@@ -175,16 +175,16 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
 /// bytes.
 fn ensure_magic(bytes: &[u8]) -> Result<()> {
     let beginning = &bytes[..bytes.len().min(MAGIC.len())];
-    ensure!(beginning.iter().any(|&byte| byte != 0), damaged());
+    ensure!(beginning.iter().any(|&byte| byte != 0), damaged_error());
     ensure!(MAGIC.as_bytes().starts_with(beginning), "it is not what `headscope analyze --shard` writes");
-    ensure!(beginning.len() == MAGIC.len(), damaged());
+    ensure!(beginning.len() == MAGIC.len(), damaged_error());
     Ok(())
 }
 
 /// Parses a partial and restores its sums.
 fn parse(bytes: &[u8], restore: RestoreSums<'_>) -> Result<(Shard, Observation)> {
     let (Header { shard, stage, identity, tally, run }, packed) = verify(bytes)?;
-    let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
+    let body: Vec<PassBytes> = postcard::from_bytes(&decompress(packed)?).context("its sums cannot be read")?;
     ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
     let runs = run.as_ref().map_or(1, |run| run.shards);
     ensure!(runs == 1 || shard == Shard::WHOLE, "its header has the run of several shards");
@@ -195,7 +195,7 @@ fn parse(bytes: &[u8], restore: RestoreSums<'_>) -> Result<(Shard, Observation)>
 /// Tests the checksum of a partial. Returns its header and its compressed sums.
 fn verify(bytes: &[u8]) -> Result<(Header, &[u8])> {
     ensure_magic(bytes)?;
-    let (version, rest) = line(&bytes[MAGIC.len()..])?;
+    let (version, rest) = split_first_line(&bytes[MAGIC.len()..])?;
     let version = str::from_utf8(version).ok().and_then(|version| version.parse::<u32>().ok());
     let version = version.context("it has no format version")?;
     ensure!(
@@ -204,23 +204,23 @@ fn verify(bytes: &[u8]) -> Result<(Header, &[u8])> {
             .with_value(version)
             .hint("use the version of headscope that wrote it, or remove it and run its shard again")
     );
-    let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(damaged)?;
-    ensure!(Sha256::digest(&bytes[..contents])[..] == bytes[contents..], damaged());
-    let (header, rest) = line(rest)?;
+    let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(damaged_error)?;
+    ensure!(Sha256::digest(&bytes[..contents])[..] == bytes[contents..], damaged_error());
+    let (header, rest) = split_first_line(rest)?;
     let header: Header = serde_json::from_slice(header).context("its header is not that of a partial")?;
-    let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).ok_or_else(damaged)?;
+    let packed = rest.len().checked_sub(CHECKSUM_BYTES).map(|end| &rest[..end]).ok_or_else(damaged_error)?;
     Ok((header, packed))
 }
 
 /// Splits off the first line: `(line without its end, remaining bytes)`.
-fn line(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|&byte| byte == b'\n').ok_or_else(damaged)?;
+fn split_first_line(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|&byte| byte == b'\n').ok_or_else(damaged_error)?;
     Ok((&bytes[..end], &bytes[end + 1..]))
 }
 
 /// Decompresses the sums. Fails if they are damaged or exceed the bounds.
-fn unpack(packed: &[u8]) -> Result<Vec<u8>> {
-    let limit = SMALLEST_UNPACKED_LIMIT.max(LARGEST_RATIO * packed.len() as u64);
+fn decompress(packed: &[u8]) -> Result<Vec<u8>> {
+    let limit = UNCHECKED_UNPACKED_BYTES.max(MAX_DECOMPRESSION_RATIO * packed.len() as u64);
     let mut bytes = Vec::new();
     zstd::Decoder::new(packed)?.take(limit + 1).read_to_end(&mut bytes).context("its sums cannot be unpacked")?;
     ensure!(bytes.len() as u64 <= limit, "its sums unpack to more than {limit} bytes");

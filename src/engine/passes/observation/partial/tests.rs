@@ -206,8 +206,9 @@ fn another_format_version_is_named() {
 
 #[test]
 fn sums_that_unpack_without_end_are_cut_off() {
-    let header = String::from_utf8(line(line(&partial()).unwrap().1).unwrap().0.to_vec()).unwrap();
-    let zeros = vec![0; usize::try_from(SMALLEST_UNPACKED_LIMIT).unwrap() + 1];
+    let header =
+        String::from_utf8(split_first_line(split_first_line(&partial()).unwrap().1).unwrap().0.to_vec()).unwrap();
+    let zeros = vec![0; usize::try_from(UNCHECKED_UNPACKED_BYTES).unwrap() + 1];
     let bomb = assemble(&header, &zeros).unwrap();
     assert!(bomb.len() < 10_000);
     assert!(refusal(&bomb).contains("unpack to more than"));

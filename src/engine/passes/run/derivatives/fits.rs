@@ -20,19 +20,19 @@ use crate::passes::observer::{self, Demands, Event, Sums, new_observer};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::stats::blocks::merge_fields;
-use crate::stats::box_minimum::{ValueAndGradient, box_minimum};
+use crate::stats::box_minimum::{ValueAndGradient, minimise_in_box};
 use crate::stats::exact::ExactSum;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 use crate::system::machine::memory;
 use crate::system::progress::run::RunProgress;
 
 /// Maximum number of evaluations in a fit: four times as many as any trained model in fixtures/ takes.
-const MOST_EVALUATIONS: usize = 100;
+const MAX_EVALUATIONS: usize = 100;
 
 /// Convergence threshold for the derivatives of the objective by the gates that can move, as a share of the penalty for one
 /// open gate. At the threshold, the objective exceeds its minimum by at most a hundredth of that penalty. Each gate is then
 /// within 0.01 of its best value.
-const TOLERANCE: f64 = 0.02;
+const GRADIENT_TOLERANCE: f64 = 0.02;
 
 /// The heads whose gates are fitted.
 pub struct GatedHeads<'a> {
@@ -51,13 +51,13 @@ impl<'a> GatedHeads<'a> {
     pub fn new(architecture: &Architecture, open_gates: &'a Gates, removed: &[usize]) -> Self {
         let (grid, absent, stems) = (architecture.grid(), &architecture.config.absent, &architecture.names.layers);
         let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
-        for (place, at) in grid.places().enumerate() {
+        for (place, at) in grid.head_places().enumerate() {
             if !absent.contains(&at) && !removed.contains(&place) {
                 let first = stems.iter().position(|stem| *stem == stems[at.layer]).unwrap_or(at.layer);
                 groups.entry((first, at.head)).or_default().push(place);
             }
         }
-        Self { grid, open_gates, groups: groups.into_values().collect(), head_count: grid.count() - absent.len() }
+        Self { grid, open_gates, groups: groups.into_values().collect(), head_count: grid.head_count() - absent.len() }
     }
 
     pub fn groups(&self) -> &[Vec<usize>] {
@@ -66,12 +66,13 @@ impl<'a> GatedHeads<'a> {
 
     /// The gates of all heads, with each group's gate set to its value in `shares`, `[groups]`, from 0 to 1.
     #[expect(clippy::cast_possible_truncation, reason = "shares are from 0 to 1")]
-    fn open(&self, shares: &[f64]) -> Gates {
+    fn gates_at_shares(&self, shares: &[f64]) -> Gates {
         let mut gates = self.open_gates.clone();
         for (group, &share) in self.groups.iter().zip(shares) {
-            for at in group.iter().map(|&place| self.grid.place(place)) {
-                let open_gate = self.open_gates.get(at.layer, at.head).cloned().unwrap_or_else(|| Gate::scale(1.0));
-                gates.set(at.layer, at.head, Gate { keep: share as f32, ..open_gate });
+            for at in group.iter().map(|&place| self.grid.head_place(place)) {
+                let open_gate =
+                    self.open_gates.get(at.layer, at.head).cloned().unwrap_or_else(|| Gate::from_factor(1.0));
+                gates.set_gate(at.layer, at.head, Gate { keep: share as f32, ..open_gate });
             }
         }
         gates
@@ -79,7 +80,7 @@ impl<'a> GatedHeads<'a> {
 
     /// The gate of each head, `[layers * heads]`, from the gates of the groups, `shares`; `None` for a head without a gate.
     fn gates_by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
-        let mut gates = vec![None; self.grid.count()];
+        let mut gates = vec![None; self.grid.head_count()];
         for (group, &share) in self.groups.iter().zip(shares) {
             group.iter().for_each(|&place| gates[place] = Some(share));
         }
@@ -102,11 +103,11 @@ pub fn fit_gates(
         return Ok(GateFits::default());
     }
     let sequences = collect_sequences(sequences)?;
-    let units = count_units(&sequences);
+    let units = count_tokens_or_items(&sequences);
     let evaluate = |shares: &[f64]| -> Result<ValueAndGradient> {
-        let (grid, gates) = (heads.grid, vec![ExactSum::default(); heads.grid.count()]);
+        let (grid, gates) = (heads.grid, vec![ExactSum::default(); heads.grid.head_count()]);
         let sums = ObserverSet::new(vec![new_observer(LossSums { grid, loss: ExactSum::default(), gates })]);
-        let gates = (&heads.open(shares), &[][..], None);
+        let gates = (&heads.gates_at_shares(shares), &[][..], None);
         let sequences = sequences.iter().cloned().map(Ok);
         let observers = differentiate(sums, (model, encoder), gates, sequences, threads, &RunProgress::default())?;
         let observers = observers.into_observers();
@@ -129,12 +130,15 @@ pub fn fit_gates(
         let price = |shares: &[f64]| -> f64 {
             heads.groups.iter().zip(shares).map(|(group, share)| group.len() as f64 * share).sum::<f64>() * band
         };
-        let minimum =
-            box_minimum(&start_point, (TOLERANCE * band, MOST_EVALUATIONS), |shares| -> Result<ValueAndGradient> {
+        let minimum = minimise_in_box(
+            &start_point,
+            (GRADIENT_TOLERANCE * band, MAX_EVALUATIONS),
+            |shares| -> Result<ValueAndGradient> {
                 let (loss, mut slopes) = evaluate(shares)?;
                 slopes.iter_mut().zip(&heads.groups).for_each(|(slope, group)| *slope += group.len() as f64 * band);
                 Ok((loss + price(shares), slopes))
-            })?;
+            },
+        )?;
         let fit = GateFit {
             gates: heads.gates_by_head(&minimum.point),
             objective: minimum.value,
@@ -158,7 +162,7 @@ fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Resul
         bytes += size_of::<Sequence>() + ids.len() * 3 * size_of::<u32>() + size_of_val(&predictions[..]);
         if memory::is_shortage(bytes as u64, free) {
             let error = memory::shortage_error(bytes as u64, free, "the sample that gates are fitted to");
-            return Err(error.hint("draw fewer sentences by `--sample`")).class(Class::Input);
+            return Err(error.hint("draw fewer sentences by `--sample`")).class(ErrorClass::Input);
         }
         all.push(Sequence { index, family, ids, segments, kinds, texts, predictions, item, ..Sequence::default() });
     }
@@ -166,7 +170,7 @@ fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Resul
 }
 
 /// Number of scored tokens; for a task, the number of items, each of which may be several sequences.
-fn count_units(sequences: &[Sequence]) -> u64 {
+fn count_tokens_or_items(sequences: &[Sequence]) -> u64 {
     let scored = sequences.iter().map(|sequence| sequence.predicted_positions().count() as u64);
     let items: BTreeSet<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();
     if items.is_empty() { scored.sum() } else { items.len() as u64 }
@@ -202,7 +206,7 @@ impl Sums for LossSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.gates.len() == grid.count()
+        self.grid == grid && self.gates.len() == grid.head_count()
     }
 }
 
@@ -213,7 +217,7 @@ mod tests {
     use super::*;
     use crate::model::config::cost::Cost;
     use crate::model::forward::batch::Batch;
-    use crate::model::forward::gradient::{GateGradient, GradientScratch, PathGradient, Score};
+    use crate::model::forward::gradient::{GateGradient, GradientScratch, PathGradient, ScoreFunction};
     use crate::sequences::sequence::{ItemPart, ScoreRule};
     use crate::sequences::test_support::sentence;
 
@@ -227,7 +231,7 @@ mod tests {
             &self,
             batch: &Batch<'_>,
             gates: &Gates,
-            _: &mut Score<'_>,
+            _: &mut ScoreFunction<'_>,
             _: &mut GradientScratch,
         ) -> Result<Vec<GateGradient>> {
             let (loss, [first, second]) = self.0([0, 1].map(|head| f64::from(gates.get(0, head).unwrap().keep)));
@@ -241,7 +245,7 @@ mod tests {
             _: &Batch<'_>,
             _: &Gates,
             _: NonZeroU16,
-            _: &mut Score<'_>,
+            _: &mut ScoreFunction<'_>,
             _: &mut GradientScratch,
         ) -> Result<Vec<PathGradient>> {
             unreachable!("derivatives along a path are not needed")
@@ -254,7 +258,7 @@ mod tests {
 
     fn fitted(formula: fn([f64; 2]) -> (f64, [f64; 2]), groups: &[&[usize]], tokens: usize) -> GateFits {
         let mut open_gates = Gates::default();
-        (0..3).for_each(|head| open_gates.set(0, head, Gate::scale(1.0)));
+        (0..3).for_each(|head| open_gates.set_gate(0, head, Gate::from_factor(1.0)));
         let groups = groups.iter().map(|group| group.to_vec()).collect();
         let heads = GatedHeads { grid: GRID, open_gates: &open_gates, groups, head_count: 2 };
         let predictions = (1..=tokens).map(|at| PredictedToken::masked(at, at - 1, Some(1))).collect();
@@ -316,6 +320,6 @@ mod tests {
             }),
             ..Sequence::default()
         };
-        assert_eq!(count_units(&[item(3), item(3), item(5)]), 2);
+        assert_eq!(count_tokens_or_items(&[item(3), item(3), item(5)]), 2);
     }
 }

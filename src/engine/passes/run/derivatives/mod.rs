@@ -40,7 +40,7 @@ pub fn differentiate(
             let place = positions.binary_search(&position).expect("one of the predicted positions");
             let item = pack.sequences[numbers[sequence]].item.as_ref();
             let foil = item.and_then(|item| item.foils.get(place)).map(|&foil| ScoreRule::VersusFoil(foil));
-            loss(foil.or(item.map(|item| item.rule)), logits, targets[sequence][place])
+            loss_and_derivatives(foil.or(item.map(|item| item.rule)), logits, targets[sequence][place])
         };
         let zero_removed = |mut gates: Vec<f64>| {
             removed.iter().for_each(|&place| gates[place] = 0.0);
@@ -64,7 +64,7 @@ pub fn differentiate(
 
 /// The loss at a position whose true class is `truth`. It is the surprisal, or for an item of a task the negative of the
 /// position's contribution to the score. The derivatives of the loss overwrite `logits`.
-fn loss(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
+fn loss_and_derivatives(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
     match rule {
         Some(ScoreRule::VersusFoil(foil)) => {
             let [own, other] = [truth, foil].map(|token| f64::from(logits[token as usize]));
@@ -99,12 +99,12 @@ mod tests {
             Some(ScoreRule::VersusFoil(3)),
         ] {
             let mut derivatives = logits;
-            let value = loss(rule, &mut derivatives, 1);
+            let value = loss_and_derivatives(rule, &mut derivatives, 1);
             for place in 0..logits.len() {
                 let moved = |by: f32| {
                     let mut moved = logits;
                     moved[place] += by;
-                    loss(rule, &mut moved, 1)
+                    loss_and_derivatives(rule, &mut moved, 1)
                 };
                 let difference = (moved(STEP) - moved(-STEP)) / f64::from(2.0 * STEP);
                 assert!((difference - f64::from(derivatives[place])).abs() < 1e-4, "{rule:?} {place} {difference}");

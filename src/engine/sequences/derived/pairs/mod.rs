@@ -17,7 +17,7 @@ mod tests;
 pub const MAX_PAIR_TOKENS: usize = 128;
 
 /// Number of special tokens in a sequence: `[CLS]`, `[SEP]` and `[SEP]`.
-const SPECIAL: usize = 3;
+const SPECIAL_TOKEN_COUNT: usize = 3;
 
 /// Seed of the random choices. The code of Clark et al. 2019 uses it for Python's random numbers; here it seeds
 /// [`ChaCha8Rng`].
@@ -37,18 +37,18 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
     }
 
     /// Takes the next sentence, if it is in `document`, or any sentence for `None`.
-    fn next_in(&mut self, document: Option<u64>) -> Option<Result<Sequence>> {
+    fn next_in_document(&mut self, document: Option<u64>) -> Option<Result<Sequence>> {
         let is_in = |sentence: &Sequence| document.is_none_or(|document| sentence.document == document);
         self.sentences.next_if(|sentence| sentence.as_ref().map_or(true, is_in))
     }
 
     /// Takes consecutive sentences until they fill a sequence or their document ends.
-    fn chunk(&mut self) -> Result<Vec<Sequence>> {
+    fn take_chunk(&mut self) -> Result<Vec<Sequence>> {
         let mut chunk: Vec<Sequence> = Vec::new();
         let mut length = 0;
-        while length < self.max_tokens - SPECIAL {
+        while length < self.max_tokens - SPECIAL_TOKEN_COUNT {
             let document = chunk.first().map(|first| first.document);
-            let Some(sentence) = self.next_in(document) else { break };
+            let Some(sentence) = self.next_in_document(document) else { break };
             let sentence = sentence?;
             length += sentence.kinds.iter().filter(|kind| !kind.is_special()).count();
             chunk.push(sentence);
@@ -58,11 +58,11 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
 
     /// Splits a chunk into two segments. A chunk of one sentence gives `None`, and the remainder of its document is
     /// dropped, as in the code of Clark et al. 2019.
-    fn pair(&mut self, chunk: &[Sequence]) -> Result<Option<Sequence>> {
+    fn split_into_pair(&mut self, chunk: &[Sequence]) -> Result<Option<Sequence>> {
         let first = &chunk[0];
         if chunk.len() == 1 {
             self.left_out += 1;
-            while let Some(sentence) = self.next_in(Some(first.document)) {
+            while let Some(sentence) = self.next_in_document(Some(first.document)) {
                 sentence?;
                 self.left_out += 1;
             }
@@ -74,7 +74,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         let text =
             |sentences: &[Sequence]| -> Vec<Token> { sentences.iter().flat_map(Sequence::text_tokens).collect() };
         let (mut a, mut b) = (text(a), text(b));
-        while a.len() + b.len() > self.max_tokens - SPECIAL {
+        while a.len() + b.len() > self.max_tokens - SPECIAL_TOKEN_COUNT {
             let longer = if a.len() > b.len() { &mut a } else { &mut b };
             if random.random_bool(0.5) {
                 longer.remove(0);
@@ -92,7 +92,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Ok(Some(Sequence {
             index: first.index,
             document: first.document,
-            family: first.family_of_text(),
+            family: first.text_family(),
             ids: tokens.iter().map(|token| token.id).collect(),
             // `extract_attention.py` gives both segments the id 0.
             segments: vec![0; tokens.len()],
@@ -107,12 +107,12 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for PairPacker<I> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let chunk = match self.chunk() {
+            let chunk = match self.take_chunk() {
                 Ok(chunk) if chunk.is_empty() => return None,
                 Ok(chunk) => chunk,
                 Err(error) => return Some(Err(error)),
             };
-            if let Some(pair) = self.pair(&chunk).transpose() {
+            if let Some(pair) = self.split_into_pair(&chunk).transpose() {
                 return Some(pair);
             }
         }

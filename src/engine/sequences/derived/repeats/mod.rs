@@ -10,7 +10,7 @@ use std::ops::{Range, RangeInclusive};
 use anyhow::Result;
 use sha2::{Digest, Sha256};
 
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::with_next_token_predictions;
 use crate::sequences::frame::Frame;
@@ -63,7 +63,7 @@ impl RepeatVariant {
     /// if a mask is needed and missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::for_text(tokenizer)? else { return Ok(Vec::new()) };
-        let words = ordered_by_digest("repeat-token", "all", tokenizer.word_start_ids());
+        let words = order_by_digest("repeat-token", "all", tokenizer.word_start_ids());
         let longest = frame.special_count() + COPY_LENGTHS.end() + MAX_DISTINCT_WORDS;
         if words.len() < MIN_WORDS || longest > positions {
             return Ok(Vec::new());
@@ -71,9 +71,8 @@ impl RepeatVariant {
         let mut all = words.iter().copied().cycle();
         let drawn = (0..BLOCKS).map(|number| {
             let draw = DrawnLengths::new(number);
-            let count = draw.length + draw.filler;
-            let again =
-                |place: usize| ordered_by_digest("repeat-token", &format!("{number}/{place}"), words.clone())[0];
+            let count = draw.copy_length + draw.filler_length;
+            let again = |place: usize| order_by_digest("repeat-token", &format!("{number}/{place}"), words.clone())[0];
             let tokens: Vec<u32> = if words.len() < MAX_DISTINCT_WORDS {
                 (0..count).map(again).collect()
             } else {
@@ -87,7 +86,7 @@ impl RepeatVariant {
             (Self::Plain, _) => plain.map(plain_alone).collect(),
             (Self::Predicted, _) => {
                 // The ids of the first copy, and of the tokens between the copies.
-                let first = |copies: Copies, ids: &[u32]| ids[copies.text.start..][..copies.shift].to_vec();
+                let first = |copies: Copies, ids: &[u32]| ids[copies.text.start..][..copies.copy_distance].to_vec();
                 let compared = |sequence: Sequence| Sequence {
                     compared_tokens: Copies::find(&sequence)
                         .map_or_else(Vec::new, |copies| first(copies, &sequence.ids)),
@@ -110,23 +109,26 @@ impl RepeatVariant {
 /// Random lengths of one sequence, in tokens.
 struct DrawnLengths {
     /// Number of the sequence, counted from 0.
-    number: usize,
+    sequence_number: usize,
     /// Number of tokens of one copy.
-    length: usize,
+    copy_length: usize,
     /// Number of tokens of the filler between the copies.
-    filler: usize,
+    filler_length: usize,
 }
 
 impl DrawnLengths {
     fn new(number: usize) -> Self {
-        let first =
-            |what, items: RangeInclusive<usize>| ordered_by_digest(what, &number.to_string(), items.collect())[0];
-        Self { number, length: first("repeat-length", COPY_LENGTHS), filler: first("repeat-filler", FILLER_LENGTHS) }
+        let first = |what, items: RangeInclusive<usize>| order_by_digest(what, &number.to_string(), items.collect())[0];
+        Self {
+            sequence_number: number,
+            copy_length: first("repeat-length", COPY_LENGTHS),
+            filler_length: first("repeat-filler", FILLER_LENGTHS),
+        }
     }
 }
 
 /// Orders items at random by their SHA-256 digests, lowest first, as the module documentation describes.
-fn ordered_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
+fn order_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
     let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();
     keyed.sort_unstable_by_key(|(key, _)| *key);
@@ -136,13 +138,13 @@ fn ordered_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> 
 /// Makes a sequence of two copies with the filler between them, within the special tokens of `frame`; `tokens` has one
 /// copy, followed by the filler.
 fn with_two_copies(frame: &Frame, draw: &DrawnLengths, tokens: &[u32]) -> Sequence {
-    let (copy, filler) = tokens.split_at(draw.length);
+    let (copy, filler) = tokens.split_at(draw.copy_length);
     let text: Vec<Token> =
         [copy, filler, copy].concat().into_iter().map(|id| Token { id, kind: TokenKind::Text }).collect();
     let sequence = frame.surround(&[text]);
     Sequence {
-        index: draw.number as u64,
-        family: SentenceFamily::new(draw.number as u64),
+        index: draw.sequence_number as u64,
+        family: SentenceGroup::new(draw.sequence_number as u64),
         words: WordSpan::whole_words(sequence.texts[0].clone().map(|token| token..token + 1)),
         ..sequence
     }
@@ -150,8 +152,8 @@ fn with_two_copies(frame: &Frame, draw: &DrawnLengths, tokens: &[u32]) -> Sequen
 
 /// Makes [`MASKED_VARIANTS`] variants of a sequence, each with a different token of the second copy masked.
 fn masked_variants(sequence: &Sequence, mask: u32, draw: &DrawnLengths) -> Vec<Sequence> {
-    let second = sequence.texts[0].start + draw.length + draw.filler;
-    let places = ordered_by_digest("repeat-mask", &draw.number.to_string(), (0..draw.length).collect());
+    let second = sequence.texts[0].start + draw.copy_length + draw.filler_length;
+    let places = order_by_digest("repeat-mask", &draw.sequence_number.to_string(), (0..draw.copy_length).collect());
     let variant = |place: usize| {
         let mut variant = sequence.clone();
         variant.ids[second + place] = mask;
@@ -166,9 +168,9 @@ pub struct Copies {
     /// Positions of the text: both copies and the filler between them.
     pub text: Range<usize>,
     /// Number of tokens of one copy.
-    pub length: usize,
+    pub copy_length: usize,
     /// Distance of the second copy from the first, in tokens.
-    pub shift: usize,
+    pub copy_distance: usize,
     /// Position of the masked token; `None` if no token is masked.
     pub masked_token: Option<usize>,
 }
@@ -188,27 +190,34 @@ impl Copies {
         let shift = (1..ids.len()).find(is_shift)?;
         let length = ids.len() - shift;
         let masked = (0..length).find(|place| ids[*place] != ids[place + shift]);
-        Some(Self { text: start..end, length, shift, masked_token: masked.map(|place| start + shift + place) })
+        Some(Self {
+            text: start..end,
+            copy_length: length,
+            copy_distance: shift,
+            masked_token: masked.map(|place| start + shift + place),
+        })
     }
 
     /// Number of the copy, 0 or 1, that contains the token and has a token before it; `None` for first tokens of a copy and
     /// for tokens outside the copies.
     pub fn copy_of_token(&self, token: usize) -> Option<usize> {
-        let copy = |start: usize| start + 1..start + self.length;
-        [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
+        let copy = |start: usize| start + 1..start + self.copy_length;
+        [self.text.start, self.text.start + self.copy_distance]
+            .into_iter()
+            .position(|start| copy(start).contains(&token))
     }
 
     /// Index of a token in the first copy with filler, counted from 0. A token of the second copy has the index of its twin
     /// in the first copy.
     pub fn index_in_first_copy(&self, token: usize) -> usize {
         let place = token - self.text.start;
-        if place < self.shift { place } else { place - self.shift }
+        if place < self.copy_distance { place } else { place - self.copy_distance }
     }
 
     /// Pairs `(token, twin)` of positions, for each token of both copies. The twin is the equal token in the other copy.
     pub fn twins(&self) -> impl Iterator<Item = (usize, usize)> {
-        let (start, shift) = (self.text.start, self.shift);
-        let first = (start..start + self.length).map(move |token| (token, token + shift));
+        let (start, shift) = (self.text.start, self.copy_distance);
+        let first = (start..start + self.copy_length).map(move |token| (token, token + shift));
         first.clone().chain(first.map(|(token, twin)| (twin, token)))
     }
 }

@@ -6,13 +6,13 @@ use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 
 use super::file::{ClozeText, CorruptedText, Item, ItemContent, TaskFile};
 use super::{
-    BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
-    describe_skips,
+    ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
+    WITH_CORRUPTED_TEXT, describe_skips,
 };
-use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
+use crate::corpus::{Content, Origin, Sentence, SentenceGroup};
 use crate::model::files::Pooling;
 use crate::model::forward::batch::Exchange;
-use crate::model::parameters::Labels;
+use crate::model::parameters::ClassLabels;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::with_next_token_predictions;
 use crate::sequences::frame::Frame;
@@ -21,7 +21,7 @@ use crate::sequences::sequence::{
 };
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::errors::{Class, Facts};
+use crate::system::errors::{ErrorClass, Facts};
 
 /// Encodes the items of a task file for one model.
 pub struct TaskReader<'a> {
@@ -30,7 +30,7 @@ pub struct TaskReader<'a> {
     /// Id of the mask token that the model fills in; `None` if the model predicts the next token.
     pub mask: Option<u32>,
     /// Labels of the model's classification layer; `None` if the model has no such layer.
-    pub labels: Option<&'a Labels>,
+    pub labels: Option<&'a ClassLabels>,
     /// How the model pools the states of a text into one vector; an error says why that is unknown.
     pub pooling: &'a Result<Pooling, String>,
     /// Number of segment ids that the model has.
@@ -47,10 +47,10 @@ impl TaskReader<'_> {
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
         let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
         let pooling = pooling.context("it is not known how the model makes one vector of a text");
-        let pooling = pooling.with_option("task").class(Class::Model)?;
-        let texts = self.items(file, None, pooling)?;
+        let pooling = pooling.with_option("task").class(ErrorClass::Model)?;
+        let texts = self.encode_items(file, None, pooling)?;
         let interchanged =
-            self.exchanged_positions.map(|positions| self.items(file, Some(positions), pooling)).transpose()?;
+            self.exchanged_positions.map(|positions| self.encode_items(file, Some(positions), pooling)).transpose()?;
         let interchanged = interchanged.unwrap_or_default();
         let TaskFile { name, sha256, kind, .. } = file;
         let info = TaskInfo {
@@ -70,7 +70,7 @@ impl TaskReader<'_> {
 
     /// Encodes the texts of each item, with the corrupted texts if contexts are exchanged. Items that cannot be scored are
     /// skipped and listed.
-    fn items(
+    fn encode_items(
         &self,
         file: &TaskFile,
         exchanged: Option<ExchangedPositions>,
@@ -80,11 +80,11 @@ impl TaskReader<'_> {
         let mut skipped: Vec<SkippedItem> = Vec::new();
         let mut units = HashSet::new();
         for item in &file.items {
-            let family = SentenceFamily { number: item.unit, is_first: !units.contains(&item.unit) };
+            let family = SentenceGroup { number: item.unit, is_first: !units.contains(&item.unit) };
             let reading = ItemReader { task: self, item, index: items.len() as u64, family, path: &file.path, pooling };
             let texts = match exchanged {
-                None => reading.sequences(),
-                Some(positions) => reading.interchanged(positions),
+                None => reading.encode_item(),
+                Some(positions) => reading.encode_interchanged(positions),
             };
             match texts {
                 Ok(sequences) => {
@@ -93,23 +93,23 @@ impl TaskReader<'_> {
                 }
                 Err(error) => {
                     // A skip must get no facts before this downcast, which would not find it.
-                    let reason = error.downcast::<ItemSkip>().class(Class::Input)?;
+                    let reason = error.downcast::<ItemSkip>().class(ErrorClass::Input)?;
                     let label = self.unknown_label(&item.content).filter(|_| reason == ItemSkip::UnknownLabel);
                     let item = SkippedItem { reason, line: item.line, unknown_label: label.map(str::to_owned) };
                     if self.strict {
                         let named =
                             item.unknown_label.as_ref().map_or_else(String::new, |label| format!(" (`{label}`)"));
                         let error = anyhow!("an item {reason}{named} would be skipped, and --strict skips none");
-                        return Err(self.refusal(error, &item, file));
+                        return Err(self.skip_error(error, &item, file));
                     }
                     skipped.push(item);
                 }
             }
         }
         if let Some(first) = skipped.first().filter(|_| items.is_empty()) {
-            let done = exchanged.map_or("scored", |_| BESIDE_CORRUPTED);
+            let done = exchanged.map_or("scored", |_| WITH_CORRUPTED_TEXT);
             let error = anyhow!("no item of the task can be {done}: {}", describe_skips(&skipped));
-            return Err(self.refusal(error, first, file));
+            return Err(self.skip_error(error, first, file));
         }
         Ok(ItemTexts { items, mask: None, skipped })
     }
@@ -127,13 +127,13 @@ impl TaskReader<'_> {
     }
 
     /// Adds to the error about a skipped item its location, and the hint on how to mend the item.
-    fn refusal(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
+    fn skip_error(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
         error
-            .hint(item.reason.way_out(mask.as_deref(), self.labels))
+            .hint(item.reason.repair_hint(mask.as_deref(), self.labels))
             .at(&file.path, item.line)
             .with_option("task")
-            .class(Class::Input)
+            .class(ErrorClass::Input)
     }
 
     /// Returns the token id. Fails with the reason if it is the id of the unknown token.
@@ -154,55 +154,56 @@ struct ItemReader<'a> {
     item: &'a Item,
     /// Number of the item among the items that could be scored, counted from 0.
     index: u64,
-    family: SentenceFamily,
+    family: SentenceGroup,
     path: &'a str,
     pooling: Option<Pooling>,
 }
 
 impl ItemReader<'_> {
     /// Encodes the texts of the item, one or several sequences that are scored together.
-    fn sequences(&self) -> Result<Vec<Sequence>> {
+    fn encode_item(&self) -> Result<Vec<Sequence>> {
         match &self.item.content {
             ItemContent::Classify { text, pair, label, foil } => {
                 let labels = self.task.labels.context("a task of classes needs a head that classifies")?;
                 let label = labels.class_number(label).ok_or(ItemSkip::UnknownLabel)?;
                 let foil = foil.as_ref().map(|foil| foil_class(labels, label, foil)).transpose()?;
-                let sequence = self.classified(text, pair.as_deref())?;
+                let sequence = self.encode_classified(text, pair.as_deref())?;
                 let position = if labels.is_at_last_token { sequence.ids.len() - 1 } else { 0 };
                 let predicted = PredictedToken { position, word: 0, input: InputToken::Original, truth: Some(label) };
                 let sequence = Sequence { predictions: vec![predicted], ..sequence };
                 let foils = foil.into_iter().collect();
-                Ok(vec![self.part(sequence, ScoreRule::Class, Some(label), foils)])
+                Ok(vec![self.as_item_part(sequence, ScoreRule::Class, Some(label), foils)])
             }
-            ItemContent::Tag { words, labels, foils } => Ok(vec![self.tagged(words, labels, foils)?]),
+            ItemContent::Tag { words, labels, foils } => Ok(vec![self.encode_tagged(words, labels, foils)?]),
             ItemContent::Triple { texts: [anchor, positive, negative] } => {
                 let pooling = self.pooling.context("texts are compared by their vectors, and nothing says by which")?;
-                let [positive, negative] = [self.text(positive)?, self.text(negative)?];
+                let [positive, negative] = [self.encode_text(positive)?, self.encode_text(negative)?];
                 ensure!(positive.ids != negative.ids, ItemSkip::NothingDiffers);
-                let texts = [self.text(anchor)?, positive, negative];
+                let texts = [self.encode_text(anchor)?, positive, negative];
                 let roles = [TripleText::Anchor, TripleText::Positive, TripleText::Negative];
-                let embeds = |(text, role)| self.part(text, ScoreRule::Embedding(role, pooling), None, Vec::new());
+                let embeds =
+                    |(text, role)| self.as_item_part(text, ScoreRule::Embedding(role, pooling), None, Vec::new());
                 Ok(texts.into_iter().zip(roles).map(embeds).collect())
             }
-            ItemContent::Cloze { text, answer, foil, .. } => Ok(vec![self.cloze(text, [answer, foil])?]),
+            ItemContent::Cloze { text, answer, foil, .. } => Ok(vec![self.encode_cloze(text, [answer, foil])?]),
             ItemContent::Pair { good, bad } => {
-                let [good, bad] = self.pair([self.text(good)?, self.text(bad)?])?;
+                let [good, bad] = self.finish_pair([self.encode_text(good)?, self.encode_text(bad)?])?;
                 let sides = [(good, ScoreRule::GoodText), (bad, ScoreRule::BadText)];
-                Ok(sides.into_iter().map(|(side, rule)| self.part(side, rule, None, Vec::new())).collect())
+                Ok(sides.into_iter().map(|(side, rule)| self.as_item_part(side, rule, None, Vec::new())).collect())
             }
         }
     }
 
     /// Marks a sequence as part of the item, with its rule for scores and its classes.
-    fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
+    fn as_item_part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
         let part = ItemPart { rule, answer, foils, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
     }
 
     /// Encodes a tagging item. Each labelled word is scored at its first token.
-    fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Result<Sequence> {
+    fn encode_tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Result<Sequence> {
         let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
-        let sequence = self.sequence(words.clone())?;
+        let sequence = self.encode_content(words.clone())?;
         let (mut predictions, mut foil_classes): (Vec<PredictedToken>, Vec<u32>) = (Vec::new(), Vec::new());
         for (word, (label, span)) in labels.iter().zip(&sequence.words).enumerate() {
             let Some(label) = label else { continue };
@@ -217,26 +218,27 @@ impl ItemReader<'_> {
             }
         }
         ensure!(!predictions.is_empty(), ItemSkip::NoLabels);
-        Ok(self.part(Sequence { predictions, ..sequence }, ScoreRule::Class, None, foil_classes))
+        Ok(self.as_item_part(Sequence { predictions, ..sequence }, ScoreRule::Class, None, foil_classes))
     }
 
     /// Encodes a cloze item, a text with a mask or a prompt; `sides` are the answer and the foil.
-    fn cloze(&self, ClozeText { text, is_prompt }: &ClozeText, sides: [&str; 2]) -> Result<Sequence> {
+    fn encode_cloze(&self, ClozeText { text, is_prompt }: &ClozeText, sides: [&str; 2]) -> Result<Sequence> {
         let encoded = if *is_prompt { self.encode_prompt(text, sides) } else { self.encode_masked(text, sides) };
         let (sequence, answer, foil) = encoded?;
         let sequence = Sequence { compared_tokens: vec![answer, foil], ..sequence };
-        Ok(self.part(sequence, ScoreRule::VersusFoil(foil), Some(answer), Vec::new()))
+        Ok(self.as_item_part(sequence, ScoreRule::VersusFoil(foil), Some(answer), Vec::new()))
     }
 
     /// Encodes the text of a cloze item and its corrupted text, between which heads exchange contexts (activation
     /// patching). Fails with the reason unless both have one length, one predicted position, one answer and one foil.
-    fn interchanged(&self, positions: ExchangedPositions) -> Result<Vec<Sequence>> {
+    fn encode_interchanged(&self, positions: ExchangedPositions) -> Result<Vec<Sequence>> {
         let ItemContent::Cloze { text: clean, answer, foil, corrupted: Some(corrupted) } = &self.item.content else {
             bail!(ItemSkip::NotCorrupted)
         };
         let CorruptedText { text, name } = corrupted;
         let corrupted = ClozeText { text: text.clone(), ..*clean };
-        let [mut clean, corrupted] = [self.cloze(clean, [answer, foil])?, self.cloze(&corrupted, [answer, foil])?];
+        let [mut clean, corrupted] =
+            [self.encode_cloze(clean, [answer, foil])?, self.encode_cloze(&corrupted, [answer, foil])?];
         ensure!(clean.ids.len() == corrupted.ids.len(), ItemSkip::OtherLength);
         let place = clean.predictions[0].position;
         ensure!(corrupted.predictions[0].position == place, ItemSkip::OtherPlace);
@@ -255,10 +257,10 @@ impl ItemReader<'_> {
     }
 
     /// Encodes a text, or a pair of texts, that is to be classified.
-    fn classified(&self, text: &Content, pair: Option<&str>) -> Result<Sequence> {
-        let first = self.sequence(text.clone())?;
+    fn encode_classified(&self, text: &Content, pair: Option<&str>) -> Result<Sequence> {
+        let first = self.encode_content(text.clone())?;
         let Some(pair) = pair else { return Ok(first) };
-        let second = self.text(pair)?;
+        let second = self.encode_text(pair)?;
         let frame = Frame::for_pair(self.task.tokenizer)?.ok_or(ItemSkip::NoPairs)?;
         let both = frame
             .with_segments(self.task.segments)
@@ -271,11 +273,11 @@ impl ItemReader<'_> {
     fn encode_masked(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
-        let masked = self.text(text)?;
+        let masked = self.encode_text(text)?;
         let places: Vec<usize> = (0..masked.ids.len()).filter(|&place| masked.ids[place] == mask).collect();
         let &[place] = &places[..] else { bail!(ItemSkip::NotOneMask) };
         let id = |side: &str| -> Result<u32> {
-            let filled = self.text(&text.replacen(&shown, side, 1))?.ids;
+            let filled = self.encode_text(&text.replacen(&shown, side, 1))?.ids;
             let stays = |at: usize| at == place || filled[at] == masked.ids[at];
             let is_one = filled.len() == masked.ids.len() && (0..filled.len()).all(stays);
             if is_one { self.task.ensure_known(filled[place]) } else { Err(ItemSkip::NotOneToken.into()) }
@@ -289,7 +291,7 @@ impl ItemReader<'_> {
     /// Encodes a prompt, as `(sequence, answer id, foil id)`; `sides` are the answer and the foil.
     fn encode_prompt(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         ensure!(self.task.mask.is_none(), ItemSkip::NeedsMask);
-        let begun = self.text(prompt)?;
+        let begun = self.encode_text(prompt)?;
         let last = begun.text_positions().last().ok_or(ItemSkip::NoTokens)?;
         let not_one = if prompt.ends_with(' ') { ItemSkip::SpaceAfterPrompt } else { ItemSkip::NotOneToken };
         let id = |side: &str| -> Result<u32> {
@@ -297,7 +299,7 @@ impl ItemReader<'_> {
             let is_of_word = |end: Option<char>| end.is_some_and(char::is_alphanumeric);
             let are_joined = is_of_word(prompt.chars().last()) && is_of_word(side.chars().next());
             ensure!(!are_joined, ItemSkip::JoinedToPrompt);
-            let whole = self.text(&format!("{prompt}{side}"))?;
+            let whole = self.encode_text(&format!("{prompt}{side}"))?;
             let is_one = whole.text_positions().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
             if is_one { self.task.ensure_known(whole.ids[last + 1]) } else { Err(not_one.into()) }
         };
@@ -310,7 +312,7 @@ impl ItemReader<'_> {
 
     /// Checks the good and the bad text of a pair. For a model that predicts the next token, adds a prediction for each
     /// token.
-    fn pair(&self, sides: [Sequence; 2]) -> Result<[Sequence; 2]> {
+    fn finish_pair(&self, sides: [Sequence; 2]) -> Result<[Sequence; 2]> {
         let [good, bad] = &sides;
         ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);
         for token in sides.iter().flat_map(Sequence::text_tokens) {
@@ -324,12 +326,12 @@ impl ItemReader<'_> {
         Ok([next(good)?, next(bad)?])
     }
 
-    fn text(&self, text: &str) -> Result<Sequence> {
-        self.sequence(Content::Text(text.to_owned()))
+    fn encode_text(&self, text: &str) -> Result<Sequence> {
+        self.encode_content(Content::Text(text.to_owned()))
     }
 
     /// Tokenises a text of the item. Fails with the reason if the item must be skipped.
-    fn sequence(&self, content: Content) -> Result<Sequence> {
+    fn encode_content(&self, content: Content) -> Result<Sequence> {
         let origin = Origin { file: 0, path: self.path.into(), line: self.item.line };
         let single = Sentence::standalone(self.path, content);
         let sentence = Sentence { index: self.index, origin, family: self.family, ..single };
@@ -343,7 +345,7 @@ impl ItemReader<'_> {
 }
 
 /// Number of a foil's class. Fails if the model lacks the class, or if it is the class of the label.
-fn foil_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
+fn foil_class(labels: &ClassLabels, label: u32, foil: &str) -> Result<u32> {
     let foil = labels.class_number(foil).ok_or(ItemSkip::UnknownLabel)?;
     ensure!(foil != label, ItemSkip::NothingDiffers);
     Ok(foil)

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 
 use super::TaskKind;
 use crate::corpus::{Content, ItemName, NamedDigest, TreeHead, Word};
-use crate::system::errors::{Class, Facts, similar};
+use crate::system::errors::{ErrorClass, Facts, similar};
 use crate::system::files::input;
 use crate::system::json::describe_error_in_line;
 use crate::system::printable::shortened;
@@ -152,8 +152,9 @@ impl TaskFile {
     /// line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let text = input::read_to_string(path, MAX_TASK_BYTES).cannot("read the task", shown).class(Class::Input)?;
-        Self::parse(&text, path).with_option("task").class(Class::Input)
+        let text =
+            input::read_to_string(path, MAX_TASK_BYTES).cannot("read the task", shown).class(ErrorClass::Input)?;
+        Self::parse(&text, path).with_option("task").class(ErrorClass::Input)
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self> {
@@ -210,7 +211,7 @@ struct UnitNumbers {
 
 impl UnitNumbers {
     /// Number of the sampling unit with this name, assigned on first use. Without a name, a new number.
-    fn number(&mut self, name: Option<(bool, Box<str>)>) -> u64 {
+    fn get_or_assign(&mut self, name: Option<(bool, Box<str>)>) -> u64 {
         let next = self.next;
         let number = name.map_or(next, |name| *self.named.entry(name).or_insert(next));
         self.next += u64::from(number == next);
@@ -282,7 +283,7 @@ fn parse_item(json: &str, line: u64, units: &mut UnitNumbers, known: Option<Task
             }
         }
     };
-    Ok(Item { line, unit: units.number(unit), group: parsed.group.map(Arc::from), content })
+    Ok(Item { line, unit: units.get_or_assign(unit), group: parsed.group.map(Arc::from), content })
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::files::Pooling;
-use crate::model::parameters::Labels;
+use crate::model::parameters::ClassLabels;
 use crate::sequences::sequence::{PredictedToken, Sequence};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::printable::shortened;
 
 /// A kind of task, with the score of its items.
@@ -54,7 +54,7 @@ impl fmt::Display for TaskKind {
 }
 
 /// Maximum number of labels, and of lines, that a message lists.
-const MAX_NAMED: usize = 8;
+const MAX_NAMED_ENTRIES: usize = 8;
 
 /// Why an item cannot be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -129,7 +129,7 @@ impl fmt::Display for ItemSkip {
 impl ItemSkip {
     /// Hint on how to mend an item that is skipped for this reason; `mask` is the model's mask token, `labels` are the
     /// labels of its classification layer.
-    fn way_out(self, mask: Option<&str>, labels: Option<&Labels>) -> String {
+    fn repair_hint(self, mask: Option<&str>, labels: Option<&ClassLabels>) -> String {
         let way_out = match self {
             Self::NotOneMask | Self::NeedsMask => {
                 return format!("give `text` with {} in the place of the answer", mask.unwrap_or("[MASK]"));
@@ -153,11 +153,11 @@ impl ItemSkip {
 }
 
 /// Describes the labels of a model, for a hint.
-pub fn describe_labels(Labels { class_names: names, class_count: count, .. }: &Labels) -> String {
+pub fn describe_labels(ClassLabels { class_names: names, class_count: count, .. }: &ClassLabels) -> String {
     match names.len() {
         0 => format!("give numbers from 0 to {}", count - 1),
-        1..=MAX_NAMED => format!("its labels are {}", names.join(", ")),
-        _ => format!("its {count} labels are {}, ...", names[..MAX_NAMED].join(", ")),
+        1..=MAX_NAMED_ENTRIES => format!("its labels are {}", names.join(", ")),
+        _ => format!("its {count} labels are {}, ...", names[..MAX_NAMED_ENTRIES].join(", ")),
     }
 }
 
@@ -180,10 +180,10 @@ pub fn describe_skips(skipped: &[SkippedItem]) -> String {
         None => item.line.to_string(),
     };
     let reason = |(reason, items): (&ItemSkip, &Vec<&SkippedItem>)| {
-        let named = items.iter().take(MAX_NAMED).map(place).collect::<Vec<_>>().join(", ");
-        let more = if items.len() > MAX_NAMED { ", ..." } else { "" };
+        let named = items.iter().take(MAX_NAMED_ENTRIES).map(place).collect::<Vec<_>>().join(", ");
+        let more = if items.len() > MAX_NAMED_ENTRIES { ", ..." } else { "" };
         let lines = plural(&items.len(), "line", "lines");
-        format!("{} {reason} ({lines} {named}{more})", counted(items.len(), "item"))
+        format!("{} {reason} ({lines} {named}{more})", format_count(items.len(), "item"))
     };
     by_reason.iter().map(reason).collect::<Vec<_>>().join(", ")
 }
@@ -222,7 +222,7 @@ pub struct InterchangeInfo {
 }
 
 /// Words for messages: what cannot be done with an item that must exchange contexts with its corrupted text.
-pub const BESIDE_CORRUPTED: &str = "run beside its corrupted text";
+pub const WITH_CORRUPTED_TEXT: &str = "run beside its corrupted text";
 
 /// The positions at which heads exchange their contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

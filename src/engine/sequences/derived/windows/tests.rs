@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::corpus::SEGMENT_SENTENCES;
 use crate::corpus::TreeHead;
-use crate::corpus::{Annotation, SentenceFamily};
+use crate::corpus::{Annotation, SentenceGroup};
 use crate::sequences::span::WordSpan;
 use crate::sequences::test_support;
 
@@ -28,7 +28,7 @@ fn a_window_is_its_sentences_with_words_arcs_and_annotations() {
     let [window] = &windows([sentence(4, 2), sentence(5, 1), sentence(6, 3)], 8)[..] else { panic!("one window") };
     assert_eq!(window.ids, [1, 411, 412, 511, 611, 612, 613, 2]);
     assert_eq!(window.words, [1..2, 2..3, 3..4, 4..5, 5..6, 6..7]);
-    assert_eq!((window.index, window.family, window.segments.len()), (4, SentenceFamily::new(4), 8));
+    assert_eq!((window.index, window.family, window.segments.len()), (4, SentenceGroup::new(4), 8));
     let special: Vec<bool> = window.kinds.iter().map(|kind| kind.is_special()).collect();
     assert_eq!(special, [true, false, false, false, false, false, false, true]);
     // Each word's head is the one before it in its sentence.
@@ -86,10 +86,10 @@ fn a_window_ends_where_the_text_does() {
 
 #[test]
 fn a_window_counts_as_evidence_if_a_sentence_of_it_does() {
-    let again = |index: u64| Sequence { family: SentenceFamily { number: 1, is_first: false }, ..sentence(index, 1) };
+    let again = |index: u64| Sequence { family: SentenceGroup { number: 1, is_first: false }, ..sentence(index, 1) };
     let is_first = |sentences: [Sequence; 2]| windows(sentences, 9)[0].family;
-    assert_eq!(is_first([again(4), sentence(5, 1)]), SentenceFamily { number: 1, is_first: true });
-    assert_eq!(is_first([again(4), again(5)]), SentenceFamily { number: 1, is_first: false });
+    assert_eq!(is_first([again(4), sentence(5, 1)]), SentenceGroup { number: 1, is_first: true });
+    assert_eq!(is_first([again(4), again(5)]), SentenceGroup { number: 1, is_first: false });
 }
 
 #[test]
@@ -126,7 +126,7 @@ proptest! {
 /// A window that begins with a sentence of an earlier document is in the block of its own.
 #[test]
 fn a_window_is_in_the_block_of_its_document() {
-    let family = SentenceFamily { number: 1, is_first: false };
+    let family = SentenceGroup { number: 1, is_first: false };
     let again = Sequence { family, document_number: Some(7), ..sentence(4, 1) };
     assert_eq!(windows([again.clone(), sentence(5, 1)], 9)[0].family.number, 7);
     assert_eq!(windows([Sequence { document_number: None, ..again }, sentence(5, 1)], 9)[0].family.number, 1);

@@ -6,11 +6,11 @@ use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use crate::linalg::lanes::{LANES, reduce_lanes};
-use crate::linalg::search::{first_at_least, largest, largest_kept};
+use crate::linalg::search::{first_at_least, largest, largest_in_mask};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::UniformAttention;
-use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, NEIGHBOUR_DISTANCE, OFFSET_COUNT, TokenRoles, offset_slot};
+use crate::sequences::fold::roles::{MAX_NEIGHBOUR_DISTANCE, MAX_OFFSET_TOKENS, OFFSET_COUNT, TokenRoles, offset_slot};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::head_sums::sums_of_a_head;
@@ -92,7 +92,7 @@ merge_fields!(TokenExposure {
 
 impl TokenExposure {
     /// Counts the tokens of one sentence.
-    pub fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
+    pub fn count_sentence(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let even = UniformAttention::new(visibility, roles.tokens);
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
         self.queries.add(queries, roles.is_first_of_family);
@@ -145,18 +145,22 @@ impl RowBuffers {
 
 /// Sums the attention of one head over the text queries of one sentence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn token_sums<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a mut RowBuffers) -> TokenSums<f64> {
+pub fn sum_token_attention<'a>(
+    roles: &'a TokenRoles,
+    view: AttentionView<'a>,
+    buffers: &'a mut RowBuffers,
+) -> TokenSums<f64> {
     let mut sums = TokenSums::default();
     buffers.resize(roles.is_text.len());
     for query in roles.queries() {
         sums.entropy += view.entropy(query);
-        observe_query(&mut sums, roles, query, view.row(query), buffers);
+        add_query_row(&mut sums, roles, query, view.row(query), buffers);
     }
     // Sums by offset contain text only, so the window is a range of offsets.
-    let window_slots = offset_slot(NEIGHBOUR_DISTANCE, 0)..=offset_slot(0, NEIGHBOUR_DISTANCE);
+    let window_slots = offset_slot(MAX_NEIGHBOUR_DISTANCE, 0)..=offset_slot(0, MAX_NEIGHBOUR_DISTANCE);
     sums.window_mass = sums.offset_mass[window_slots].iter().sum::<f64>() - sums.offset_mass[offset_slot(0, 0)];
     for &separator in &roles.separators {
-        sums.separator_self_mass += mass(view.row(separator), &roles.separators);
+        sums.separator_self_mass += mass_on_keys(view.row(separator), &roles.separators);
     }
     if let Some(first) = roles.first_special {
         sums.first_special_entropy = view.entropy(first);
@@ -166,7 +170,7 @@ pub fn token_sums<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &
 
 /// Adds one query's attention row, `weights`, to the sums.
 #[inline(always)]
-fn observe_query(
+fn add_query_row(
     sums: &mut TokenSums<f64>,
     roles: &TokenRoles,
     query: usize,
@@ -176,7 +180,7 @@ fn observe_query(
     let RowBuffers { row, text, distances } = buffers;
     row[..weights.len()].copy_from_slice(weights);
     let width = row.len();
-    sums.confidence += f64::from(largest_kept(row, &roles.is_not_separator));
+    sums.confidence += f64::from(largest_in_mask(row, &roles.is_not_separator));
     let most_attended = first_at_least(row, largest(row));
     if roles.is_text[most_attended] > 0.0 && most_attended.abs_diff(query) <= MAX_OFFSET_TOKENS {
         sums.offset_argmax[offset_slot(query, most_attended)] += 1.0;
@@ -188,7 +192,7 @@ fn observe_query(
     {
         *text = weight * kept;
     }
-    let (text_mass, moment) = moments(
+    let (text_mass, moment) = mass_and_moment(
         &text[MAX_OFFSET_TOKENS..MAX_OFFSET_TOKENS + width],
         &distances[distances.len() / 2 - query..][..width],
     );
@@ -206,14 +210,14 @@ fn observe_query(
     if let Some(first) = roles.first_token {
         sums.first_token_mass += f64::from(row[first]);
     }
-    sums.separator_mass += mass(row, &roles.separators);
-    sums.punctuation_mass += mass(row, &roles.punctuation);
+    sums.separator_mass += mass_on_keys(row, &roles.separators);
+    sums.punctuation_mass += mass_on_keys(row, &roles.punctuation);
 }
 
 /// Returns the sum of the weights, and the sum of weights times distances. Both lists have a multiple of [`LANES`]
 /// elements.
 #[inline(always)]
-fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
+fn mass_and_moment(weights: &[f32], distances: &[f64]) -> (f64, f64) {
     let (mut mass, mut moment) = ([0.0; LANES], [0.0; LANES]);
     for (weights, distances) in weights.as_chunks::<LANES>().0.iter().zip(distances.as_chunks::<LANES>().0) {
         for lane in 0..LANES {
@@ -227,6 +231,6 @@ fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
 
 /// Returns the sum of an attention row's weights on `keys`.
 #[inline(always)]
-fn mass(row: &[f32], keys: &[usize]) -> f64 {
+fn mass_on_keys(row: &[f32], keys: &[usize]) -> f64 {
     keys.iter().map(|&key| f64::from(row[key])).sum()
 }

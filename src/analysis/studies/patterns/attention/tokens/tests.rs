@@ -17,12 +17,12 @@ const WEIGHTS: [f32; 25] = [
 
 fn observed() -> TokenSums<f64> {
     let roles = TokenRoles::new(&sentence(&KINDS));
-    token_sums(&roles, AttentionView::new(0, 0, 5, &WEIGHTS), &mut RowBuffers::default())
+    sum_token_attention(&roles, AttentionView::new(0, 0, 5, &WEIGHTS), &mut RowBuffers::default())
 }
 
 fn exposure() -> TokenExposure {
     let mut exposure = TokenExposure::default();
-    exposure.add(&TokenRoles::new(&sentence(&KINDS)), Visibility::ALL);
+    exposure.count_sentence(&TokenRoles::new(&sentence(&KINDS)), Visibility::ALL);
     exposure
 }
 
@@ -90,7 +90,7 @@ fn entropy_in_nats() {
 fn a_row_without_mass_on_text_has_no_distance() {
     let roles = TokenRoles::new(&sentence(&[FirstSpecial, Text, Separator]));
     let weights = [1.0, 0.0, 0.0, 0.5, 0.0, 0.5, 0.0, 0.0, 1.0];
-    let sums = token_sums(&roles, AttentionView::new(0, 0, 3, &weights), &mut RowBuffers::default());
+    let sums = sum_token_attention(&roles, AttentionView::new(0, 0, 3, &weights), &mut RowBuffers::default());
     assert_eq!((sums.distance, sums.distance_queries), (0.0, 0.0));
 }
 
@@ -101,7 +101,7 @@ fn ties_go_to_the_lowest_index() {
     let weights = [0.25, 0.25, 0.25, 0.25, 0.125, 0.375, 0.375, 0.125].repeat(2);
     let (queries, others) = (&weights[4..8], &weights[..4]);
     let weights = [others, queries, queries, others].concat();
-    let sums = token_sums(&roles, AttentionView::new(0, 0, 4, &weights), &mut RowBuffers::default());
+    let sums = sum_token_attention(&roles, AttentionView::new(0, 0, 4, &weights), &mut RowBuffers::default());
     assert_eq!((sums.offset_argmax[8], sums.offset_argmax[7], sums.offset_argmax[9]), (1.0, 1.0, 0.0));
 }
 
@@ -112,12 +112,12 @@ fn a_pair_of_segments_has_text_on_both_sides_of_a_separator() {
     assert_eq!(roles.text_runs, [1..2, 3..5]);
     assert_eq!(roles.is_not_separator[..6], [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]);
     let uniform = [1.0 / 6.0; 36];
-    let sums = token_sums(&roles, AttentionView::new(0, 0, 6, &uniform), &mut RowBuffers::default());
+    let sums = sum_token_attention(&roles, AttentionView::new(0, 0, 6, &uniform), &mut RowBuffers::default());
     // Distances among a, b and c: (0 + 2 + 3 + 2 + 0 + 1 + 3 + 1 + 0) / 3 keys.
     assert!((sums.distance - 4.0).abs() < 1e-6);
     // +2: a to b; +1: b to c; +3: a to c.
     let mut exposure = TokenExposure::default();
-    exposure.add(&roles, Visibility::ALL);
+    exposure.count_sentence(&roles, Visibility::ALL);
     assert_eq!(exposure.offset_queries[9..12], [1, 1, 1]);
 }
 
@@ -133,7 +133,7 @@ fn rows_longer_than_a_vector_after_shorter_ones() {
             weights[query * tokens + last] += 0.75;
         }
         let roles = TokenRoles::new(&sentence(&vec![Text; tokens]));
-        let sums = token_sums(&roles, AttentionView::new(0, 0, tokens, &weights), &mut buffers);
+        let sums = sum_token_attention(&roles, AttentionView::new(0, 0, tokens, &weights), &mut buffers);
         // 3/4 of the distances to the last but one: last (last + 1) / 2 before it, 1 after it.
         assert_eq!(sums.distance, 0.75 * ((last * (last + 1) / 2) + 1) as f64);
         assert_eq!(sums.offset_mass[8], 0.25 * tokens as f64 + 0.75);

@@ -1,7 +1,7 @@
 //! Accuracies of attention heads and baselines on one dependency relation, and their differences, computed from counts.
 
 use super::arcs::{
-    AgreementCounts, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, OFFSET_CLASSES, RelationSums,
+    AgreementCounts, BASELINE_OFFSET_COUNT, DuplicateArcs, MAX_BASELINE_OFFSET, OFFSET_CLASS_COUNT, RelationSums,
     baseline_offsets, fixed_point_to_arcs,
 };
 use super::relation::{
@@ -13,7 +13,7 @@ use super::tags::{Side, TagRules, best_single_rule};
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{Merge, PerBlock};
 use crate::stats::significance::mcnemar_p;
-use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};
+use crate::study::instruments::fold_scores::{FoldScores, HitCounts, ShareDifference};
 use crate::study::labels::evidence::{Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
@@ -31,23 +31,24 @@ impl RelationMetrics {
         context: &EstimationContext,
     ) -> Self {
         let grid = context.grid;
-        let scored = ArcScores::new(blocks, &RelationSums::for_heads(grid.count()));
+        let scored = ArcScores::new(blocks, &RelationSums::for_heads(grid.head_count()));
         let total = &scored.total;
         let best_head = |sums: &RelationSums| best_head(sums, key.side, |place| context.has_head(place));
         let best = best_head(total);
-        let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
+        let (heldout_accuracy, heldout_interval) =
+            scored.held_out_accuracy(best_head, |sums, &best| sums.right_predictions(best));
 
-        let offset = best_offset(total);
-        let by_offset = scored.hits(|sums| sums.places[offset]);
+        let offset = best_offset_index(total);
+        let by_offset = scored.count_hits(|sums| sums.places[offset]);
         let (heldout_offset, heldout_offset_interval) =
-            scored.held_out(best_offset, |sums, &offset| sums.places[offset]);
-        let tags = (total.tagged > 0).then(|| tag_baseline(&scored));
+            scored.held_out_accuracy(best_offset_index, |sums, &offset| sums.places[offset]);
+        let tags = (total.tagged > 0).then(|| measure_tag_baseline(&scored));
 
         let of_head = |place: usize| {
-            let mut entry = HeadAccuracy { place: grid.place(place), ..HeadAccuracy::default() };
+            let mut entry = HeadAccuracy { place: grid.head_place(place), ..HeadAccuracy::default() };
             for &direction in scored_directions(key.side).iter().filter(|_| context.has_head(place)) {
                 let side = direction as usize;
-                let head = scored.hits(|sums| sums.hits_of((place, side)));
+                let head = scored.count_hits(|sums| sums.right_predictions((place, side)));
                 let both_right = agreement.places[place][side][offset];
                 let [later_right, later_both] = later.right_counts((place, side), offset);
                 let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
@@ -55,24 +56,24 @@ impl RelationMetrics {
                     scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |counts| counts[side] as f64));
                 let to_special = special.iter().sum::<f64>() / total.count as f64;
                 *entry.accuracy.get_mut(direction) = Some(scored.accuracy(head.count));
-                *entry.ci95.get_mut(direction) = scored.interval(&head.by_block);
+                *entry.ci95.get_mut(direction) = scored.accuracy_interval(&head.by_block);
                 *entry.where_offset_wrong.get_mut(direction) =
                     ratio(head.count - both_right, total.count - by_offset.count);
                 *entry.to_special.get_mut(direction) = (key.side.is_none() || side == 0).then_some(to_special);
                 *entry.versus_offset.get_mut(direction) =
-                    Some(scored.versus_offset(&head, &by_offset, both_right, later_alone));
+                    Some(scored.compare_with_offset(&head, &by_offset, both_right, later_alone));
                 *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|(rules, hits, _)| {
                     let both_right = rules.cues().map(|cue| agreement.right_on_cue(cue, place, side)).sum();
-                    scored.versus_tags(&head, hits, both_right)
+                    scored.compare_with_tags(&head, hits, both_right)
                 });
-                *entry.specific.get_mut(direction) = scored.specific(place, side);
+                *entry.specific.get_mut(direction) = scored.specificity(place, side);
                 *entry.left_out.get_mut(direction) = context
                     .keeps_replicates
                     .then(|| Jackknife::new(&head.by_block, &scored.words).with_scale(Scale::Share));
             }
             entry
         };
-        let by_head: Vec<HeadAccuracy> = (0..grid.count()).map(of_head).collect();
+        let by_head: Vec<HeadAccuracy> = (0..grid.head_count()).map(of_head).collect();
         let direction = Direction::BOTH[best.1];
         let (tag_baseline, tag_intervals) = tags.map(|(_, _, baseline)| baseline).unzip();
         Self {
@@ -83,10 +84,10 @@ impl RelationMetrics {
             sentences: Some(total.sentences),
             blocks: blocks.iter().flatten().filter(|sums| sums.count > 0).count(),
             effective_blocks: effective_blocks(&scored.words),
-            with_others: scored.basis_of_specific(),
-            place: grid.place(best.0),
+            with_others: scored.specificity_denominator(),
+            place: grid.head_place(best.0),
             direction,
-            accuracy: scored.accuracy(total.hits_of(best)),
+            accuracy: scored.accuracy(total.right_predictions(best)),
             heldout_accuracy,
             baseline: OffsetBaseline {
                 offset: offset_at(offset),
@@ -98,14 +99,14 @@ impl RelationMetrics {
                 accuracy: *by_head[best.0].ci95.get(direction),
                 heldout_accuracy: heldout_interval,
                 baseline: BaselineIntervals {
-                    accuracy: scored.interval(&by_offset.by_block),
+                    accuracy: scored.accuracy_interval(&by_offset.by_block),
                     heldout_accuracy: heldout_offset_interval,
                 },
                 tag_baseline: tag_intervals,
             },
             versus_offset: by_head[best.0].versus_offset.get(direction).clone().expect("the best head was scored"),
             versus_tags: by_head[best.0].versus_tags.get(direction).clone(),
-            by_distance: by_distance(&total.places, &agreement.places[best.0][best.1]),
+            by_distance: accuracies_by_distance(&total.places, &agreement.places[best.0][best.1]),
             by_head,
         }
     }
@@ -114,7 +115,7 @@ impl RelationMetrics {
 /// Right predictions, per block, of simple parsers on one relation. Each is chosen on one fold and scored on the other.
 pub struct BaselineParsers {
     /// Number of scored words of the relation.
-    pub words: PerBlock,
+    pub scored_words: PerBlock,
     /// Right predictions of the best attention head in its best direction. `None` if a fold has no word of the relation.
     pub best_head: Option<PerBlock>,
     /// Right predictions of the best fixed offset. `None` if a fold has no word of the relation.
@@ -139,16 +140,21 @@ impl BaselineParsers {
         let blocks: Vec<Option<RelationSums>> = sums.blocks.iter().map(of_block).collect();
         let blocks: Vec<Option<&RelationSums>> = blocks.iter().map(Option::as_ref).collect();
         let scored = ArcScores::new(&blocks, &RelationSums::for_heads(heads));
-        let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
-        let tags = || scored.held_out_hits(|sums| TagRules::best(&sums.cues), |sums, rules| rules.hits(&sums.cues));
+        let by_block = |hits: Option<HitCounts>| hits.map(|hits| hits.by_block);
+        let tags = || {
+            scored.count_held_out_hits(
+                |sums| TagRules::select_best(&sums.cues),
+                |sums, rules| rules.count_hits(&sums.cues),
+            )
+        };
         let head = |sums: &RelationSums| best_head(sums, None, |_| true);
         let next = baseline_offsets().position(|offset| offset == 1).expect("an offset of the baseline");
         Self {
-            best_head: by_block(scored.held_out_hits(head, |sums, &best| sums.hits_of(best))),
-            best_offset: by_block(scored.held_out_hits(best_offset, |sums, &offset| sums.places[offset])),
+            best_head: by_block(scored.count_held_out_hits(head, |sums, &best| sums.right_predictions(best))),
+            best_offset: by_block(scored.count_held_out_hits(best_offset_index, |sums, &offset| sums.places[offset])),
             best_tags: (scored.total.tagged > 0).then(tags).and_then(by_block),
-            next_word: scored.hits(|sums| sums.places[next]).by_block,
-            words: scored.words,
+            next_word: scored.count_hits(|sums| sums.places[next]).by_block,
+            scored_words: scored.words,
         }
     }
 }
@@ -159,11 +165,11 @@ type ArcScores<'a> = FoldScores<'a, RelationSums>;
 impl ArcScores<'_> {
     /// Returns how much more accurate an attention head is on the relation than on other arcs of these sentences. `None`
     /// without such arcs.
-    fn specific(&self, place: usize, direction: usize) -> Option<Specificity> {
+    fn specificity(&self, place: usize, direction: usize) -> Option<Specificity> {
         let of_head = |sums: &RelationSums| {
             sums.over_others.get(place).map_or(0.0, |differences| fixed_point_to_arcs(differences[direction]))
         };
-        let jackknife = Jackknife::new(&self.per_block(of_head), &self.words_beside_others());
+        let jackknife = Jackknife::new(&self.per_block(of_head), &self.words_with_other_arcs());
         (self.total.with_others > 0).then(|| Specificity {
             difference: jackknife.value(),
             ci95: jackknife.interval(),
@@ -174,13 +180,13 @@ impl ArcScores<'_> {
     }
 
     /// Number of the relation's words, per block, in sentences that also have other arcs.
-    fn words_beside_others(&self) -> PerBlock {
+    fn words_with_other_arcs(&self) -> PerBlock {
         self.per_block(|sums| sums.with_others as f64)
     }
 
     /// Denominator of `specific`: words of the relation in sentences that also have other arcs.
-    fn basis_of_specific(&self) -> Denominator {
-        let words = self.words_beside_others();
+    fn specificity_denominator(&self) -> Denominator {
+        let words = self.words_with_other_arcs();
         Denominator {
             count: self.total.with_others,
             sentences: self.total.sentences,
@@ -191,9 +197,9 @@ impl ArcScores<'_> {
 
     /// Compares an attention head with an offset; `both` words are right by both. `later` has the duplicate sentences'
     /// words that only one gets right, `[head only, offset only]`; `McNemar`'s test leaves them out.
-    fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
+    fn compare_with_offset(&self, head: &HitCounts, offset: &HitCounts, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
-            self.difference(&head.by_block, &offset.by_block);
+            self.share_difference(&head.by_block, &offset.by_block);
         let (head_only, offset_only) = (head.count - both - later[0], offset.count - both - later[1]);
         let mcnemar_p = Some(mcnemar_p(head_only, offset_only));
         let [head_only, offset_only] = [head_only, offset_only].map(Some);
@@ -201,9 +207,9 @@ impl ArcScores<'_> {
     }
 
     /// Compares an attention head with the tag rules; `both` words are right by both.
-    fn versus_tags(&self, head: &Hits, tags: &Hits, both: u64) -> TagComparison {
+    fn compare_with_tags(&self, head: &HitCounts, tags: &HitCounts, both: u64) -> TagComparison {
         let ShareDifference { value: difference, ci95, standard_error } =
-            self.difference(&head.by_block, &tags.by_block);
+            self.share_difference(&head.by_block, &tags.by_block);
         let (head_only, tags_only) = (head.count - both, tags.count - both);
         let (lead, lead_ci95) = (difference, ci95);
         TagComparison { difference, ci95, standard_error, head_only, tags_only, lead, lead_ci95, p: None, q: None }
@@ -211,11 +217,12 @@ impl ArcScores<'_> {
 }
 
 /// Returns the best tag rules, their right predictions, and the report's entry on them with its intervals.
-fn tag_baseline(scored: &ArcScores<'_>) -> (TagRules, Hits, (TagBaseline, BaselineIntervals)) {
-    let best = |sums: &RelationSums| TagRules::best(&sums.cues);
+fn measure_tag_baseline(scored: &ArcScores<'_>) -> (TagRules, HitCounts, (TagBaseline, BaselineIntervals)) {
+    let best = |sums: &RelationSums| TagRules::select_best(&sums.cues);
     let rules = best(&scored.total);
-    let hits = scored.hits(|sums| rules.hits(&sums.cues));
-    let (heldout_accuracy, heldout_interval) = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
+    let hits = scored.count_hits(|sums| rules.count_hits(&sums.cues));
+    let (heldout_accuracy, heldout_interval) =
+        scored.held_out_accuracy(best, |sums, rules| rules.count_hits(&sums.cues));
     let (rule, single_hits) = best_single_rule(&scored.total.cues);
     let baseline = TagBaseline {
         accuracy: scored.accuracy(hits.count),
@@ -223,7 +230,8 @@ fn tag_baseline(scored: &ArcScores<'_>) -> (TagRules, Hits, (TagBaseline, Baseli
         rules: rules.by_dependent_tag(&scored.total.cues),
         single: SingleRule { rule, accuracy: scored.accuracy(single_hits) },
     };
-    let ci95 = BaselineIntervals { accuracy: scored.interval(&hits.by_block), heldout_accuracy: heldout_interval };
+    let ci95 =
+        BaselineIntervals { accuracy: scored.accuracy_interval(&hits.by_block), heldout_accuracy: heldout_interval };
     (rules, hits, (baseline, ci95))
 }
 
@@ -233,21 +241,22 @@ fn ratio(part: u64, total: u64) -> Option<f64> {
 }
 
 /// Names of the distance classes, each with its largest distance in words.
-const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
+const DISTANCE_CLASSES: [(&str, i32); 5] =
+    [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
 
 /// Returns the accuracy at each distance on each side, near before far, left before right. `words` and `right` are counts
 /// by offset class.
-fn by_distance(words: &[u64; OFFSET_CLASSES], right: &[u64; OFFSET_CLASSES]) -> Vec<AtDistance> {
+fn accuracies_by_distance(words: &[u64; OFFSET_CLASS_COUNT], right: &[u64; OFFSET_CLASS_COUNT]) -> Vec<AtDistance> {
     let offsets: Vec<i32> = baseline_offsets().chain([i32::MIN + 1, i32::MAX]).collect();
     let (mut nearer, mut accuracies) = (0, Vec::new());
-    for (name, farthest) in DISTANCES {
+    for (name, farthest) in DISTANCE_CLASSES {
         for side in Side::BOTH {
             let is_in = |&place: &usize| {
                 let offset = offsets[place];
                 (offset < 0) == (side == Side::Left) && offset.abs() > nearer && offset.abs() <= farthest
             };
-            let sum = |counts: &[u64; OFFSET_CLASSES]| {
-                (0..OFFSET_CLASSES).filter(is_in).map(|place| counts[place]).sum::<u64>()
+            let sum = |counts: &[u64; OFFSET_CLASS_COUNT]| {
+                (0..OFFSET_CLASS_COUNT).filter(is_in).map(|place| counts[place]).sum::<u64>()
             };
             let (count, right) = (sum(words), sum(right));
             accuracies.push(AtDistance { side, distance: name.to_owned(), count, accuracy: ratio(right, count) });
@@ -259,7 +268,7 @@ fn by_distance(words: &[u64; OFFSET_CLASSES], right: &[u64; OFFSET_CLASSES]) -> 
 
 impl RelationSums {
     /// Number of right predictions of an attention head in one direction.
-    fn hits_of(&self, (place, direction): (usize, usize)) -> u64 {
+    fn right_predictions(&self, (place, direction): (usize, usize)) -> u64 {
         self.hits.get(place).map_or(0, |hits| hits[direction])
     }
 }
@@ -271,18 +280,18 @@ fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> boo
     let present = (0..sums.hits.len()).filter(|&place| has(place));
     let cells = present.flat_map(|place| scored.iter().map(move |&direction| (place, direction as usize)));
     // Among equals, `max_by_key` takes the last.
-    let best = cells.rev().max_by_key(|&cell| sums.hits_of(cell));
+    let best = cells.rev().max_by_key(|&cell| sums.right_predictions(cell));
     best.unwrap_or((0, scored[0] as usize))
 }
 
 /// Returns the index in [`baseline_offsets`] of the offset with most right predictions. Among equals, the shorter distance,
 /// then the right.
-fn best_offset(sums: &RelationSums) -> usize {
+fn best_offset_index(sums: &RelationSums) -> usize {
     let rank = |&slot: &usize| {
         let offset = offset_at(slot);
         (sums.places[slot], -offset.abs(), offset)
     };
-    (0..BASELINE_OFFSETS).max_by_key(rank).expect("there are offsets")
+    (0..BASELINE_OFFSET_COUNT).max_by_key(rank).expect("there are offsets")
 }
 
 /// Returns the offset in words at an index in [`baseline_offsets`].

@@ -39,7 +39,7 @@ fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
     let sums = relation(20, [[12, 0], [0, 0]], &[(1, 10)]);
     let mut agreement = no_agreement();
     agreement.places[0][0][slot(1)] = 7;
-    let mut later = DuplicateArcs { right: vec![[[0; OFFSET_CLASSES]; 2]; 2], ..DuplicateArcs::default() };
+    let mut later = DuplicateArcs { right: vec![[[0; OFFSET_CLASS_COUNT]; 2]; 2], ..DuplicateArcs::default() };
     (later.words[slot(1)], later.words[slot(-2)]) = (4, 4);
     (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
     let none = std::iter::repeat_n(None, BLOCKS - 1);
@@ -56,7 +56,7 @@ fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
 
 fn no_agreement() -> AgreementCounts {
     let mut agreement = AgreementCounts::default();
-    agreement.resize(GRID.count());
+    agreement.resize_for_heads(GRID.head_count());
     agreement
 }
 
@@ -120,8 +120,8 @@ fn ties_between_heads_and_between_offsets() {
     let sums = relation(4, [[1, 2], [2, 2]], &[(-2, 3), (-1, 3), (1, 3)]);
     assert_eq!(best_head(&sums, None, |_| true), (0, 1));
     assert_eq!(best_head(&sums, None, |place| place == 1), (1, 0));
-    assert_eq!(offset_at(best_offset(&sums)), 1);
-    assert_eq!(offset_at(best_offset(&relation(4, [[0; 2]; 2], &[(-2, 3), (3, 3)]))), -2);
+    assert_eq!(offset_at(best_offset_index(&sums)), 1);
+    assert_eq!(offset_at(best_offset_index(&relation(4, [[0; 2]; 2], &[(-2, 3), (3, 3)]))), -2);
 }
 
 /// A cue by the UPOS of the dependent and the rule: its head is the nearest word of that UPOS on that side.
@@ -149,7 +149,7 @@ fn tags_are_chosen_by_the_word_class_of_the_dependent_and_held_out_as_offsets_ar
     let mut agreement = no_agreement();
     // Head 0 is right where a noun's verb is on its left three times of five, where a pronoun's is once of two.
     for (cue, both) in [(noun_verb, 3), (pron_verb, 1)] {
-        agreement.resize_for_cue(cue, GRID.count());
+        agreement.resize_for_cue(cue, GRID.head_count());
         agreement.cues[cue.index()][0][0] = both;
     }
     let measured = measure(&[Some(&even), Some(&odd)], &agreement);
@@ -207,21 +207,21 @@ fn the_test_is_against_the_better_of_both_baselines() {
     assert_eq!(tests.len(), 4);
     assert!(tests[0].p.unwrap() < 1e-12);
     // A head that is always exactly 0.4 below is not above.
-    assert!(tests[1..].iter().all(|test| test.p == Some(1.0) && !test.is_above));
+    assert!(tests[1..].iter().all(|test| test.p == Some(1.0) && !test.is_above_margin));
     measured.baseline.accuracy = 0.5;
     assert!((of_best(&measured) - 0.5).abs() < 1e-15, "the difference from the offset");
 }
 
 #[test]
 fn accuracy_by_distance_and_side() {
-    let mut words = [0; OFFSET_CLASSES];
-    let mut right = [0; OFFSET_CLASSES];
+    let mut words = [0; OFFSET_CLASS_COUNT];
+    let mut right = [0; OFFSET_CLASS_COUNT];
     for (place, count, hits) in
-        [(slot(-1), 4, 1), (slot(3), 2, 1), (slot(5), 2, 2), (slot(-10), 3, 0), (OFFSET_CLASSES - 1, 5, 1)]
+        [(slot(-1), 4, 1), (slot(3), 2, 1), (slot(5), 2, 2), (slot(-10), 3, 0), (OFFSET_CLASS_COUNT - 1, 5, 1)]
     {
         (words[place], right[place]) = (count, hits);
     }
-    let found = by_distance(&words, &right);
+    let found = accuracies_by_distance(&words, &right);
     let names: Vec<&str> = found.iter().step_by(2).map(|at| at.distance.as_str()).collect();
     assert_eq!(names, ["1", "2", "3-5", "6-10", "more"]);
     let of = |side| found.iter().filter(|at| at.side == side).map(|at| (at.count, at.accuracy)).collect::<Vec<_>>();

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::graph::{NodeScores, Parser};
-use super::sentence::{Gold, KeptSentence};
+use super::graph::{GraphParser, NodeScores};
+use super::sentence::{GoldHead, KeptSentence};
 use crate::corpus::relation::scored_relations;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, PerBlock};
@@ -53,7 +53,7 @@ pub struct ParserAccuracy {
 }
 
 /// Computes an accuracy and its interval from counts per jackknife block. Both are `None` if there are no words.
-pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
+pub fn measure_share(right: &PerBlock, words: &PerBlock) -> Share {
     if words.iter().all(|&words| words == 0.0) {
         return Share::default();
     }
@@ -63,7 +63,7 @@ pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
 
 /// Computes the accuracy of one parser minus that of another on these words. `more` and `less` are their right predictions
 /// per jackknife block.
-pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
+pub fn measure_difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
     let difference = Jackknife::new(&difference, words).with_scale(Scale::Difference);
     Difference { difference: Some(difference.value()), ci95: difference.interval() }
@@ -71,15 +71,15 @@ pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Differe
 
 /// Computes the accuracy of each parser, and the first parser's lead over it. All counts are per jackknife block, and all
 /// parsers have the same words.
-pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
+pub fn measure_accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
     let has_words = words.iter().any(|&words| words > 0.0);
     let first = right[0];
     let accuracy = |(&name, right): (&&str, &Option<PerBlock>)| {
         let ahead = first.zip(*right).filter(|_| has_words && name != names[0]);
         ParserAccuracy {
             parser: name.to_owned(),
-            share: right.map(|right| share(&right, words)).unwrap_or_default(),
-            ahead: ahead.map(|(first, right)| difference(&first, &right, words)).unwrap_or_default(),
+            share: right.map(|right| measure_share(&right, words)).unwrap_or_default(),
+            ahead: ahead.map(|(first, right)| measure_difference(&first, &right, words)).unwrap_or_default(),
         }
     };
     names.iter().zip(right).map(accuracy).collect()
@@ -102,7 +102,7 @@ impl Default for ParserHits {
 
 impl ParserHits {
     /// Counts one prediction.
-    fn count(&mut self, block: usize, is_right: bool) {
+    fn count_prediction(&mut self, block: usize, is_right: bool) {
         self.words[block] += 1.0;
         self.correct[block] += f64::from(u8::from(is_right));
     }
@@ -123,9 +123,9 @@ pub struct ParserTally {
 /// likelier still.
 pub type SentencePrediction<'a> = (&'a KeptSentence, Vec<(Option<usize>, bool)>);
 
-impl Parser {
+impl GraphParser {
     /// Predicts the syntactic head of each word in each sentence.
-    pub fn predictions<'a>(&self, sentences: &[&'a KeptSentence]) -> Vec<SentencePrediction<'a>> {
+    pub fn predict_sentences<'a>(&self, sentences: &[&'a KeptSentence]) -> Vec<SentencePrediction<'a>> {
         let mut scores = NodeScores::default();
         sentences.iter().map(|&sentence| (sentence, self.predict_heads(sentence, &mut scores))).collect()
     }
@@ -136,17 +136,17 @@ impl ParserTally {
     pub fn new<'a>(predictions: impl IntoIterator<Item = SentencePrediction<'a>>) -> Self {
         let mut tally = Self::default();
         for (sentence, heads) in predictions.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
-            tally.trees.count(sentence.block, is_tree(&heads));
+            tally.trees.count_prediction(sentence.block, is_tree(&heads));
             for (word, (head, is_root)) in sentence.words.iter().zip(heads) {
                 match word.gold {
-                    Gold::Root => tally.roots.count(sentence.block, is_root),
-                    Gold::Word(gold) if word.scored => {
+                    GoldHead::Root => tally.roots.count_prediction(sentence.block, is_root),
+                    GoldHead::Word(gold) if word.scored => {
                         for name in scored_relations(&word.relation) {
                             let hits = tally.relations.entry(name.to_owned()).or_default();
-                            hits.count(sentence.block, head == Some(gold));
+                            hits.count_prediction(sentence.block, head == Some(gold));
                         }
                     }
-                    Gold::Word(_) | Gold::Unknown => {}
+                    GoldHead::Word(_) | GoldHead::Unknown => {}
                 }
             }
         }

@@ -2,10 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use super::graph::{NodeScores, Parser};
+use super::graph::{GraphParser, NodeScores};
 use super::optimum::{BATCH_ROWS, Curvature, FitCourse, minimise_by_newton};
-use super::sentence::{Gold, KeptSentence};
-use crate::studies::patterns::dependency::arcs::OFFSET_CLASSES;
+use super::sentence::{GoldHead, KeptSentence};
+use crate::studies::patterns::dependency::arcs::OFFSET_CLASS_COUNT;
 use crate::system::parallel::parallel_map;
 
 /// Factor of the ridge penalty, which multiplies the square of each parameter.
@@ -36,7 +36,7 @@ pub fn map_folds<T: Send>(
 #[derive(Clone, Debug, PartialEq)]
 pub struct FittedParser {
     /// The parser with its fitted coefficients.
-    pub parser: Parser,
+    pub parser: GraphParser,
     /// Coefficients of each attention head's standardised attention: from the dependent, and to it, `[heads]`. 0 for
     /// attention that does not vary.
     pub standardised_weights: Vec<[f64; 2]>,
@@ -47,19 +47,19 @@ impl FittedParser {
     /// Fits a parser on the attention of `heads` (ascending indices). With `has_distances`, the parser also uses the
     /// distances between words.
     pub fn new(sentences: &[&KeptSentence], heads: &[usize], has_distances: bool) -> Self {
-        let scales = scales(sentences, heads);
-        let words: u64 = sentences.iter().map(|sentence| dependents(sentence).count() as u64).sum();
+        let scales = standardising_scales(sentences, heads);
+        let words: u64 = sentences.iter().map(|sentence| words_with_gold_head(sentence).count() as u64).sum();
         let parser_at = |at: &[f64]| {
             let (weights, others) = at.split_at(2 * heads.len());
             let weights = weights.as_chunks::<2>().0.iter().zip(&scales);
-            Parser {
+            GraphParser {
                 heads: heads.to_vec(),
                 weights: weights.map(|(weight, scale)| [weight[0] * scale[0], weight[1] * scale[1]]).collect(),
                 root_score: others[0],
                 distance_scores: others[1..].to_vec(),
             }
         };
-        let size = 2 * heads.len() + 1 + if has_distances { OFFSET_CLASSES } else { 0 };
+        let size = 2 * heads.len() + 1 + if has_distances { OFFSET_CLASS_COUNT } else { 0 };
         let (mut scores, mut nodes) = (NodeScores::default(), NodeScores::default());
         let loss_at = |at: &[f64], gradient: &mut [f64]| {
             gradient.fill(0.0);
@@ -75,9 +75,9 @@ impl FittedParser {
             let (parser, mut rows) = (parser_at(at), Vec::new());
             let mut sums = Curvature::new(size, 2.0 * RIDGE_PENALTY);
             for (place, sentence) in sentences.iter().enumerate() {
-                parser.curvature(sentence, &scales, &mut nodes, &mut rows);
+                parser.append_curvature_rows(sentence, &scales, &mut nodes, &mut rows);
                 if rows.len() >= BATCH_ROWS * size || place + 1 == sentences.len() {
-                    sums.add(&rows, words as f64);
+                    sums.add_rows(&rows, words as f64);
                     rows.clear();
                 }
             }
@@ -87,28 +87,29 @@ impl FittedParser {
         Self {
             parser: parser_at(&minimum.point),
             standardised_weights: minimum.point.as_chunks::<2>().0[..heads.len()].to_vec(),
-            course: minimum.course(words, minimum.value - ridge_penalty(&minimum.point)),
+            course: minimum.to_fit_course(words, minimum.value - ridge_penalty(&minimum.point)),
         }
     }
 }
 
 /// Indices of the words whose gold syntactic head is known.
-fn dependents(sentence: &KeptSentence) -> impl Iterator<Item = usize> {
+fn words_with_gold_head(sentence: &KeptSentence) -> impl Iterator<Item = usize> {
     let words = sentence.words.iter().enumerate();
-    words.filter(|(_, word)| word.gold != Gold::Unknown).map(|(place, _)| place)
+    words.filter(|(_, word)| word.gold != GoldHead::Unknown).map(|(place, _)| place)
 }
 
 /// Returns factors that standardise each attention head's weights, from a word and to it, `[heads]`. Scaled weights have a
 /// standard deviation of 1 among a word's candidates. 0 for attention that does not vary.
-fn scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
-    let candidates: usize = sentences.iter().map(|sentence| dependents(sentence).count() * sentence.words.len()).sum();
+fn standardising_scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
+    let candidates: usize =
+        sentences.iter().map(|sentence| words_with_gold_head(sentence).count() * sentence.words.len()).sum();
     let mut weights = Vec::new();
     let of_head = |&head: &usize| {
         let mut squares = [0.0; 2];
         for sentence in sentences {
-            let nodes = sentence.nodes();
-            sentence.attention(head, &mut weights);
-            for word in dependents(sentence) {
+            let nodes = sentence.node_count();
+            sentence.read_attention(head, &mut weights);
+            for word in words_with_gold_head(sentence) {
                 for (sum, places) in squares.iter_mut().zip([(word * nodes, 1), (word, nodes)]) {
                     let others = (0..nodes).filter(|&other| other != word);
                     let candidates = others.map(|other| f64::from(weights[places.0 + other * places.1]));

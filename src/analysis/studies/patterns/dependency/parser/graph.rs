@@ -5,14 +5,14 @@ use std::iter::zip;
 use multiversion::multiversion;
 
 use super::optimum::centre_rows;
-use super::sentence::{Gold, KeptSentence};
+use super::sentence::{GoldHead, KeptSentence};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::studies::patterns::dependency::arcs::offset_class;
 
 /// A graph-based parser. A candidate's score is linear in the attention from the dependent to the candidate and back, plus
 /// a score of their distance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parser {
+pub struct GraphParser {
     /// Indices of the attention heads whose weights are used, ascending.
     pub heads: Vec<usize>,
     /// Coefficients of each attention head's weights: from the dependent, and to it, `[heads]`.
@@ -35,18 +35,18 @@ pub struct NodeScores {
     by_candidate: Vec<f64>,
 }
 
-impl Parser {
+impl GraphParser {
     /// Returns the score of each candidate as syntactic head of each dependent, `[nodes, nodes]`.
-    pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut NodeScores) -> &'a [f64] {
-        let (nodes, root) = (sentence.nodes(), sentence.words.len());
+    pub fn score_candidates<'a>(&self, sentence: &KeptSentence, scores: &'a mut NodeScores) -> &'a [f64] {
+        let (nodes, root) = (sentence.node_count(), sentence.words.len());
         let NodeScores { weights, by_dependent, by_candidate } = scores;
         for sums in [&mut *by_dependent, &mut *by_candidate] {
             sums.clear();
             sums.resize(nodes * nodes, 0.0);
         }
         for (&head, &both) in zip(&self.heads, &self.weights) {
-            sentence.attention(head, weights);
-            add_both(weights, both, by_dependent, by_candidate);
+            sentence.read_attention(head, weights);
+            add_in_both_directions(weights, both, by_dependent, by_candidate);
         }
         for dependent in 0..root {
             for head in 0..nodes {
@@ -63,13 +63,13 @@ impl Parser {
 
     /// Replaces the scores in `by_dependent` by probabilities, for words with a known gold head: softmax over the other
     /// words and the root. Other entries are 0. Returns the sum of `-ln p` over gold heads.
-    fn shares(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> f64 {
-        let (nodes, root) = (sentence.nodes(), sentence.words.len());
-        self.score(sentence, scores);
+    fn compute_probabilities(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> f64 {
+        let (nodes, root) = (sentence.node_count(), sentence.words.len());
+        self.score_candidates(sentence, scores);
         let mut loss = 0.0;
         for (dependent, word) in sentence.words.iter().enumerate() {
             let row = &mut scores.by_dependent[dependent * nodes..][..nodes];
-            let Some(gold) = word.gold.node(root) else {
+            let Some(gold) = word.gold.node_index(root) else {
                 row.fill(0.0);
                 continue;
             };
@@ -88,13 +88,13 @@ impl Parser {
     /// Returns the sum of `-ln p` over gold heads. Adds its derivatives to `slopes`: by the weights, then by the root
     /// score, then by the distance scores.
     pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
-        let (nodes, root) = (sentence.nodes(), sentence.words.len());
-        let loss = self.shares(sentence, scores);
+        let (nodes, root) = (sentence.node_count(), sentence.words.len());
+        let loss = self.compute_probabilities(sentence, scores);
         let NodeScores { weights, by_dependent, by_candidate } = scores;
         by_candidate.fill(0.0);
         let (by_head, others) = slopes.split_at_mut(2 * self.heads.len());
         for (dependent, word) in sentence.words.iter().enumerate() {
-            let Some(gold) = word.gold.node(root) else { continue };
+            let Some(gold) = word.gold.node_index(root) else { continue };
             let row = &mut by_dependent[dependent * nodes..][..nodes];
             // Probability minus target: the derivative by the score.
             row[gold] -= 1.0;
@@ -108,8 +108,8 @@ impl Parser {
             }
         }
         for (slopes, &head) in by_head.as_chunks_mut::<2>().0.iter_mut().zip(&self.heads) {
-            sentence.attention(head, weights);
-            let products = dot_both(weights, by_dependent, by_candidate);
+            sentence.read_attention(head, weights);
+            let products = dot_in_both_directions(weights, by_dependent, by_candidate);
             slopes[0] += products[0];
             slopes[1] += products[1];
         }
@@ -119,24 +119,24 @@ impl Parser {
     /// Appends rows whose outer products sum to the second derivatives of [`Self::loss`]. Rows are candidates, centred per
     /// word by [`centre_rows`]; attention is multiplied by `scales`.
     #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
-    pub fn curvature(
+    pub fn append_curvature_rows(
         &self,
         sentence: &KeptSentence,
         scales: &[[f64; 2]],
         scores: &mut NodeScores,
         rows: &mut Vec<f32>,
     ) {
-        let (nodes, root) = (sentence.nodes(), sentence.words.len());
-        self.shares(sentence, scores);
+        let (nodes, root) = (sentence.node_count(), sentence.words.len());
+        self.compute_probabilities(sentence, scores);
         let NodeScores { weights, by_dependent, .. } = scores;
         let of_heads = 2 * self.heads.len();
         let width = of_heads + 1 + self.distance_scores.len();
-        let dependents = || (0..root).filter(|&word| sentence.words[word].gold != Gold::Unknown);
+        let dependents = || (0..root).filter(|&word| sentence.words[word].gold != GoldHead::Unknown);
         let start = rows.len();
         rows.resize(start + dependents().count() * nodes * width, 0.0);
         let rows = &mut rows[start..];
         for ((&head, scale), place) in zip(&self.heads, scales).zip(0..) {
-            sentence.attention(head, weights);
+            sentence.read_attention(head, weights);
             let scale = scale.map(|scale| scale as f32);
             for (of_word, dependent) in rows.chunks_exact_mut(nodes * width).zip(dependents()) {
                 for (row, node) in of_word.chunks_exact_mut(width).zip(0..) {
@@ -160,8 +160,8 @@ impl Parser {
 
     /// Predicts each word's syntactic head as [`likeliest_head`] does, `[words]`.
     pub fn predict_heads(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
-        let (nodes, root) = (sentence.nodes(), sentence.words.len());
-        let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
+        let (nodes, root) = (sentence.node_count(), sentence.words.len());
+        let rows = self.score_candidates(sentence, scores).chunks_exact(nodes).take(root);
         rows.enumerate().map(|(dependent, row)| likeliest_head(dependent, row)).collect()
     }
 }
@@ -175,9 +175,9 @@ pub fn likeliest_head(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
     (head, head.is_none_or(|head| row[root] > row[head]))
 }
 
-impl Gold {
+impl GoldHead {
     /// Returns the node index of the gold syntactic head; `root` is the root's node. `None` if the gold head is unknown.
-    pub fn node(self, root: usize) -> Option<usize> {
+    pub fn node_index(self, root: usize) -> Option<usize> {
         match self {
             Self::Root => Some(root),
             Self::Word(head) => Some(head),
@@ -188,7 +188,12 @@ impl Gold {
 
 /// Adds `out_weight` times the attention weights to `by_dependent`, and `back_weight` times the weights to `by_candidate`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], by_dependent: &mut [f64], by_candidate: &mut [f64]) {
+fn add_in_both_directions(
+    weights: &[f32],
+    [out_weight, back_weight]: [f64; 2],
+    by_dependent: &mut [f64],
+    by_candidate: &mut [f64],
+) {
     for ((&weight, by_dependent), by_candidate) in weights.iter().zip(by_dependent).zip(by_candidate) {
         *by_dependent += out_weight * f64::from(weight);
         *by_candidate += back_weight * f64::from(weight);
@@ -197,7 +202,7 @@ fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], by_dependent: 
 
 /// Returns the dot products of the attention weights with `by_dependent` and with `by_candidate`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn dot_both(weights: &[f32], by_dependent: &[f64], by_candidate: &[f64]) -> [f64; 2] {
+fn dot_in_both_directions(weights: &[f32], by_dependent: &[f64], by_candidate: &[f64]) -> [f64; 2] {
     let mut sums = [[0.0; LANES]; 2];
     let (weights, weights_left) = weights.as_chunks::<LANES>();
     let ((by_dependent, out_left), (by_candidate, back_left)) =

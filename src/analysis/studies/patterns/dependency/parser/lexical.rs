@@ -28,7 +28,7 @@ pub struct KeptEmbeddings {
 
 impl KeptEmbeddings {
     /// Creates an empty collection that will keep embeddings.
-    pub fn recording() -> Self {
+    pub fn new_recording() -> Self {
         Self { are_kept: true, ..Self::default() }
     }
 
@@ -37,7 +37,7 @@ impl KeptEmbeddings {
     }
 
     /// Copies the embeddings of `tokens` from the model, if embeddings are kept.
-    pub fn keep<'a>(&mut self, tokens: impl Iterator<Item = &'a u32>) {
+    pub fn keep_embeddings<'a>(&mut self, tokens: impl Iterator<Item = &'a u32>) {
         let Some(table) = self.table.as_ref().filter(|_| self.are_kept) else { return };
         for &token in tokens {
             self.of_tokens.entry(token).or_insert_with(|| table.get(token).to_vec());
@@ -45,13 +45,13 @@ impl KeptEmbeddings {
     }
 
     /// Number of values per embedding. `None` if no embedding is kept.
-    pub fn width(&self) -> Option<usize> {
+    pub fn embedding_width(&self) -> Option<usize> {
         self.of_tokens.values().next().map(Vec::len)
     }
 
     /// Returns the mean embedding of a word, given its token ids. `None` if a token's embedding is missing.
-    pub fn mean(&self, tokens: &[u32]) -> Option<Vec<f64>> {
-        let mut mean = vec![0.0; self.width()?];
+    pub fn mean_embedding(&self, tokens: &[u32]) -> Option<Vec<f64>> {
+        let mut mean = vec![0.0; self.embedding_width()?];
         for token in tokens {
             let embedding = self.of_tokens.get(token)?;
             mean.iter_mut().zip(embedding).for_each(|(mean, &value)| *mean += f64::from(value));
@@ -62,7 +62,7 @@ impl KeptEmbeddings {
 
     /// Whether all embeddings are finite and equally long. Embeddings read from a file may fail this.
     pub fn are_valid(&self) -> bool {
-        let width = self.width();
+        let width = self.embedding_width();
         let is_embedding =
             |values: &Vec<f32>| Some(values.len()) == width && values.iter().all(|value| value.is_finite());
         self.of_tokens.values().all(is_embedding)
@@ -78,28 +78,28 @@ impl Merge for KeptEmbeddings {
 }
 
 /// Number of principal components of word embeddings that the baseline uses.
-pub const COMPONENTS: usize = 40;
+pub const COMPONENT_COUNT: usize = 40;
 
 /// Candidate ridge penalties. Each fold selects one by fitting on one half of the fold and scoring on the other half.
-pub const RIDGES: [f64; 5] = [1e-4, 1e-3, 3e-3, 1e-2, 3e-2];
+pub const RIDGE_PENALTIES: [f64; 5] = [1e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 
 /// Gradient norm at or below which the fit of a candidate ridge penalty ends.
 const TRIAL_TOLERANCE: f64 = 1e-4;
 
 /// Number of distance buckets. On each side there are 12: distances 1 to 10 in words, 11 to 20, and farther.
-const BUCKETS: usize = 24;
+const BUCKET_COUNT: usize = 24;
 
 /// Number of parameters per distance bucket: a score, then weights of the word's components, then weights of the
 /// candidate's components.
-const BUCKET_PARAMETERS: usize = 1 + 2 * COMPONENTS;
+const BUCKET_PARAMETER_COUNT: usize = 1 + 2 * COMPONENT_COUNT;
 
 /// Number of parameters of the baseline: those of all buckets, then the root's score, then the root's weights of the word's
 /// components.
-const PARAMETERS: usize = BUCKETS * BUCKET_PARAMETERS + 1 + COMPONENTS;
+const PARAMETER_COUNT: usize = BUCKET_COUNT * BUCKET_PARAMETER_COUNT + 1 + COMPONENT_COUNT;
 
 /// Returns the distance bucket of a word and its candidate, left side first.
-fn bucket(word: usize, candidate: usize) -> usize {
-    let side = if candidate > word { BUCKETS / 2 } else { 0 };
+fn distance_bucket(word: usize, candidate: usize) -> usize {
+    let side = if candidate > word { BUCKET_COUNT / 2 } else { 0 };
     side + match candidate.abs_diff(word) {
         distance @ 1..=10 => distance - 1,
         11..=20 => 10,
@@ -130,20 +130,20 @@ pub struct LexicalSentence<'a> {
 }
 
 /// A sentence with its words' embeddings projected on principal components.
-struct Projected<'a> {
+struct ProjectedSentence<'a> {
     sentence: &'a LexicalSentence<'a>,
     /// Principal components of each word's embedding, `[words, COMPONENTS]`.
     components: Vec<f64>,
 }
 
-impl Projected<'_> {
+impl ProjectedSentence<'_> {
     /// Principal components of one word's embedding, `[COMPONENTS]`.
-    fn components_of(&self, word: usize) -> &[f64] {
-        &self.components[word * COMPONENTS..][..COMPONENTS]
+    fn word_components(&self, word: usize) -> &[f64] {
+        &self.components[word * COMPONENT_COUNT..][..COMPONENT_COUNT]
     }
 
     /// Index that stands for the root among candidates: the number of words.
-    fn root(&self) -> usize {
+    fn root_index(&self) -> usize {
         self.sentence.words.len()
     }
 
@@ -176,33 +176,33 @@ impl LexicalBaseline {
         context: &EstimationContext,
     ) -> Self {
         let projected =
-            parallel_map(context.threads, [0, 1], |fold: usize| spaces[fold].project(embeddings, sentences));
+            parallel_map(context.threads, [0, 1], |fold: usize| spaces[fold].project_sentences(embeddings, sentences));
         let halves = [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter();
-        let trials: Vec<_> = halves.flat_map(|(fold, half)| RIDGES.map(|ridge| (fold, half, ridge))).collect();
+        let trials: Vec<_> = halves.flat_map(|(fold, half)| RIDGE_PENALTIES.map(|ridge| (fold, half, ridge))).collect();
         // For each penalty, the loss on the other half of the fold.
         let losses = parallel_map(context.threads, trials, |(fold, half, ridge)| {
             let [fitted, tested] = [half, 1 - half]
-                .map(|half| in_blocks(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half));
-            loss(&tested, &fit(&fitted, ridge, TRIAL_TOLERANCE).point, None)
+                .map(|half| sentences_in_blocks(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half));
+            loss(&tested, &fit_parameters(&fitted, ridge, TRIAL_TOLERANCE).point, None)
         });
         let ridges = [0, 1].map(|fold| {
-            let loss = |place: usize| losses[fold * 10 + place] + losses[fold * 10 + RIDGES.len() + place];
-            let best = (0..RIDGES.len()).min_by(|&a, &b| loss(a).total_cmp(&loss(b)));
-            (fold, RIDGES[best.expect("there are penalties")])
+            let loss = |place: usize| losses[fold * 10 + place] + losses[fold * 10 + RIDGE_PENALTIES.len() + place];
+            let best = (0..RIDGE_PENALTIES.len()).min_by(|&a, &b| loss(a).total_cmp(&loss(b)));
+            (fold, RIDGE_PENALTIES[best.expect("there are penalties")])
         });
         let fitted = parallel_map(context.threads, ridges, |(fold, ridge)| {
-            let in_fold = in_blocks(&projected[fold], |block| block % 2 == fold);
-            let minimum = fit(&in_fold, ridge, GRADIENT_TOLERANCE);
-            let words = words_of(&in_fold);
+            let in_fold = sentences_in_blocks(&projected[fold], |block| block % 2 == fold);
+            let minimum = fit_parameters(&in_fold, ridge, GRADIENT_TOLERANCE);
+            let words = count_known_choices(&in_fold);
             let loss = loss(&in_fold, &minimum.point, None) / words.max(1) as f64;
-            (LexicalFit { course: minimum.course(words, loss), ridge }, minimum.point)
+            (LexicalFit { course: minimum.to_fit_course(words, loss), ridge }, minimum.point)
         });
         let scores_of = |(place, sentence): (usize, &LexicalSentence<'_>)| {
             let other_fold = 1 - sentence.block % 2;
             let (projected, (_, at)) = (&projected[other_fold][place], &fitted[other_fold]);
             let of_choice = |choice: &LexicalChoice| {
                 let mut scores = Vec::new();
-                score(projected, choice, at, &mut scores);
+                score_candidates(projected, choice, at, &mut scores);
                 scores
             };
             sentence.choices.iter().map(of_choice).collect()
@@ -214,7 +214,10 @@ impl LexicalBaseline {
 }
 
 /// Returns the sentences in the jackknife blocks for which `has(block)` holds.
-fn in_blocks<'a>(sentences: &'a [Projected<'a>], has: impl Fn(usize) -> bool) -> Vec<&'a Projected<'a>> {
+fn sentences_in_blocks<'a>(
+    sentences: &'a [ProjectedSentence<'a>],
+    has: impl Fn(usize) -> bool,
+) -> Vec<&'a ProjectedSentence<'a>> {
     sentences.iter().filter(|one| has(one.sentence.block)).collect()
 }
 
@@ -235,14 +238,14 @@ impl EmbeddingSpace {
         words: &[Vec<&[u32]>; 2],
         context: &EstimationContext,
     ) -> Option<[Self; 2]> {
-        let width = embeddings.width()?;
+        let width = embeddings.embedding_width()?;
         let spaces = parallel_map(context.threads, [0, 1], |fold: usize| Self::new(embeddings, width, &words[fold]));
         spaces.try_into().ok()
     }
 
     /// Computes the principal components of `words`, each given by its token ids.
     fn new(embeddings: &KeptEmbeddings, width: usize, words: &[&[u32]]) -> Self {
-        let words = || words.iter().filter_map(|tokens| embeddings.mean(tokens));
+        let words = || words.iter().filter_map(|tokens| embeddings.mean_embedding(tokens));
         let count = words().count().max(1) as f64;
         let mut mean = vec![0.0; width];
         words().for_each(|word| mean.iter_mut().zip(word).for_each(|(mean, value)| *mean += value / count));
@@ -254,7 +257,7 @@ impl EmbeddingSpace {
         let SymmetricEigen { eigenvectors, eigenvalues } = SymmetricEigen::new(covariance);
         let mut order: Vec<usize> = (0..width).collect();
         order.sort_by(|&a, &b| eigenvalues[b].total_cmp(&eigenvalues[a]));
-        let mut directions = vec![0.0; COMPONENTS * width];
+        let mut directions = vec![0.0; COMPONENT_COUNT * width];
         for (own, &place) in directions.chunks_exact_mut(width.max(1)).zip(&order) {
             // Leaves out directions that vary only by rounding.
             if eigenvalues[place] > 1e-12 * eigenvalues[order[0]] {
@@ -266,17 +269,21 @@ impl EmbeddingSpace {
     }
 
     /// Projects the words of each sentence on the components. A word without an embedding gets zeros.
-    fn project<'a>(&self, embeddings: &KeptEmbeddings, sentences: &'a [LexicalSentence<'a>]) -> Vec<Projected<'a>> {
+    fn project_sentences<'a>(
+        &self,
+        embeddings: &KeptEmbeddings,
+        sentences: &'a [LexicalSentence<'a>],
+    ) -> Vec<ProjectedSentence<'a>> {
         let width = self.mean.len();
         let of_word = |tokens: &&[u32]| -> Vec<f64> {
-            let Some(word) = embeddings.mean(tokens) else { return vec![0.0; COMPONENTS] };
+            let Some(word) = embeddings.mean_embedding(tokens) else { return vec![0.0; COMPONENT_COUNT] };
             let along = |direction: &[f64]| {
                 let centred = word.iter().zip(&self.mean).map(|(value, mean)| value - mean);
                 centred.zip(direction).map(|(value, direction)| value * direction).sum::<f64>()
             };
             self.directions.chunks_exact(width).map(along).collect()
         };
-        let project = |sentence: &'a LexicalSentence<'a>| Projected {
+        let project = |sentence: &'a LexicalSentence<'a>| ProjectedSentence {
             sentence,
             components: sentence.words.iter().flat_map(of_word).collect(),
         };
@@ -285,21 +292,21 @@ impl EmbeddingSpace {
 }
 
 /// Number of words whose right candidates are known.
-fn words_of(sentences: &[&Projected<'_>]) -> u64 {
+fn count_known_choices(sentences: &[&ProjectedSentence<'_>]) -> u64 {
     sentences.iter().map(|sentence| sentence.choices_with_targets().count() as u64).sum()
 }
 
 /// Writes the score of each candidate to `scores`, under the parameters `at`.
-fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {
-    let (word, root) = (choice.word, sentence.root());
+fn score_candidates(sentence: &ProjectedSentence<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {
+    let (word, root) = (choice.word, sentence.root_index());
     let score_of = |&candidate: &usize| {
         if candidate == root {
-            let of_root = &at[BUCKETS * BUCKET_PARAMETERS..];
-            return of_root[0] + dot(&of_root[1..], sentence.components_of(word));
+            let of_root = &at[BUCKET_COUNT * BUCKET_PARAMETER_COUNT..];
+            return of_root[0] + dot(&of_root[1..], sentence.word_components(word));
         }
-        let parameters = &at[bucket(word, candidate) * BUCKET_PARAMETERS..][..BUCKET_PARAMETERS];
-        let (a, c) = parameters[1..].split_at(COMPONENTS);
-        parameters[0] + dot(a, sentence.components_of(word)) + dot(c, sentence.components_of(candidate))
+        let parameters = &at[distance_bucket(word, candidate) * BUCKET_PARAMETER_COUNT..][..BUCKET_PARAMETER_COUNT];
+        let (a, c) = parameters[1..].split_at(COMPONENT_COUNT);
+        parameters[0] + dot(a, sentence.word_components(word)) + dot(c, sentence.word_components(candidate))
     };
     scores.clear();
     scores.extend(choice.candidates.iter().map(score_of));
@@ -307,11 +314,11 @@ fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &
 
 /// Returns the loss without penalty: the mean of `-ln p` over a choice's right candidates, summed over choices. Adds its
 /// derivatives to `slopes`.
-fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
+fn loss(sentences: &[&ProjectedSentence<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
     let (mut total, mut scores) = (0.0, Vec::new());
     for sentence in sentences {
         for choice in sentence.choices_with_targets() {
-            score(sentence, choice, at, &mut scores);
+            score_candidates(sentence, choice, at, &mut scores);
             let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
             let share = 1.0 / choice.targets.len() as f64;
@@ -321,12 +328,17 @@ fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>
             for ((place, score), &node) in scores.iter().enumerate().zip(&choice.candidates) {
                 let is_target = choice.targets.binary_search(&place).is_ok();
                 let excess = (score - largest).exp() / sum - if is_target { share } else { 0.0 };
-                let start = if node == sentence.root() { BUCKETS } else { bucket(word, node) } * BUCKET_PARAMETERS;
+                let start = if node == sentence.root_index() { BUCKET_COUNT } else { distance_bucket(word, node) }
+                    * BUCKET_PARAMETER_COUNT;
                 let bucket_slopes = &mut slopes[start..];
                 bucket_slopes[0] += excess;
-                add(&mut bucket_slopes[1..=COMPONENTS], excess, sentence.components_of(word));
-                if node < sentence.root() {
-                    add(&mut bucket_slopes[1 + COMPONENTS..BUCKET_PARAMETERS], excess, sentence.components_of(node));
+                add_scaled(&mut bucket_slopes[1..=COMPONENT_COUNT], excess, sentence.word_components(word));
+                if node < sentence.root_index() {
+                    add_scaled(
+                        &mut bucket_slopes[1 + COMPONENT_COUNT..BUCKET_PARAMETER_COUNT],
+                        excess,
+                        sentence.word_components(node),
+                    );
                 }
             }
         }
@@ -335,14 +347,14 @@ fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>
 }
 
 /// Adds `factor` times `values` to `slopes`.
-fn add(slopes: &mut [f64], factor: f64, values: &[f64]) {
+fn add_scaled(slopes: &mut [f64], factor: f64, values: &[f64]) {
     slopes.iter_mut().zip(values).for_each(|(slope, value)| *slope += factor * value);
 }
 
 /// Fits the parameters by minimising the mean loss plus the ridge penalty.
-fn fit(sentences: &[&Projected<'_>], ridge: f64, tolerance: f64) -> Minimum {
-    let words = words_of(sentences).max(1) as f64;
-    minimise(PARAMETERS, tolerance, |at, gradient| {
+fn fit_parameters(sentences: &[&ProjectedSentence<'_>], ridge: f64, tolerance: f64) -> Minimum {
+    let words = count_known_choices(sentences).max(1) as f64;
+    minimise(PARAMETER_COUNT, tolerance, |at, gradient| {
         gradient.fill(0.0);
         let loss = loss(sentences, at, Some(gradient)) / words;
         gradient.iter_mut().zip(at).for_each(|(slope, at)| *slope = *slope / words + 2.0 * ridge * at);
@@ -357,9 +369,9 @@ mod tests {
     #[test]
     fn distances_have_their_buckets() {
         let of = |distances: &[usize]| -> Vec<usize> {
-            distances.iter().map(|&distance| bucket(50, 50 - distance)).collect()
+            distances.iter().map(|&distance| distance_bucket(50, 50 - distance)).collect()
         };
         assert_eq!(of(&[1, 10, 11, 20, 21, 50]), [0, 9, 10, 10, 11, 11]);
-        assert_eq!((bucket(0, 1), bucket(0, 20), bucket(0, 21)), (12, 22, 23));
+        assert_eq!((distance_bucket(0, 1), distance_bucket(0, 20), distance_bucket(0, 21)), (12, 22, 23));
     }
 }

@@ -15,7 +15,7 @@ mod sums;
 use crate::passes::observer::Sums;
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::studies::patterns::dependency::sums::DependencySums;
-use crate::study::section::section;
+use crate::study::section::downcast_section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term,
 };
@@ -28,7 +28,7 @@ use sums::ParserSums;
 pub struct AttentionParser;
 
 /// Seed of the untrained model's random weights.
-const SEED: u64 = 0;
+const UNTRAINED_SEED: u64 = 0;
 
 impl Study for AttentionParser {
     type Section = ParserReport;
@@ -55,27 +55,27 @@ impl Study for AttentionParser {
             |subject: &Subject<'_>| LinkParserSums::new(subject.grid, subject.classes.clone(), subject.from_token);
         vec![
             PassSpec::new(sample(Weights::Trained), move |subject| words(subject).with_embeddings()),
-            PassSpec::new(sample(Weights::Untrained { seed: SEED }), words),
+            PassSpec::new(sample(Weights::Untrained { seed: UNTRAINED_SEED }), words),
             PassSpec::new(sample(Weights::Trained), arcs),
             PassSpec::new(sample(Weights::Trained), move |subject| links(subject).with_embeddings()),
-            PassSpec::new(sample(Weights::Untrained { seed: SEED }), links),
+            PassSpec::new(sample(Weights::Untrained { seed: UNTRAINED_SEED }), links),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let [trained, untrained] = of_models(observed);
-        let parser = ParserReport::new(trained, untrained, observed.sums(), context);
-        let [trained, untrained] = of_models(observed);
+        let [trained, untrained] = sums_of_models(observed);
+        let parser = ParserReport::new(trained, untrained, observed.first_sums(), context);
+        let [trained, untrained] = sums_of_models(observed);
         let LinkParserResults { types, left_out_sequences: left_out, kept_bytes } =
             LinkParserResults::new(trained, untrained, context);
         let kept_bytes = parser.kept_bytes + kept_bytes;
         let parser = ParserReport { links: types, links_left_out: left_out, kept_bytes, ..parser };
-        (Estimates::without_metrics(context.grid.count()), parser)
+        (Estimates::without_metrics(context.grid.head_count()), parser)
     }
 }
 
 /// Returns the sums of type `S` of both models: `[trained, untrained]`.
-fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
+fn sums_of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
     let sums: Vec<&S> = observed.all_sums().collect();
     sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))
 }
@@ -87,13 +87,15 @@ const CAVEATS: &[Caveat] = &[
             to learn from, not that the model has such trees or uses them: an accuracy depends on the annotation scheme, and weights of \
             heads that look alike can be exchanged for each other.",
         subject: CaveatSubject::Meaning,
-        applies: |labelling| section::<ParserReport>(labelling.section).none.is_none(),
+        applies: |labelling| downcast_section::<ParserReport>(labelling.section).none.is_none(),
     },
     Caveat {
         id: "links-read-not-used",
         text: "A model of links on the attention of all heads shows how much of them can be read out with links to learn from, not that the model has such links or uses them: where the links are a matter of which words they join, word embeddings know them too.",
         subject: CaveatSubject::Meaning,
-        applies: |labelling| section::<ParserReport>(labelling.section).links.iter().any(|links| links.none.is_none()),
+        applies: |labelling| {
+            downcast_section::<ParserReport>(labelling.section).links.iter().any(|links| links.none.is_none())
+        },
     },
 ];
 

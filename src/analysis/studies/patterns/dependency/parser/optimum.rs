@@ -11,21 +11,21 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
 /// Number of past steps from which L-BFGS estimates curvature. 30 cost hardly more than 10, beside an evaluation, and save
 /// evaluations (Liu & Nocedal 1989, table 2).
-const MEMORY: usize = 30;
+const LBFGS_MEMORY_STEPS: usize = 30;
 
 /// Maximum number of L-BFGS steps. A fit of 72 heads needs some hundred; a fit that needs more than the maximum does not
 /// converge.
-const MOST_STEPS_OF_MANY: u64 = 5000;
+const MAX_LBFGS_STEPS: u64 = 5000;
 
 /// Minimum decrease of the function by a step, as a share of the decrease predicted by the slope (Armijo; Nocedal & Wright
 /// 2006, section 3.1).
-const ARMIJO: f64 = 1e-4;
+const MIN_DECREASE_SHARE: f64 = 1e-4;
 
 /// Maximum relative difference of function values that may be due to rounding. Sums of a million terms have smaller errors.
-const ROUNDING: f64 = 1e-10;
+const RELATIVE_ROUNDING_ERROR: f64 = 1e-10;
 
 /// Maximum number of halvings of a step. Shorter steps change nothing in double precision.
-const MOST_HALVINGS: u32 = 60;
+const MAX_STEP_HALVINGS: u32 = 60;
 
 /// Result of a minimisation: the last point, with its value and gradient norm, and the number of steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub struct Minimum {
 
 impl Minimum {
     /// Reports the minimisation as the course of a fit to `count` items with the mean loss `loss`.
-    pub fn course(&self, count: u64, loss: f64) -> FitCourse {
+    pub fn to_fit_course(&self, count: u64, loss: f64) -> FitCourse {
         FitCourse { count, loss, steps: self.steps, gradient_norm: self.gradient_norm }
     }
 }
@@ -67,15 +67,17 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient);
     // Near the minimum steps are short, but their curvature is still valid: accept all.
-    let mut memory = Lbfgs::<f64>::new(size, MEMORY).with_sy_epsilon(0.0);
+    let mut memory = Lbfgs::<f64>::new(size, LBFGS_MEMORY_STEPS).with_sy_epsilon(0.0);
     memory.update_hessian(&gradient, &at);
     let mut steps = 0;
-    while norm(&gradient) > tolerance && steps < MOST_STEPS_OF_MANY {
+    while norm(&gradient) > tolerance && steps < MAX_LBFGS_STEPS {
         let mut direction = gradient.clone();
         memory.apply_hessian(&mut direction);
         // The first step has no curvature estimate, so its length is at most 1.
         let step = if steps == 0 { 1.0_f64.min(1.0 / norm(&gradient)) } else { 1.0 };
-        let Some(reached) = descend((&mut at, &mut gradient, value), &direction, step, &mut function) else { break };
+        let Some(reached) = line_search((&mut at, &mut gradient, value), &direction, step, &mut function) else {
+            break;
+        };
         value = reached;
         memory.update_hessian(&gradient, &at);
         steps += 1;
@@ -85,7 +87,7 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
 
 /// Moves from `at` against `direction`, halving `step` until [`is_lower`] holds. Returns the new value. `None` if no step
 /// is low enough.
-fn descend(
+fn line_search(
     (at, gradient, value): (&mut [f64], &mut [f64], f64),
     direction: &[f64],
     mut step: f64,
@@ -93,10 +95,10 @@ fn descend(
 ) -> Option<f64> {
     let slope = -dot(gradient, direction);
     let (mut next, mut next_gradient) = (at.to_vec(), gradient.to_vec());
-    for _ in 0..=MOST_HALVINGS {
+    for _ in 0..=MAX_STEP_HALVINGS {
         next.iter_mut().zip(&*at).zip(direction).for_each(|((next, at), way)| *next = at - step * way);
         let reached = function(&next, &mut next_gradient);
-        if is_lower((value, reached), step * slope, || norm(&next_gradient) < norm(gradient)) {
+        if is_low_enough((value, reached), step * slope, || norm(&next_gradient) < norm(gradient)) {
             at.copy_from_slice(&next);
             gradient.copy_from_slice(&next_gradient);
             return Some(reached);
@@ -108,8 +110,8 @@ fn descend(
 
 /// Whether a step decreases the function enough: by [`ARMIJO`] times the predicted change. If both values differ only by
 /// rounding, a shorter gradient suffices (approximate Wolfe conditions, Hager & Zhang 2005).
-fn is_lower((from, to): (f64, f64), predicted: f64, shortens: impl FnOnce() -> bool) -> bool {
-    to <= from + ARMIJO * predicted || (to <= from + from.abs() * ROUNDING && shortens())
+fn is_low_enough((from, to): (f64, f64), predicted: f64, shortens: impl FnOnce() -> bool) -> bool {
+    to <= from + MIN_DECREASE_SHARE * predicted || (to <= from + from.abs() * RELATIVE_ROUNDING_ERROR && shortens())
 }
 
 /// Dot product of two vectors.
@@ -123,11 +125,11 @@ fn norm(vector: &[f64]) -> f64 {
 }
 
 /// Maximum number of Newton steps; fits take 10 to 20.
-const MOST_STEPS: u64 = 200;
+const MAX_NEWTON_STEPS: u64 = 200;
 
 /// Ratio of gradient norms, after and before a step, below which the next step reuses the second derivatives (Shamanskii
 /// 1967). Computing second derivatives costs as much as ten evaluations.
-const GOOD_STEP: f64 = 0.5;
+const MAX_REUSE_RATIO: f64 = 0.5;
 
 /// Minimises a strictly convex function of few variables by Newton's method; otherwise as [`minimise`]. `curvature` returns
 /// the second derivatives, `[size, size]`, which must be positive definite but may be inexact.
@@ -140,31 +142,31 @@ pub fn minimise_by_newton(
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient);
     let (mut steps, mut factors) = (0, None);
-    while norm(&gradient) > tolerance && steps < MOST_STEPS {
+    while norm(&gradient) > tolerance && steps < MAX_NEWTON_STEPS {
         let Some(used) = factors.take().or_else(|| Cholesky::new(curvature(&at), size)) else { break };
         let mut direction = gradient.clone();
         used.solve_lower(&mut direction, 1);
         used.solve_upper(&mut direction, 1);
         let before = norm(&gradient);
-        let Some(reached) = descend((&mut at, &mut gradient, value), &direction, 1.0, &mut function) else { break };
+        let Some(reached) = line_search((&mut at, &mut gradient, value), &direction, 1.0, &mut function) else { break };
         value = reached;
         steps += 1;
-        factors = Some(used).filter(|_| norm(&gradient) < GOOD_STEP * before);
+        factors = Some(used).filter(|_| norm(&gradient) < MAX_REUSE_RATIO * before);
     }
     Minimum { gradient_norm: norm(&gradient), point: at, value, steps }
 }
 
 /// Tolerance of coordinate descent on a quadratic model, as a share of the function's subgradient norm. The next quadratic
 /// model would undo more precision.
-const INNER: f64 = 0.1;
+const MODEL_TOLERANCE_SHARE: f64 = 0.1;
 
 /// Maximum number of rounds of coordinate descent per quadratic model. Nearly collinear variables need some hundred.
-const MOST_ROUNDS: usize = 10_000;
+const MAX_DESCENT_ROUNDS: usize = 10_000;
 
 /// Minimises a function plus an L1 penalty: the absolute values of its first `penalised` variables. Runs from `start` until
 /// the norm of the shortest subgradient is at most `tolerance`. `function` writes its gradient and returns its value.
 /// `curvature` returns the second derivatives, `[size, size]`, which may be indefinite and inexact.
-pub fn proximal_newton(
+pub fn minimise_with_l1(
     (start, penalised): (Vec<f64>, usize),
     tolerance: f64,
     mut function: impl FnMut(&[f64], &mut [f64]) -> f64,
@@ -176,20 +178,23 @@ pub fn proximal_newton(
     let mut value = function(&at, &mut gradient) + absolute(&at);
     let mut violation = norm(&subgradient(&at, &gradient, penalised));
     let (mut steps, mut reusable) = (0, None);
-    while violation > tolerance && steps < MOST_STEPS {
+    while violation > tolerance && steps < MAX_NEWTON_STEPS {
         let curvature_matrix = reusable.take().unwrap_or_else(|| curvature(&at));
-        let step =
-            model_step((&at, &gradient, penalised), &curvature_matrix, (INNER * violation).max(INNER * tolerance));
+        let step = minimise_model(
+            (&at, &gradient, penalised),
+            &curvature_matrix,
+            (MODEL_TOLERANCE_SHARE * violation).max(MODEL_TOLERANCE_SHARE * tolerance),
+        );
         let end: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + step).collect();
         let predicted =
             gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>() + absolute(&end) - absolute(&at);
         let mut share = 2.0;
-        let reached = (0..=MOST_HALVINGS).find_map(|_| {
+        let reached = (0..=MAX_STEP_HALVINGS).find_map(|_| {
             share /= 2.0;
             let next: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + share * step).collect();
             let next_value = function(&next, &mut next_gradient) + absolute(&next);
             let next_violation = norm(&subgradient(&next, &next_gradient, penalised));
-            is_lower((value, next_value), share * predicted, || next_violation < violation).then_some((
+            is_low_enough((value, next_value), share * predicted, || next_violation < violation).then_some((
                 next,
                 next_value,
                 next_violation,
@@ -200,19 +205,19 @@ pub fn proximal_newton(
         gradient.copy_from_slice(&next_gradient);
         steps += 1;
         let before = std::mem::replace(&mut violation, next_violation);
-        reusable = Some(curvature_matrix).filter(|_| violation < GOOD_STEP * before);
+        reusable = Some(curvature_matrix).filter(|_| violation < MAX_REUSE_RATIO * before);
     }
     Minimum { point: at, value, gradient_norm: violation, steps }
 }
 
 /// Returns the shortest subgradient of the function plus the L1 penalty.
 fn subgradient(at: &[f64], gradient: &[f64], penalised: usize) -> Vec<f64> {
-    (0..at.len()).map(|place| shortest(at[place], gradient[place], place < penalised)).collect()
+    (0..at.len()).map(|place| shortest_subgradient(at[place], gradient[place], place < penalised)).collect()
 }
 
 /// Returns the element of one variable's subdifferential that is nearest to 0. `at` is the variable, and `slope` the
 /// derivative without penalty.
-fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
+fn shortest_subgradient(at: f64, slope: f64, is_penalised: bool) -> f64 {
     match is_penalised {
         false => slope,
         true if at == 0.0 => slope.signum() * (slope.abs() - 1.0).max(0.0),
@@ -222,10 +227,10 @@ fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
 
 /// Returns the step to the minimum of the penalised quadratic model. Coordinate descent ends when the subgradient norm is
 /// at most `tolerance`.
-fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f64], tolerance: f64) -> Vec<f64> {
+fn minimise_model((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f64], tolerance: f64) -> Vec<f64> {
     let size = at.len();
     let (mut step, mut slopes) = (vec![0.0; size], gradient.to_vec());
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MAX_DESCENT_ROUNDS {
         for place in 0..size {
             let curve = curvature[place * size + place];
             // A term that never varies keeps the weight 0.
@@ -244,7 +249,8 @@ fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f
             }
         }
         let varying = (0..size).filter(|&place| curvature[place * size + place] > 0.0);
-        let squares = varying.map(|place| shortest(at[place] + step[place], slopes[place], place < penalised).powi(2));
+        let squares = varying
+            .map(|place| shortest_subgradient(at[place] + step[place], slopes[place], place < penalised).powi(2));
         if squares.sum::<f64>().sqrt() <= tolerance {
             break;
         }
@@ -261,7 +267,7 @@ pub struct Curvature {
     /// Sum of the outer products, `[size, size]`.
     pub matrix: Vec<f64>,
     /// Sum over the current batch.
-    part: Vec<f32>,
+    batch_sum: Vec<f32>,
     /// Number of values per row.
     size: usize,
 }
@@ -270,14 +276,14 @@ impl Curvature {
     /// Starts the sum with `diagonal` times the identity matrix.
     pub fn new(size: usize, diagonal: f64) -> Self {
         let cell = |place: usize| if place.is_multiple_of(size + 1) { diagonal } else { 0.0 };
-        Self { matrix: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
+        Self { matrix: (0..size * size).map(cell).collect(), batch_sum: vec![0.0; size * size], size }
     }
 
     /// Adds the outer products of one batch of rows, divided by `count`.
-    pub fn add(&mut self, rows: &[f32], count: f64) {
+    pub fn add_rows(&mut self, rows: &[f32], count: f64) {
         let row_matrix = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
-        multiply(MatrixMut::new(&mut self.part, self.size, self.size), row_matrix.transposed(), row_matrix);
-        zip(&mut self.matrix, &self.part).for_each(|(sum, more)| *sum += f64::from(*more) / count);
+        multiply(MatrixMut::new(&mut self.batch_sum, self.size, self.size), row_matrix.transposed(), row_matrix);
+        zip(&mut self.matrix, &self.batch_sum).for_each(|(sum, more)| *sum += f64::from(*more) / count);
     }
 }
 
@@ -399,7 +405,7 @@ mod tests {
             }
             gradient.iter().zip(&off).map(|(slope, off)| slope * off).sum::<f64>() / 2.0
         };
-        proximal_newton((vec![0.0; size], penalised), 1e-10, function, |_| curvature.to_vec())
+        minimise_with_l1((vec![0.0; size], penalised), 1e-10, function, |_| curvature.to_vec())
     }
 
     #[test]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::accuracies::{Difference, ParserAccuracy, Share};
-use super::links::section::{LinkParser, flat_table, write_summary};
+use super::links::section::{LinkParser, export_table, write_summary};
 use super::optimum::FitCourse;
 use crate::corpus::relation::{POOLED_RELATION, PUNCTUATION_RELATION};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -16,7 +16,7 @@ use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
 use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::wording::{aligned_table, decimal, percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Summary, TableRows};
-use crate::system::counted::counted;
+use crate::system::counted::format_count;
 
 /// Names of the parsers in report order. The first five are fitted; the last four are a single head and simple rules.
 pub const PARSERS: [&str; 9] = [
@@ -166,7 +166,7 @@ impl FitReport {
 
 impl ParserReport {
     /// Summary table of all parsers.
-    fn table(&self) -> comfy_table::Table {
+    fn parsers_table(&self) -> comfy_table::Table {
         let row = |ParserAccuracy { parser, share, ahead }: &ParserAccuracy| {
             let ahead = ahead.difference.map(|difference| signed_points(difference, ahead.ci95));
             [parser.clone(), share.in_percent(), ahead.unwrap_or_default()]
@@ -176,7 +176,7 @@ impl ParserReport {
 
     /// Returns the six relations on which the attention parser is most accurate, among those with at least `least` words.
     /// Subtypes, `all` and `punct` are left out.
-    fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
+    fn most_accurate_relations(&self, least: u64) -> Vec<&RelationAccuracy> {
         let is_listed = |one: &&RelationAccuracy| {
             let is_base = !one.relation.contains(':')
                 && ![POOLED_RELATION, PUNCTUATION_RELATION].contains(&one.relation.as_str());
@@ -189,25 +189,25 @@ impl ParserReport {
     }
 
     fn write_summary(&self, out: &mut Summary, policy: &Policy) -> std::fmt::Result {
-        let (words, sentences) = (counted(self.words, "word"), counted(self.sentences, "sentence"));
+        let (words, sentences) = (format_count(self.words, "word"), format_count(self.sentences, "sentence"));
         writeln!(
             out,
             "Syntactic heads from all attention heads: a linear model of the attention between two words, in all heads, says which \
              word is the syntactic head; fitted on one half of {sentences} and scored on the other ({words}):\n"
         )?;
-        out.table(self.table());
-        out.blank();
+        out.add_table(self.parsers_table());
+        out.add_blank_line();
         writeln!(out, "Roots found by attention: {} per cent of {}.", self.root_accuracy.in_percent(), self.roots)?;
         let trees = self.tree_share.in_percent();
         writeln!(out, "Sentences whose heads by attention form a tree: {trees} per cent.")?;
-        let strongest = self.strongest(policy.count(&MIN_QUERIES));
+        let strongest = self.most_accurate_relations(policy.count(&MIN_QUERIES));
         if !strongest.is_empty() {
             writeln!(
                 out,
                 "Relations that attention finds best, beside the head, the offset and the word classes that are best for each:\n"
             )?;
-            out.table(relations_table(&strongest));
-            out.blank();
+            out.add_table(relations_table(&strongest));
+            out.add_blank_line();
         }
         let part = |&LayerPart { layer, lost, .. }: &LayerPart| {
             Some(format!("L{layer} {}", signed_points(lost.difference?, lost.ci95)))
@@ -221,7 +221,7 @@ impl ParserReport {
             count => writeln!(
                 out,
                 "{count} of {} did not come to a gradient of {:e}: see parser.fits.",
-                counted(self.fits.len(), "fit"),
+                format_count(self.fits.len(), "fit"),
                 self.tolerance
             ),
         }
@@ -256,7 +256,7 @@ impl Section for ParserReport {
             TableRows::new("parsers", accuracies),
             TableRows::new("parser_relations", relations),
             TableRows::new("parser_layers", layers),
-            flat_table(&self.links),
+            export_table(&self.links),
         ];
         View { summary, figures: figures(self), tables, ..View::default() }
     }
@@ -306,8 +306,8 @@ fn figures(parser: &ParserReport) -> Vec<Figure> {
             "A linear reading of the attention of all heads finds the head of {} per cent of {} ({}). Fitted again without a \
              layer it finds as much less as its row says, with 95 % intervals: what the other layers do not have as well.",
             percent(attention.share.accuracy),
-            counted(*words, "word"),
-            counted(*sentences, "sentence")
+            format_count(*words, "word"),
+            format_count(*sentences, "sentence")
         ),
         chart,
     }]

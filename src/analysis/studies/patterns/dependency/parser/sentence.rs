@@ -17,7 +17,7 @@ use crate::studies::patterns::dependency::sums::ArcStatus;
 
 /// Gold syntactic head of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Gold {
+pub enum GoldHead {
     Root,
     /// Index of the syntactic head among the kept words.
     Word(usize),
@@ -29,7 +29,7 @@ pub enum Gold {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptWord {
     /// Gold syntactic head of the word.
-    pub gold: Gold,
+    pub gold: GoldHead,
     /// Relation of the word to its gold syntactic head.
     pub relation: String,
     /// Whether predictions for the word are scored: its gold head is another word, and the two words see each other.
@@ -53,29 +53,29 @@ pub struct KeptSentence {
 
 impl KeptSentence {
     /// Number of nodes: the words and the root.
-    pub fn nodes(&self) -> usize {
+    pub fn node_count(&self) -> usize {
         self.words.len() + 1
     }
 
     /// Writes one attention head's weights between nodes to `weights`, `[nodes, nodes]`.
-    pub fn attention(&self, head: usize, weights: &mut Vec<f32>) {
-        let size = self.nodes() * self.nodes();
+    pub fn read_attention(&self, head: usize, weights: &mut Vec<f32>) {
+        let size = self.node_count() * self.node_count();
         weights.resize(size, 0.0);
         self.attention[head * size..][..size].reinterpret_cast::<f16>().convert_to_f32_slice(weights);
     }
 
     /// Memory of the attention weights, in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub fn attention_bytes(&self) -> u64 {
         (self.attention.len() * size_of::<u16>()) as u64
     }
 
     /// Whether the sentence is valid for a model with `heads` attention heads. A sentence read from a file may fail this.
     pub fn fits(&self, heads: usize) -> bool {
-        let nodes = self.nodes();
+        let nodes = self.node_count();
         let size = nodes.checked_mul(nodes).and_then(|size| size.checked_mul(heads));
         let is_word = |(place, word): (usize, &KeptWord)| match word.gold {
-            Gold::Word(head) => head < self.words.len() && head != place,
-            Gold::Root | Gold::Unknown => !word.scored,
+            GoldHead::Word(head) => head < self.words.len() && head != place,
+            GoldHead::Root | GoldHead::Unknown => !word.scored,
         };
         self.block < BLOCKS
             && size == Some(self.attention.len())
@@ -101,12 +101,12 @@ impl ObservedSentence {
     /// Prepares a sequence for a model with `heads` attention heads. `None` if no word has a known gold head.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         let tree = sequence.tree.as_deref()?;
-        let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());
+        let (counted, visibility) = (sequence.counted_words(), classes.common_visibility());
         let word = |(place, arc): (usize, &GoldArc)| {
             let gold = match arc.head {
-                TreeHead::Root => Gold::Root,
-                TreeHead::Word(head) if counted.contains(&head) => Gold::Word(head - counted.start),
-                TreeHead::Word(_) | TreeHead::Unknown => Gold::Unknown,
+                TreeHead::Root => GoldHead::Root,
+                TreeHead::Word(head) if counted.contains(&head) => GoldHead::Word(head - counted.start),
+                TreeHead::Word(_) | TreeHead::Unknown => GoldHead::Unknown,
             };
             let is_seen = |head| ArcStatus::new(sequence, visibility, from, (place, head)) == ArcStatus::Scored;
             let scored = arc.head.word().is_some_and(|head| counted.contains(&head) && is_seen(head));
@@ -115,7 +115,7 @@ impl ObservedSentence {
         };
         let words: Vec<KeptWord> =
             tree.iter().enumerate().filter(|(place, _)| counted.contains(place)).map(word).collect();
-        if words.iter().all(|word| word.gold == Gold::Unknown) {
+        if words.iter().all(|word| word.gold == GoldHead::Unknown) {
             return None;
         }
         let nodes = words.len() + 1;
@@ -125,7 +125,7 @@ impl ObservedSentence {
             words,
             attention: vec![0; heads * nodes * nodes],
         };
-        let root = root_token(&sequence.kinds);
+        let root = root_position(&sequence.kinds);
         let mut spans = sequence.words[counted].to_vec();
         // Without a root token, the root's row and column stay 0, and this span is unused.
         let place = root.unwrap_or_default();
@@ -160,7 +160,7 @@ impl ObservedSentence {
 
 /// Returns the index of the token that stands for the root: the first special token, a decoder's first token, or else the
 /// first separator.
-fn root_token(kinds: &[TokenKind]) -> Option<usize> {
+fn root_position(kinds: &[TokenKind]) -> Option<usize> {
     let first = |wanted: &[TokenKind]| kinds.iter().position(|kind| wanted.contains(kind));
     first(&[TokenKind::FirstSpecial, TokenKind::First]).or_else(|| first(&[TokenKind::Separator]))
 }

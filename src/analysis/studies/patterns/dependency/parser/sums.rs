@@ -34,13 +34,13 @@ impl ParserSums {
     }
 
     /// Returns the sentences of one fold: in blocks of even index (`fold` is 0) or of odd index (1).
-    pub fn in_fold(&self, fold: usize) -> Vec<&KeptSentence> {
+    pub fn sentences_in_fold(&self, fold: usize) -> Vec<&KeptSentence> {
         self.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
     }
 
     /// Also keeps the word embeddings of the sentences' tokens.
     pub fn with_embeddings(self) -> Self {
-        Self { embeddings: KeptEmbeddings::recording(), ..self }
+        Self { embeddings: KeptEmbeddings::new_recording(), ..self }
     }
 }
 
@@ -68,8 +68,8 @@ impl Sums for ParserSums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        let seen = ObservedSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
-        self.embeddings.keep(seen.kept.words.iter().flat_map(|word| &word.tokens));
+        let seen = ObservedSentence::new(sequence, &self.classes, self.from, self.grid.head_count())?;
+        self.embeddings.keep_embeddings(seen.kept.words.iter().flat_map(|word| &word.tokens));
         Some((sequence.index, seen))
     }
 
@@ -77,7 +77,7 @@ impl Sums for ParserSums {
         match event {
             Event::Head(input) => {
                 let view = input.attention();
-                let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
+                let place = (self.grid.index(view.layer, view.head), self.classes.class_index(view.layer));
                 seen.keep_head(place, view, self.from, &mut self.folded);
             }
             Event::PackEnd => drop(self.sentences.insert(*index, std::mem::take(&mut seen.kept))),
@@ -87,7 +87,7 @@ impl Sums for ParserSums {
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from, &self.classes) == (grid, from, classes)
-            && self.sentences.values().all(|sentence| sentence.fits(grid.count()))
+            && self.sentences.values().all(|sentence| sentence.fits(grid.head_count()))
             && self.embeddings.are_valid()
     }
 }

@@ -2,21 +2,21 @@ use std::num::NonZeroUsize;
 
 use super::accuracies::ParserTally;
 use super::fit::{FittedParser, GRADIENT_TOLERANCE};
-use super::graph::{NodeScores, Parser};
+use super::graph::{GraphParser, NodeScores};
 use super::section::{PARSERS, ParserReport};
-use super::sentence::{Gold, KeptSentence, ObservedSentence};
+use super::sentence::{GoldHead, KeptSentence, ObservedSentence};
 use super::sums::ParserSums;
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::passes::observer::{AttentionFolder, Event, Sums};
+use crate::passes::observer::{Event, FoldBuffers, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::studies::patterns::dependency::arcs::OFFSET_CLASSES;
+use crate::studies::patterns::dependency::arcs::OFFSET_CLASS_COUNT;
 use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
@@ -57,45 +57,45 @@ fn three_words() -> KeptSentence {
     kept(&parsed(0, &[Some(1), None, Some(1)]), &LayerClasses::default(), &[weights])
 }
 
-fn parser(weights: Vec<[f64; 2]>, root: f64) -> Parser {
-    Parser { heads: (0..weights.len()).collect(), weights, root_score: root, distance_scores: Vec::new() }
+fn parser(weights: Vec<[f64; 2]>, root: f64) -> GraphParser {
+    GraphParser { heads: (0..weights.len()).collect(), weights, root_score: root, distance_scores: Vec::new() }
 }
 
 #[test]
 fn three_words_by_hand() {
     let sentence = three_words();
-    assert_eq!((sentence.nodes(), sentence.bytes()), (4, 2 * 16));
+    assert_eq!((sentence.node_count(), sentence.attention_bytes()), (4, 2 * 16));
     assert_eq!(
         sentence.words.iter().map(|word| word.gold).collect::<Vec<_>>(),
-        [Gold::Word(1), Gold::Root, Gold::Word(1)]
+        [GoldHead::Word(1), GoldHead::Root, GoldHead::Word(1)]
     );
     // By twice the attention of the dependent: a 0 .5 .5 1, b 0 0 0 2, c .5 1.5 0 0.
     let mut scores = NodeScores::default();
     let by_own = parser(vec![[2.0, 0.0]], 0.0);
     let expected = [0.0, 0.5, 0.5, 1.0, 0.0, 0.0, 0.0, 2.0, 0.5, 1.5, 0.0, 0.0];
-    assert_eq!(by_own.score(&sentence, &mut scores)[..12], expected);
+    assert_eq!(by_own.score_candidates(&sentence, &mut scores)[..12], expected);
     // a has b before c, which are equal; the root is likelier than any word for a and b.
     assert_eq!(by_own.predict_heads(&sentence, &mut scores), [(Some(1), true), (Some(0), true), (Some(1), false)]);
     // By the attention of the head, and a root of -1: a 0 0 .25 -.75, b .25 0 .75 -.5, c .25 0 0 -.75.
     let by_other = parser(vec![[0.0, 1.0]], -1.0);
     let expected = [0.0, 0.0, 0.25, -0.75, 0.25, 0.0, 0.75, -0.5, 0.25, 0.0, 0.0, -0.75];
-    assert_eq!(by_other.score(&sentence, &mut scores)[..12], expected);
+    assert_eq!(by_other.score_candidates(&sentence, &mut scores)[..12], expected);
     // Without weights every word is as likely as the root: a third for each of three words.
     let loss = parser(vec![[0.0, 0.0]], 0.0).loss(&sentence, &mut scores, &mut [0.0; 3]);
     assert!((loss - 3.0 * 3.0_f64.ln()).abs() < 1e-12, "{loss}");
-    let tally = ParserTally::new(by_own.predictions(&[&sentence]));
+    let tally = ParserTally::new(by_own.predict_sentences(&[&sentence]));
     assert_eq!((tally.relations["obj"].correct[0], tally.relations["all"].words[0]), (2.0, 2.0));
     assert_eq!((tally.roots.correct[0], tally.roots.words[0]), (1.0, 1.0));
 }
 
 #[test]
 fn distances_say_how_far_a_head_is() {
-    let (mut scores, mut distances) = (NodeScores::default(), vec![0.0; OFFSET_CLASSES]);
+    let (mut scores, mut distances) = (NodeScores::default(), vec![0.0; OFFSET_CLASS_COUNT]);
     // The ten offsets to the left come first, the nearest last; then those to the right.
     (distances[9], distances[10], distances[11]) = (3.0, 1.0, 2.0);
-    let parser = Parser { heads: Vec::new(), weights: Vec::new(), root_score: 5.0, distance_scores: distances };
+    let parser = GraphParser { heads: Vec::new(), weights: Vec::new(), root_score: 5.0, distance_scores: distances };
     let expected = [0.0, 1.0, 2.0, 5.0, 3.0, 0.0, 1.0, 5.0, 0.0, 3.0, 0.0, 5.0];
-    assert_eq!(parser.score(&three_words(), &mut scores)[..12], expected);
+    assert_eq!(parser.score_candidates(&three_words(), &mut scores)[..12], expected);
 }
 
 /// Sentences of five words in which head 0 gives each word's head a half, head 1 is given a half by it, and both give the rest
@@ -128,7 +128,7 @@ fn two_planted_heads_make_the_tree_together() {
     let right = |heads: Vec<usize>| {
         let fitted = FittedParser::new(&even, &heads, false);
         assert!(fitted.course.gradient_norm <= GRADIENT_TOLERANCE, "{fitted:?}");
-        let tally = ParserTally::new(fitted.parser.predictions(&odd));
+        let tally = ParserTally::new(fitted.parser.predict_sentences(&odd));
         (fitted, tally.relations["all"].correct.iter().sum::<f64>(), tally.roots.correct.iter().sum::<f64>())
     };
     // Of eight words and two roots, both heads find all; either misses some.
@@ -163,7 +163,7 @@ fn a_decoder_has_its_first_token_for_the_root() {
     let sequence = parsed(0, &[None, Some(0)]).with_decoder_first_token();
     let sentence = kept(&sequence, &classes, &[weights]);
     let mut kept_weights = Vec::new();
-    sentence.attention(0, &mut kept_weights);
+    sentence.read_attention(0, &mut kept_weights);
     // Over that of the even head, which gives 1/2 and 1/3: the second word 3/4 of that to the first, and the root 1.5 times it
     // to either. What is not seen is 0.
     let expected = [0.0, 0.0, 1.5, 0.75, 0.0, 1.5, 0.0, 0.0, 0.0];
@@ -179,7 +179,7 @@ fn without_special_tokens_the_root_has_no_attention() {
     let plain = Sequence { tree: parsed(0, &[None, Some(0)]).tree, ..crate::sequences::test_support::sequence(&kinds) };
     let sentence = kept(&plain, &LayerClasses::default(), &[vec![0.5; 4]]);
     let mut weights = Vec::new();
-    sentence.attention(0, &mut weights);
+    sentence.read_attention(0, &mut weights);
     assert_eq!(weights, [0.0, 0.5, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
@@ -195,7 +195,7 @@ fn summed(sentences: &[Sequence], weights: &[f32]) -> (ParserSums, DependencySum
         for head in 0..2 {
             let own: Vec<f32> = (0..tokens * tokens).map(|at| weights[(at * (head + 3)) % weights.len()]).collect();
             let view = AttentionView::new(0, head, tokens, &own);
-            let mut folder = AttentionFolder::default();
+            let mut folder = FoldBuffers::default();
             if let Some(state) = &mut state {
                 sums.observe(state, &mut Event::Head(folder.head_input(sequence, view.into())));
             }
@@ -281,12 +281,12 @@ proptest! {
     /// The derivatives are those of the loss, whatever the evidence.
     #[test]
     fn derivatives_are_slopes(
-        at in prop::collection::vec(-2.0..2.0_f64, 5 + OFFSET_CLASSES),
+        at in prop::collection::vec(-2.0..2.0_f64, 5 + OFFSET_CLASS_COUNT),
         number in 0..4_usize,
         known in 0..4_usize,
     ) {
         let sentence = &planted()[number];
-        let parser_at = |at: &[f64]| Parser {
+        let parser_at = |at: &[f64]| GraphParser {
             heads: vec![0, 1],
             weights: at.as_chunks::<2>().0[..2].to_vec(),
             root_score: at[4],
@@ -294,13 +294,13 @@ proptest! {
         };
         let mut scores = NodeScores::default();
         let mut loss = |at: &[f64], slopes: &mut [f64]| parser_at(at).loss(sentence, &mut scores, slopes);
-        let mut slopes = vec![0.0; 5 + OFFSET_CLASSES];
+        let mut slopes = vec![0.0; 5 + OFFSET_CLASS_COUNT];
         loss(&at, &mut slopes);
-        for place in 0..if known == 0 { 5 } else { 5 + OFFSET_CLASSES } {
+        for place in 0..if known == 0 { 5 } else { 5 + OFFSET_CLASS_COUNT } {
             let mut moved = |by: f64| {
                 let mut at = at.clone();
                 at[place] += by;
-                loss(&at, &mut vec![0.0; 5 + OFFSET_CLASSES])
+                loss(&at, &mut vec![0.0; 5 + OFFSET_CLASS_COUNT])
             };
             let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
             prop_assert!((slopes[place] - slope).abs() < 1e-6, "{place}: {} and {slope}", slopes[place]);

@@ -21,12 +21,12 @@ use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{Comparison, LABEL_Q, MIN_SENTENCES, Reach};
 use crate::study::labels::{Assessment, Label, Verdict, best_of_each_label, correct_for_multiple_tests};
 use crate::study::metrics::number::{Number, Part};
-use crate::study::section::{Completion, HeadCard, Section, View, ViewContext, section, stored};
+use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext, downcast_section, stored};
 use crate::study::show::Shortage;
 use crate::study::show::wording::{column_table, whole_percent};
 use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, InBrief, Labelling, Policy, Summary, Unit};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
 use tables::{COLUMNS, DROP_ORDER, tables};
 
@@ -83,7 +83,7 @@ impl Relations {
         let fires = |relation: &RelationMetrics| {
             (0..relation.by_head.len())
                 .flat_map(|place| assess_on_relation(relation, place, policy))
-                .any(|one| one.fires)
+                .any(|one| one.meets_rule)
         };
         if tested().any(fires) {
             return InBrief::default();
@@ -106,9 +106,9 @@ impl Relations {
     }
 
     /// Counts the tests, and the significant ones. The latter count is `None` if the policy has no bound on q-values.
-    fn tests(&self, policy: &Policy) -> Tests {
+    fn count_tests(&self, policy: &Policy) -> Tests {
         let tested = testable_relations(&self.relations, policy);
-        let comparisons: Vec<&Comparison> = tested.into_iter().flat_map(RelationMetrics::comparisons).collect();
+        let comparisons: Vec<&Comparison> = tested.into_iter().flat_map(RelationMetrics::offset_comparisons).collect();
         let above: Vec<f64> = comparisons.iter().filter_map(|comparison| comparison.q).collect();
         let significant = policy.rule(&LABEL_Q).map(|most| above.iter().filter(|&&q| q <= most).count());
         Tests { count: comparisons.len(), above: above.len(), significant, ..self.tests }
@@ -141,7 +141,7 @@ impl Relations {
                 out,
                 "No relation has {}, so none is tested and there is no syntactic label; the most frequent has {most} \
                  (`--min-count` sets the fewest).",
-                counted(min_count, "word")
+                format_count(min_count, "word")
             );
         }
         let points = policy.share(&MARGIN) * 100.0;
@@ -150,7 +150,7 @@ impl Relations {
             "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval (held-out: head chosen on one \
              half of the sentences, scored on the other; q: of the test that the head is more than {points:.0} points over the offset, - where \
              it is not):\n",
-            counted(min_count, "word")
+            format_count(min_count, "word")
         )?;
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
@@ -177,11 +177,11 @@ impl Relations {
             writeln!(out, "; the policy asks no significance.")?;
         }
         if let Some(words) = out_of_sight {
-            let words = counted(words.get(), "word");
+            let words = format_count(words.get(), "word");
             writeln!(out, "Not scored: {words} farther from the head than some layer's window reaches.")?;
         }
         if let Some(words) = with_first {
-            let words = counted(words.get(), "word");
+            let words = format_count(words.get(), "word");
             writeln!(
                 out,
                 "Not scored: {words} with an arc to or from the first token, which is attended to for its place."
@@ -190,7 +190,7 @@ impl Relations {
         self.write_reach(out, policy)?;
         let rare = self.relations.len() - shown.len();
         if rare > 0 {
-            let (relations, is) = (counted(rare, "rarer relation"), plural(&rare, "is", "are"));
+            let (relations, is) = (format_count(rare, "rarer relation"), plural(&rare, "is", "are"));
             writeln!(out, "{relations} {is} not tested (in the report).")?;
         }
         Ok(())
@@ -203,25 +203,26 @@ impl Relations {
         let mut assessed: Vec<Vec<Assessment>> =
             places.map(|(one, place)| assess_on_relation(one, place, policy)).collect();
         correct_for_multiple_tests(assessed.iter_mut().flatten(), policy);
-        let firm = assessed.into_iter().flat_map(best_of_each_label).filter(|one| one.fires && !one.label.borderline);
+        let firm =
+            assessed.into_iter().flat_map(best_of_each_label).filter(|one| one.meets_rule && !one.label.borderline);
         let firm: Vec<Label> = firm.map(|one| one.label).collect();
         if firm.is_empty() {
             return Ok(());
         }
-        let reaching = |least: Reach| firm.iter().filter(|label| label.reach() >= Some(least)).count();
+        let reaching = |least: Reach| firm.iter().filter(|label| label.beaten_baseline() >= Some(least)).count();
         let has_tags = firm.iter().any(|label| label.versus_tags.is_some());
         let tags = if has_tags { format!(", {} beyond word classes", reaching(Reach::Tags)) } else { String::new() };
         writeln!(
             out,
             "Of {}, {} {} beyond other arcs{tags} (`headscope explain beyond`).",
-            counted(firm.len(), "firm syntactic label"),
+            format_count(firm.len(), "firm syntactic label"),
             reaching(Reach::Relation),
             plural(&reaching(Reach::Relation), "is", "are"),
         )
     }
 
     /// Computes the q-values of all tests, over the relations with at least as many words as the policy requires.
-    fn correct(&mut self, policy: &Policy) {
+    fn set_q_values(&mut self, policy: &Policy) {
         let [margin, specific, beyond] = [&MARGIN, &SPECIFIC_MARGIN, &BEYOND_MARGIN].map(|margin| policy.share(margin));
         self.correct_for_multiple_tests(
             policy,
@@ -246,7 +247,7 @@ impl Relations {
             },
         );
         self.relations.iter_mut().for_each(RelationMetrics::copy_best_comparisons);
-        self.tests = self.tests(policy);
+        self.tests = self.count_tests(policy);
     }
 
     /// Stores the result of each test with its q-value. Relations with too few words have no q-value, since they are
@@ -263,7 +264,7 @@ impl Relations {
         let min_count = policy.count(&MIN_COUNT);
         let tests: Vec<Vec<MarginExcess>> = self.relations.iter().map(tests).collect();
         let p = self.relations.iter().zip(&tests).flat_map(|(relation, tests)| {
-            tests.iter().map(move |test| test.p.filter(|_| test.is_above && relation.count >= min_count))
+            tests.iter().map(move |test| test.p.filter(|_| test.is_above_margin && relation.count >= min_count))
         });
         let mut q = q_values_above_margin(&p.collect::<Vec<_>>()).into_iter();
         for (relation, tests) in self.relations.iter_mut().zip(tests) {
@@ -314,28 +315,28 @@ pub(super) const CAVEATS: &[Caveat] = &[
         text: "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
             `heldout_accuracy` is not.",
         subject: CaveatSubject::Certainty,
-        applies: has_trees,
+        applies: has_relations,
     },
     Caveat {
         id: "no-trees",
         text: "No word of the corpus has an annotated head: no syntactic label could be tested.",
         subject: CaveatSubject::Certainty,
-        applies: |labels| !has_trees(labels),
+        applies: |labels| !has_relations(labels),
     },
 ];
 
 /// Whether the corpus has any dependency relation.
-fn has_trees(labels: &Labelling<'_>) -> bool {
-    !section::<Relations>(labels.section).relations.is_empty()
+fn has_relations(labels: &Labelling<'_>) -> bool {
+    !downcast_section::<Relations>(labels.section).relations.is_empty()
 }
 
 stored!(Relations { relations: Vec<RelationMetrics>, tests: Tests });
 
 impl Section for Relations {
-    fn complete(&mut self, known: &Completion<'_>) {
+    fn complete(&mut self, known: &LateFact<'_>) {
         match known {
-            Completion::Policy(policy) => self.correct(policy),
-            Completion::Rounded => self.relations.iter_mut().for_each(RelationMetrics::drop_unlabelled_comparisons),
+            LateFact::Policy(policy) => self.set_q_values(policy),
+            LateFact::Rounded => self.relations.iter_mut().for_each(RelationMetrics::drop_unlabelled_comparisons),
             _ => {}
         }
     }
@@ -347,7 +348,7 @@ impl Section for Relations {
             figures: figures(&self.relations, policy),
             tables: tables(&self.relations, policy),
             numbers: self.numbers(policy),
-            tracked: self.relations.iter().map(RelationMetrics::tracked).collect(),
+            relation_scores: self.relations.iter().map(RelationMetrics::ranked_heads).collect(),
             ..View::default()
         }
     }
@@ -368,7 +369,7 @@ impl Section for Relations {
             Some(format!("the relation `{}` does not {fault}", relation.relation))
         };
         defect(&has_all_heads, "list every head")
-            .or_else(|| defect(&RelationMetrics::has_scored_best, "score its best head"))
+            .or_else(|| defect(&RelationMetrics::is_best_head_scored, "score its best head"))
     }
 }
 

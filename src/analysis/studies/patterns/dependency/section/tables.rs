@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::assessment::{assess_on_relation, testable_relations};
 use super::super::relation::{RelationMetrics, signed_points};
 use super::super::tags::{Side, TagRule};
-use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, significance, with_interval};
+use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, significance_text, with_interval};
 use crate::study::{Policy, TableRows, labels};
 use crate::system::printable::one_line;
 
@@ -24,7 +24,7 @@ pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
     }),
     ("tags", false, |relation| percent(relation.tag_baseline.as_ref().map(|tags| tags.accuracy))),
     ("over offset", false, |relation| signed_points(relation.versus_offset.difference, relation.versus_offset.ci95)),
-    ("q", false, |relation| relation.versus_offset.q.map_or_else(|| "-".to_owned(), significance)),
+    ("q", false, |relation| relation.versus_offset.q.map_or_else(|| "-".to_owned(), significance_text)),
     ("over tags", false, |relation| {
         relation.versus_tags.as_ref().map_or_else(|| "-".to_owned(), |tags| signed_points(tags.difference, tags.ci95))
     }),
@@ -43,7 +43,10 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
         #[serde(flatten)]
         entry: &'a T,
     }
-    fn rows<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
+    fn entry_rows<'a, T>(
+        relation: &'a RelationMetrics,
+        entries: &'a [T],
+    ) -> impl Iterator<Item = RelationEntry<'a, T>> {
         entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
     }
     /// Row for one rule of a relation's tag baseline, which applies to dependents of one UPOS.
@@ -56,7 +59,7 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
         #[serde(flatten)]
         rule: &'a TagRule,
     }
-    fn rules(relation: &RelationMetrics) -> impl Iterator<Item = RuleRow<'_>> {
+    fn rule_rows(relation: &RelationMetrics) -> impl Iterator<Item = RuleRow<'_>> {
         let rules = relation.tag_baseline.iter().flat_map(|tags| &tags.rules);
         rules.map(|(dependent, rule)| RuleRow {
             relation: &relation.relation,
@@ -68,10 +71,10 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     vec![
         // The rules by UPOS would take two columns each, so they have their own table.
         TableRows::new("relations", all).without_columns(|column| column.starts_with("tag_baseline.rules")),
-        TableRows::new("by_head", all.iter().flat_map(|relation| rows(relation, &relation.by_head))),
-        TableRows::new("by_distance", all.iter().flat_map(|relation| rows(relation, &relation.by_distance))),
-        TableRows::new("rules", all.iter().flat_map(rules)),
-        paper(all, policy),
+        TableRows::new("by_head", all.iter().flat_map(|relation| entry_rows(relation, &relation.by_head))),
+        TableRows::new("by_distance", all.iter().flat_map(|relation| entry_rows(relation, &relation.by_distance))),
+        TableRows::new("rules", all.iter().flat_map(rule_rows)),
+        paper_table(all, policy),
     ]
 }
 
@@ -94,7 +97,7 @@ struct PaperRow {
 }
 
 /// Returns the table for a paper: the best attention head of each tested relation, beside both baselines.
-fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
+fn paper_table(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     let row = |relation: &RelationMetrics| PaperRow {
         relation: relation.title(),
         words: relation.count,
@@ -113,5 +116,5 @@ fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
     let assessed = place.map_or_else(Vec::new, |place| assess_on_relation(relation, place, policy));
     let test = &relation.versus_offset;
-    labels::is_firm(&assessed, relation.direction, [test.p, test.q], policy)
+    labels::has_firm_label(&assessed, relation.direction, [test.p, test.q], policy)
 }

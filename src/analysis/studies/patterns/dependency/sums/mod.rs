@@ -35,11 +35,11 @@ pub struct RelationKey {
 }
 
 /// Signs for the side in the stored form of a key.
-const SIGNS: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
+const SIDE_SIGNS: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
 
 impl From<RelationKey> for String {
     fn from(RelationKey { name, side }: RelationKey) -> Self {
-        let (sign, _) = SIGNS.into_iter().find(|(_, of)| *of == side).expect("every side has a sign");
+        let (sign, _) = SIDE_SIGNS.into_iter().find(|(_, of)| *of == side).expect("every side has a sign");
         format!("{sign}{name}")
     }
 }
@@ -49,7 +49,7 @@ impl TryFrom<String> for RelationKey {
 
     fn try_from(text: String) -> Result<Self, String> {
         let of_sign = |(sign, side)| Some(Self { name: text.strip_prefix(sign)?.to_owned(), side });
-        SIGNS.into_iter().find_map(of_sign).ok_or_else(|| format!("`{text}` is no relation of a partial"))
+        SIDE_SIGNS.into_iter().find_map(of_sign).ok_or_else(|| format!("`{text}` is no relation of a partial"))
     }
 }
 
@@ -127,21 +127,21 @@ impl DependencySums {
     }
 
     /// Extends `later` and `agreements` to all relations.
-    fn resize(&mut self) {
+    fn extend_to_relations(&mut self) {
         self.later.resize(self.relations.len(), DuplicateArcs::default());
         self.agreements.resize(self.relations.len(), AgreementCounts::default());
-        self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
+        self.agreements.iter_mut().for_each(|agreement| agreement.resize_for_heads(self.grid.head_count()));
     }
 
     /// Adds the counts of `other`, whose relations may have other indices.
-    fn add(&mut self, other: &Self) {
+    fn add_sums(&mut self, other: &Self) {
         self.out_of_sight += other.out_of_sight;
         self.with_first += other.with_first;
         let mut places = vec![0; other.relations.len()];
         for (key, &index) in &other.relations {
-            places[index] = index_of(&mut self.relations, key.clone());
+            places[index] = get_or_add_index(&mut self.relations, key.clone());
         }
-        self.resize();
+        self.extend_to_relations();
         for ((agreement, later), &place) in other.agreements.iter().zip(&other.later).zip(&places) {
             self.agreements[place].merge(agreement);
             self.later[place].merge(later);
@@ -149,28 +149,28 @@ impl DependencySums {
         for (number, relations) in other.blocks.iter().enumerate() {
             let block = &mut self.blocks[number];
             for (relation, &place) in relations.iter().zip(&places).filter(|(relation, _)| relation.count > 0) {
-                sums_at(block, place).merge(relation);
+                get_or_add_sums(block, place).merge(relation);
             }
         }
     }
 
     /// Returns the sums with relations indexed in the order of their names.
-    fn in_order(&self) -> Self {
+    fn sorted_by_name(&self) -> Self {
         let mut ordered = Self::new(self.grid, self.classes.clone(), self.from);
         ordered.relations = self.relations.keys().cloned().zip(0..).collect();
-        ordered.add(self);
+        ordered.add_sums(self);
         ordered
     }
 }
 
 /// Returns the index of a relation. A new relation gets the next index.
-fn index_of(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
+fn get_or_add_index(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
     let next = relations.len();
     *relations.entry(key).or_insert(next)
 }
 
 /// Returns the counts of the relation with index `place`, and extends the list if it is too short.
-fn sums_at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
+fn get_or_add_sums(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     if block.len() <= place {
         block.resize(place + 1, RelationSums::default());
     }
@@ -190,7 +190,7 @@ pub struct DependencyState {
     /// Candidates for the other end of an arc in a decoder, for each class of layers with one mask. Empty in an encoder.
     partners: Vec<Partners>,
     /// Special tokens of the sequence.
-    special: SpecialTokens,
+    special_tokens: SpecialTokens,
 }
 
 /// Writes relations in the order of their names, so that equal sums are written as equal bytes.
@@ -199,7 +199,7 @@ impl Serialize for DependencySums {
         // Sums from a file may be invalid; only valid sums can be reordered.
         let is_whole =
             self.grid.layers.checked_mul(self.grid.heads).is_some() && self.fits(self.grid, self.from, &self.classes);
-        if is_whole { Self::serialize(&self.in_order(), serializer) } else { Self::serialize(self, serializer) }
+        if is_whole { Self::serialize(&self.sorted_by_name(), serializer) } else { Self::serialize(self, serializer) }
     }
 }
 
@@ -213,7 +213,7 @@ impl Merge for DependencySums {
     fn merge(&mut self, other: &Self) {
         let same = (self.grid, &self.classes, self.from) == (other.grid, &other.classes, other.from);
         assert!(same, "sums of one analysis");
-        self.add(other);
+        self.add_sums(other);
     }
 }
 
@@ -221,12 +221,12 @@ impl Sums for DependencySums {
     type SequenceState = DependencyState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<DependencyState> {
-        let (heads, from, visibility) = (self.grid.count(), self.from, self.classes.in_all_layers());
+        let (heads, from, visibility) = (self.grid.head_count(), self.from, self.classes.common_visibility());
         let is_causal = visibility.is_causal();
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let relations = &mut self.relations;
         let index = |name: &str, side: Side| {
-            index_of(relations, RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
+            get_or_add_index(relations, RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
         };
         let (with_first, out_of_sight) = (&mut self.with_first, &mut self.out_of_sight);
         let is_scored = |dependent: usize, head: usize| {
@@ -236,7 +236,7 @@ impl Sums for DependencySums {
             sight == ArcStatus::Scored
         };
         let arcs = scored_arcs(tree, &sequence.annotations, is_scored, index);
-        self.resize();
+        self.extend_to_relations();
         let visibilities = self.classes.visibilities().iter().filter(|_| is_causal && !arcs.is_empty());
         let partners = visibilities.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         let is_first = sequence.family.is_first;
@@ -246,7 +246,7 @@ impl Sums for DependencySums {
         let sentence = |arc: &ScoredArc| sentences.partition_point(|words| words.end <= arc.dependent);
         for arc in &arcs {
             for &relation in &arc.relations {
-                let sums = sums_at(&mut self.blocks[block], relation);
+                let sums = get_or_add_sums(&mut self.blocks[block], relation);
                 sums.count_arc(arc, heads);
                 sums.sentences += u64::from(counted.insert((relation, sentence(arc))) && is_first);
                 if !is_first {
@@ -261,21 +261,21 @@ impl Sums for DependencySums {
         let all: Vec<usize> = all.map(|(_, &place)| place).collect();
         let by_sentence = ArcsBySentence::new(&arcs, sentence, is_causal, &all);
         by_sentence
-            .arc_counts()
-            .for_each(|(relation, arcs)| sums_at(&mut self.blocks[block], relation).with_others += arcs);
+            .compared_arc_counts()
+            .for_each(|(relation, arcs)| get_or_add_sums(&mut self.blocks[block], relation).with_others += arcs);
         let special = SpecialTokens::new(sequence, from);
-        Some(DependencyState { block, is_first, arcs, by_sentence, partners, special })
+        Some(DependencyState { block, is_first, arcs, by_sentence, partners, special_tokens: special })
     }
 
     fn observe(&mut self, state: &mut DependencyState, event: &mut Event<'_>) {
-        let DependencyState { block, is_first, arcs, by_sentence, partners, special } = state;
+        let DependencyState { block, is_first, arcs, by_sentence, partners, special_tokens: special } = state;
         let Event::Head(input) = event else { return };
         if arcs.is_empty() {
             return;
         }
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        let partners = partners.get(self.classes.class_of(view.layer));
+        let partners = partners.get(self.classes.class_index(view.layer));
         let words = input.word_attention(self.from);
         let predicted = if partners.is_none() { self.predictions.predict(words) } else { &[] };
         let block = &mut self.blocks[*block];
@@ -286,10 +286,10 @@ impl Sums for DependencySums {
                 Some(partners) => Direction::BOTH.map(|direction| {
                     let is_seen =
                         scored_directions(Some(Side::from_positions(arc.head, arc.dependent))).contains(&direction);
-                    u64::from(is_seen && partners.predict(words, direction, arc.dependent) == Some(arc.head))
+                    u64::from(is_seen && partners.predict_partner(words, direction, arc.dependent) == Some(arc.head))
                 }),
             };
-            by_sentence.add_right(place, right);
+            by_sentence.add_right_predictions(place, right);
             let dependent = arc.dependent;
             let to_special = Direction::BOTH.map(|direction| {
                 let largest_word_weight = match partners {
@@ -302,13 +302,13 @@ impl Sums for DependencySums {
             for &relation in &arc.relations {
                 block[relation].hits[head].merge(&right);
                 block[relation].to_special[head].merge(&to_special);
-                self.agreements[relation].add_right(arc, head, right);
+                self.agreements[relation].add_right_predictions(arc, head, right);
                 if !*is_first {
-                    self.later[relation].add_right(arc, head, right);
+                    self.later[relation].add_right_predictions(arc, head, right);
                 }
             }
         }
-        for (relation, difference) in by_sentence.differences() {
+        for (relation, difference) in by_sentence.hits_over_expected() {
             block[relation].over_others[head].merge(&difference);
         }
     }
@@ -316,11 +316,11 @@ impl Sums for DependencySums {
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         let mut places: Vec<usize> = self.relations.values().copied().collect();
         places.sort_unstable();
-        let (heads, relations) = (grid.count(), self.relations.len());
+        let (heads, relations) = (grid.head_count(), self.relations.len());
         let is_sound = |relation: &RelationSums| {
             let heads = if relation.count > 0 { heads } else { 0 };
             relation.cues.keys().all(|cue| cue.index() < CUE_COUNT)
-                && relation.adds_up()
+                && relation.is_valid()
                 && [relation.hits.len(), relation.to_special.len(), relation.over_others.len()] == [heads; 3]
         };
         let fits = |agreement: &AgreementCounts| {

@@ -1,14 +1,14 @@
 //! Tests of the sums of dependency relations.
 
 use super::*;
-use crate::corpus::SentenceFamily;
+use crate::corpus::SentenceGroup;
 use crate::model::forward::attention::AttentionView;
-use crate::passes::observer::AttentionFolder;
+use crate::passes::observer::FoldBuffers;
 use crate::sequences::test_support::sentence;
 use crate::studies::patterns::dependency::arcs::baseline_offsets;
 
 fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
-    let (mut state, mut folder) = (sums.begin(sentence).unwrap(), AttentionFolder::default());
+    let (mut state, mut folder) = (sums.begin(sentence).unwrap(), FoldBuffers::default());
     let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sentence, view.into())));
 }
@@ -46,7 +46,7 @@ fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
     let mut weights = [0.125; 36];
     (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
     let first = sentence(3, 4, "nsubj");
-    let again = Sequence { index: 70, family: SentenceFamily { number: 3, is_first: false }, ..first.clone() };
+    let again = Sequence { index: 70, family: SentenceGroup { number: 3, is_first: false }, ..first.clone() };
     let mut both = empty();
     add(&mut sums, &first, &weights);
     add(&mut both, &again, &weights);
@@ -59,7 +59,7 @@ fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
     assert_eq!((later.words[minus_one], later.right_counts((0, 0), minus_one)), (3, [3, 3]));
     assert_eq!(both.agreements[place].places[0][0][minus_one], 6);
     assert_eq!(sums.later[sums.relations[&key("nsubj")]], DuplicateArcs::default());
-    assert!(both.fits(both.grid, both.from, &both.classes) && both.in_order().later == both.later);
+    assert!(both.fits(both.grid, both.from, &both.classes) && both.sorted_by_name().later == both.later);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn what_comes_later_is_among_all_arcs_or_does_not_fit() {
     // Three arcs, of which the head predicts each by its row.
     let mut weights = [0.125; 36];
     (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
-    let family = SentenceFamily { number: 3, is_first: false };
+    let family = SentenceGroup { number: 3, is_first: false };
     add(&mut whole, &Sequence { family, ..sentence(0, 4, "nsubj") }, &weights);
     let place = whole.later[0].words.iter().position(|&words| words == 3).unwrap();
     let fits = |change: &dyn Fn(&mut DuplicateArcs)| {

@@ -1,17 +1,17 @@
 //! Attention weighted by value norms: `A[i,j] |f_j|`, where `f_j = v_j W_O` is key `j`'s value after the output projection.
 //! A key's norm-weighted share is its part of this row's sum.
 
-use super::vectors::{products_by_lane, resized};
-use super::{HeadData, NormSums, query_count, sees_sink, sink_places};
+use super::vectors::{products_by_lane, resize_to};
+use super::{HeadData, NormSums, query_count, sees_sink, sink_positions};
 use crate::linalg::lanes::{LANES, reduce_lanes, sum_any_length};
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, NEIGHBOUR_DISTANCE, OFFSET_COUNT, TokenRoles, offset_slot};
+use crate::sequences::fold::roles::{MAX_NEIGHBOUR_DISTANCE, MAX_OFFSET_TOKENS, OFFSET_COUNT, TokenRoles, offset_slot};
 
 /// Number of queries processed together. The rows of all are written before the first is read back.
 const ROWS_AT_ONCE: usize = 8;
 
 /// Number of offsets ([`OFFSET_COUNT`]), rounded up to whole SIMD vectors of f64.
-const SLOTS: usize = OFFSET_COUNT.next_multiple_of(LANES / 2);
+const PADDED_OFFSET_COUNT: usize = OFFSET_COUNT.next_multiple_of(LANES / 2);
 
 /// Buffers for value norms and attention rows, reused from head to head.
 #[derive(Clone, Debug, Default)]
@@ -36,18 +36,18 @@ pub fn add_norm_shares(
     buffers: &mut NormBuffers,
 ) {
     let (n, width) = (roles.tokens, roles.is_text.len());
-    let stride = MAX_OFFSET_TOKENS + width + SLOTS;
-    let rows = resized(&mut buffers.rows, ROWS_AT_ONCE * stride);
+    let stride = MAX_OFFSET_TOKENS + width + PADDED_OFFSET_COUNT;
+    let rows = resize_to(&mut buffers.rows, ROWS_AT_ONCE * stride);
     for buffer in [&mut buffers.norms, &mut buffers.text_norms] {
         buffer.clear();
     }
-    let norms = resized(&mut buffers.norms, width);
+    let norms = resize_to(&mut buffers.norms, width);
     norms[..n].copy_from_slice(head.norms.norms);
-    let text_norms = resized(&mut buffers.text_norms, stride);
+    let text_norms = resize_to(&mut buffers.text_norms, stride);
     for ((text, norm), kept) in text_norms[MAX_OFFSET_TOKENS..][..width].iter_mut().zip(&*norms).zip(&roles.is_text) {
         *text = norm * kept;
     }
-    let mut by_offset = [0.0; SLOTS];
+    let mut by_offset = [0.0; PADDED_OFFSET_COUNT];
     for run in &roles.text_runs {
         for first in run.clone().step_by(ROWS_AT_ONCE) {
             let block = first..run.end.min(first + ROWS_AT_ONCE);
@@ -64,7 +64,7 @@ pub fn add_norm_shares(
                 if spent > 0.0 {
                     *share = spent.recip();
                     let row = head.attention.row(query);
-                    for (sum, places) in sums.sink_mass.iter_mut().zip(sink_places(roles)) {
+                    for (sum, places) in sums.sink_mass.iter_mut().zip(sink_positions(roles)) {
                         *sum += *share * norm_weighted_sum(row, norms, places);
                     }
                 } else {
@@ -74,8 +74,8 @@ pub fn add_norm_shares(
             }
             for ((query, row), share) in block.zip(rows.chunks_exact(stride)).zip(shares) {
                 // Rows start at index MAX_OFFSET_TOKENS, so index `query` is the key MAX_OFFSET_TOKENS before the query.
-                let (row, norms) = (&row[query..][..SLOTS], &text_norms[query..][..SLOTS]);
-                for slot in 0..SLOTS {
+                let (row, norms) = (&row[query..][..PADDED_OFFSET_COUNT], &text_norms[query..][..PADDED_OFFSET_COUNT]);
+                for slot in 0..PADDED_OFFSET_COUNT {
                     by_offset[slot] = f64::from(row[slot] * norms[slot]).mul_add(share, by_offset[slot]);
                 }
             }
@@ -107,7 +107,7 @@ fn count_without_shares(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRo
 /// Sums over the two tokens on either side of the query, given the sums by offset.
 #[inline(always)]
 pub fn window_sum(by_offset: &[f64; OFFSET_COUNT]) -> f64 {
-    by_offset[offset_slot(NEIGHBOUR_DISTANCE, 0)..=offset_slot(0, NEIGHBOUR_DISTANCE)].iter().sum::<f64>()
+    by_offset[offset_slot(MAX_NEIGHBOUR_DISTANCE, 0)..=offset_slot(0, MAX_NEIGHBOUR_DISTANCE)].iter().sum::<f64>()
         - by_offset[offset_slot(0, 0)]
 }
 
@@ -147,7 +147,7 @@ pub fn add_uniform_shares(
         }
     }
     sums.uniform_window_mass = window_sum(&sums.uniform_offset_mass);
-    for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(sink_places(roles)) {
+    for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(sink_positions(roles)) {
         let mut mass = 0.0;
         for &place in places {
             mass += f64::from(norms[place]);

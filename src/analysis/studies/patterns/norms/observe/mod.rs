@@ -21,10 +21,10 @@ use crate::study::instruments::head_sums::sums_of_a_head;
 pub const SINK_NAMES: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
 
 /// Number of kinds of sinks.
-pub const SINK_KINDS: usize = SINK_NAMES.len();
+pub const SINK_KIND_COUNT: usize = SINK_NAMES.len();
 
 /// Number of vectors summed for each head: its output, then the part of the output from each kind of sink.
-pub const VECTOR_COUNT: usize = 1 + SINK_KINDS;
+pub const VECTOR_COUNT: usize = 1 + SINK_KIND_COUNT;
 
 sums_of_a_head! {
     /// Sums of one head over text queries. Fields that begin with `uniform` are sums under uniform attention. The
@@ -38,18 +38,18 @@ sums_of_a_head! {
         offset_silent: OFFSET_COUNT,
         /// Number of queries that see each kind of sink and whose attended values are all 0. For punctuation, all queries
         /// whose attended values are 0.
-        sink_silent: SINK_KINDS,
+        sink_silent: SINK_KIND_COUNT,
         /// Norm-weighted share of the sinks of each kind.
-        sink_mass: SINK_KINDS,
-        uniform_sink_mass: SINK_KINDS,
+        sink_mass: SINK_KIND_COUNT,
+        uniform_sink_mass: SINK_KIND_COUNT,
         /// Inner product `<s_i, o°_i>` of the output without value bias with its part `s_i` from each kind of sink.
-        sink_product: SINK_KINDS,
-        uniform_sink_product: SINK_KINDS,
+        sink_product: SINK_KIND_COUNT,
+        uniform_sink_product: SINK_KIND_COUNT,
         /// Squared norm `|s_i|²` of the output's part from each kind of sink.
-        sink_square: SINK_KINDS,
+        sink_square: SINK_KIND_COUNT,
         /// Squared norm of the sentence's mean of `s_i`, the output's part from each kind of sink, times the number of
         /// queries.
-        sink_mean_square: SINK_KINDS,
+        sink_mean_square: SINK_KIND_COUNT,
     }
     single {
         /// Number of queries whose attended values are all 0, so that they have no norm-weighted shares.
@@ -119,7 +119,7 @@ pub struct NormsBuffers {
 
 /// Sums norms and inner products of one head's output over one sequence. The summed vectors stay in `buffers`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn norm_sums<'a>(
+pub fn sum_norms<'a>(
     roles: &'a TokenRoles,
     visibility: Visibility,
     head: &'a HeadData<'a>,
@@ -149,7 +149,7 @@ pub fn norm_sums<'a>(
 
 /// Positions of the tokens of each kind of sink, in the order of [`SINK_NAMES`].
 #[inline(always)]
-pub fn sink_places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
+pub fn sink_positions(roles: &TokenRoles) -> [&[usize]; SINK_KIND_COUNT] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
 }
 
@@ -157,7 +157,7 @@ pub fn sink_places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
 /// lack.
 pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind: usize) -> bool {
     const PUNCTUATION: usize = 2;
-    kind == PUNCTUATION || sink_places(roles)[kind].iter().any(|&key| visibility.sees(query, key))
+    kind == PUNCTUATION || sink_positions(roles)[kind].iter().any(|&key| visibility.sees(query, key))
 }
 
 /// Number of text queries.

@@ -1,7 +1,7 @@
 //! Norms of a head's output at query `i`: `o_i` with value bias, and `o°_i` without.
 
-use super::vectors::{add_bias, add_rows, dot_f64, resized};
-use super::{HeadData, NormSums, query_count, sink_places};
+use super::vectors::{add_bias, add_rows, dot_f64, resize_to};
+use super::{HeadData, NormSums, query_count, sink_positions};
 use crate::linalg::lanes::{LANES, dot, reduce_lanes, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
 
@@ -27,7 +27,7 @@ pub fn add_output_norms(
 ) {
     let HeadData { output, values, norms, .. } = head;
     let stride = roles.tokens.next_multiple_of(LANES);
-    let (bare, rest) = resized(&mut buffers.squared_norms, 3 * stride).split_at_mut(stride);
+    let (bare, rest) = resize_to(&mut buffers.squared_norms, 3 * stride).split_at_mut(stride);
     let (whole, inputs) = rest.split_at_mut(stride);
     let mut count = 0;
     for run in &roles.text_runs {
@@ -48,7 +48,7 @@ pub fn add_output_norms(
     let lists = bare[..padded].as_chunks::<LANES>().0.iter().zip(whole[..padded].as_chunks::<LANES>().0);
     for ((bare, whole), inputs) in lists.zip(inputs[..padded].as_chunks::<LANES>().0) {
         for lane in 0..LANES {
-            let (square, norm) = (clipped_at_0(bare[lane]), clipped_at_0(whole[lane]).sqrt());
+            let (square, norm) = (clip_at_0(bare[lane]), clip_at_0(whole[lane]).sqrt());
             let input = f64::from(inputs[lane]);
             totals[0][lane] += square;
             totals[1][lane] += square.sqrt();
@@ -89,7 +89,7 @@ pub fn add_uniform_outputs(
         }
     }
     sums.uniform_square = queries * dot_f64(mean, product).max(0.0);
-    for (sum, places) in sums.uniform_sink_product.iter_mut().zip(sink_places(roles)) {
+    for (sum, places) in sums.uniform_sink_product.iter_mut().zip(sink_positions(roles)) {
         let mut products = 0.0;
         for &place in places {
             products += dot_f64(values.rows.row(place), product);
@@ -103,6 +103,6 @@ pub fn add_uniform_outputs(
 
 /// Returns a squared norm, or 0 if rounding made it negative.
 #[inline(always)]
-fn clipped_at_0(square: f32) -> f64 {
+fn clip_at_0(square: f32) -> f64 {
     f64::from(square.max(0.0))
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::vectors::{add_rows, dot_f64};
-use super::{HeadData, NormSums, query_count, sink_places};
+use super::{HeadData, NormSums, query_count, sink_positions};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::sequences::fold::roles::TokenRoles;
 
@@ -26,7 +26,7 @@ pub fn add_sink_parts(
     add_rows(head.output.products, &roles.text_runs, product);
     sums.mean_square = dot_f64(vector, product) / queries;
     let of_sinks = vectors.chunks_exact_mut(width).zip(products.chunks_exact_mut(width));
-    for ((kind, places), (vector, product)) in sink_places(roles).into_iter().enumerate().zip(of_sinks) {
+    for ((kind, places), (vector, product)) in sink_positions(roles).into_iter().enumerate().zip(of_sinks) {
         if places.is_empty() {
             continue;
         }
@@ -115,8 +115,8 @@ impl SinkPart<'_> {
         let rows: [&[f32]; Q] = std::array::from_fn(|query| attention.row(first + query));
         let (mut parts, mut throughs) = ([[0.0; C]; Q], [[0.0; C]; Q]);
         for &place in self.places {
-            let value = columns::<C>(values.rows.row(place), column);
-            let value_product = columns::<C>(norms.products.row(place), column);
+            let value = read_columns::<C>(values.rows.row(place), column);
+            let value_product = read_columns::<C>(norms.products.row(place), column);
             for query in 0..Q {
                 let weight = rows[query][place];
                 for lane in 0..C {
@@ -127,7 +127,7 @@ impl SinkPart<'_> {
         }
         let mut sums = [[0.0; C]; 4];
         for query in 0..Q {
-            let output = columns::<C>(output.products.row(first + query), column);
+            let output = read_columns::<C>(output.products.row(first + query), column);
             for lane in 0..C {
                 let (part, through) = (parts[query][lane], throughs[query][lane]);
                 sums[0][lane] = part.mul_add(through, sums[0][lane]);
@@ -142,6 +142,6 @@ impl SinkPart<'_> {
 
 /// Returns `C` values of a row, from a column on.
 #[inline(always)]
-fn columns<const C: usize>(row: &[f32], column: usize) -> &[f32; C] {
+fn read_columns<const C: usize>(row: &[f32], column: usize) -> &[f32; C] {
     row[column..].first_chunk().expect("columns of the row")
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::by_norm::window_sum;
 use super::vectors::{add_bias, dot_f64};
-use super::{HeadData, NormSums, sink_places};
+use super::{HeadData, NormSums, sink_positions};
 use crate::model::forward::rows::Rows;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, TokenRoles, offset_slot};
@@ -49,7 +49,7 @@ pub fn add_visible_shares(
         for key in roles.neighbours(query, MAX_OFFSET_TOKENS).flatten().filter(|key| keys.contains(key)) {
             sums.uniform_offset_mass[offset_slot(query, key)] += f64::from(norms[key]) / all;
         }
-        for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(sink_places(roles)) {
+        for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(sink_positions(roles)) {
             *sum += places.iter().filter(|key| keys.contains(key)).map(|&key| f64::from(norms[key]) / all).sum::<f64>();
         }
     }
@@ -74,7 +74,7 @@ pub fn add_visible_outputs(
         write_range_sum(of_values, width, &keys, share, mean);
         write_range_sum(of_products, width, &keys, share, product);
         sums.uniform_square += dot_f64(mean, product).max(0.0);
-        for (sum, places) in sums.uniform_sink_product.iter_mut().zip(sink_places(roles)) {
+        for (sum, places) in sums.uniform_sink_product.iter_mut().zip(sink_positions(roles)) {
             for &key in places {
                 if keys.contains(&key) {
                     *sum += share * dot_f64(values.rows.row(key), product);

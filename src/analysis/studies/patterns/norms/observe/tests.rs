@@ -78,7 +78,7 @@ impl ExactHead {
                 input_norms: &self.input_norms,
             },
         };
-        norm_sums(&TokenRoles::new(&sequence(kinds)), visibility, &head, buffers)
+        sum_norms(&TokenRoles::new(&sequence(kinds)), visibility, &head, buffers)
     }
 }
 
@@ -220,7 +220,7 @@ proptest! {
         let room = 1e-4;
         prop_assert!(sums.output <= sums.spent + room);
         prop_assert!(sums.mean_square <= sums.square + room);
-        prop_assert!((0..SINK_KINDS).all(|sink| sums.sink_mean_square[sink] <= sums.sink_square[sink] + room));
+        prop_assert!((0..SINK_KIND_COUNT).all(|sink| sums.sink_mean_square[sink] <= sums.sink_square[sink] + room));
         let queries = TokenRoles::new(&sequence(&kinds)).queries().count() as f64;
         prop_assert!(sums.sink_mass.iter().sum::<f64>() <= queries + room);
         prop_assert!((sums.offset_mass.iter().sum::<f64>()) <= queries + room);

@@ -72,7 +72,7 @@ pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
 
 /// Returns the first `length` elements of a buffer, with arbitrary values. Extends the buffer if it is shorter.
 #[inline(always)]
-pub fn resized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+pub fn resize_to(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if buffer.len() < length {
         buffer.resize(length, 0.0);
     }

@@ -7,8 +7,8 @@ fn close(actual: Option<f64>, expected: f64) {
 }
 
 /// Vectors of one number: 1 and 3 in a sentence, 5 and 7 in another.
-fn two_sentences() -> Squares {
-    Squares {
+fn two_sentences() -> SumsOfSquares {
+    SumsOfSquares {
         total: 84.0,
         sentence_means: 8.0 + 72.0,
         grand_mean: 64.0,
@@ -29,14 +29,20 @@ fn an_example_by_hand() {
 
 #[test]
 fn nothing_of_nothing_is_no_share() {
-    let nothing = Squares::default();
+    let nothing = SumsOfSquares::default();
     assert_eq!([nothing.constant_share(), nothing.between_share(), nothing.between_component()], [None; 3]);
     // One sentence alone does not show how much sentences differ.
-    let one =
-        Squares { total: 10.0, sentence_means: 8.0, grand_mean: 8.0, count: 2.0, sentences: 1.0, squared_counts: 4.0 };
+    let one = SumsOfSquares {
+        total: 10.0,
+        sentence_means: 8.0,
+        grand_mean: 8.0,
+        count: 2.0,
+        sentences: 1.0,
+        squared_counts: 4.0,
+    };
     assert_eq!(one.between_component(), None);
     assert!(
-        pseudovalues(&nothing, &vec![None; BLOCKS], Squares::constant_share)
+        jackknife_pseudovalues(&nothing, &vec![None; BLOCKS], SumsOfSquares::constant_share)
             .iter()
             .all(|share| share.value().is_none())
     );
@@ -45,7 +51,7 @@ fn nothing_of_nothing_is_no_share() {
 #[test]
 fn fractions_without_a_block_are_the_share_without_it() {
     // Three blocks: the two sentences above, and one of 2 and 2.
-    let whole = Squares {
+    let whole = SumsOfSquares {
         total: 92.0,
         sentence_means: 88.0,
         grand_mean: 400.0 / 6.0,
@@ -54,7 +60,7 @@ fn fractions_without_a_block_are_the_share_without_it() {
         squared_counts: 12.0,
     };
     let mut without = vec![None; BLOCKS];
-    without[0] = Some(Squares {
+    without[0] = Some(SumsOfSquares {
         total: 82.0,
         sentence_means: 80.0,
         grand_mean: 64.0,
@@ -62,7 +68,7 @@ fn fractions_without_a_block_are_the_share_without_it() {
         sentences: 2.0,
         squared_counts: 8.0,
     });
-    without[1] = Some(Squares {
+    without[1] = Some(SumsOfSquares {
         total: 18.0,
         sentence_means: 16.0,
         grand_mean: 16.0,
@@ -71,8 +77,8 @@ fn fractions_without_a_block_are_the_share_without_it() {
         squared_counts: 8.0,
     });
     without[2] = Some(two_sentences());
-    for share in [Squares::constant_share, Squares::between_share, Squares::between_component] {
-        let found = pseudovalues(&whole, &without, share);
+    for share in [SumsOfSquares::constant_share, SumsOfSquares::between_share, SumsOfSquares::between_component] {
+        let found = jackknife_pseudovalues(&whole, &without, share);
         let theta = share(&whole).unwrap();
         close(found[BLOCKS].value(), theta);
         assert!(found[3..BLOCKS].iter().all(|fraction| fraction.value().is_none()));

@@ -10,129 +10,133 @@ use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, MeasuredScore, Phrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
 
-const NO_OP_PART: Threshold = Threshold::rule(
+const MAX_NO_OP_PART: Threshold = Threshold::rule(
     "sink_no_op_part",
     0.2,
     "largest `sink_part` of `sink:no-op`, of either sign: of a head that writes little, a fifth of it is next to nothing",
 );
-const NO_OP_OUTPUT: Threshold = Threshold::rule(
+const MAX_NO_OP_OUTPUT: Threshold = Threshold::rule(
     "sink_no_op_output",
     0.3,
     "largest `output_share` of `sink:no-op`: removing a head moves the last hidden states about as the square of its \
         output_share (docs/methodology/norms.md), so that such a head moves them a tenth as much as the mean head of its layer",
 );
-const PARKED_PART: Threshold = Threshold::rule(
+const PARKED_PART_BOUND: Threshold = Threshold::rule(
     "sink_parked_part",
     0.5,
     "largest `sink_part` of `sink:parked`, of either sign, and smallest of the types after it: less, or more, than half of \
         what the head writes",
 );
-const CONSTANT_SHARE: Threshold = Threshold::rule(
+const CONSTANT_SHARE_BOUND: Threshold = Threshold::rule(
     "sink_same",
     0.5,
     "smallest `sink_constant_share` of `sink:constant`, and `sink_sentence_share` of `sink:broadcast`: more than \
         all other parts together",
 );
 
-const PART: &str = "chance.sink_part of the head: uniform attention over its own values";
-const NOT_NEEDED: &str = "It does not say that the model can do without the head (docs/LIMITS.md).";
-const BARE: &str = "The value bias, which is written whatever is attended to, is left out.";
+const SINK_PART_CHANCE: &str = "chance.sink_part of the head: uniform attention over its own values";
+const NOT_NEEDED_CAVEAT: &str = "It does not say that the model can do without the head (docs/LIMITS.md).";
+const VALUE_BIAS_CAVEAT: &str = "The value bias, which is written whatever is attended to, is left out.";
 
-pub(super) const NO_OP: Detector = Detector {
-    thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
+pub(super) const NO_OP_LABEL: Detector = Detector {
+    thresholds: &[&MAX_NO_OP_PART, &MAX_NO_OP_OUTPUT],
     phrase: Phrase::Fixed("writes next to nothing"),
     style: LabelStyle::new(Some("no-op"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:no-op", (evidence, policy), Rules::no_op),
-    ..Detector::role(Explanation {
+    assess: |evidence, policy| assess_sink_type("sink:no-op", (evidence, policy), SinkLabelRules::no_op_conditions),
+    ..Detector::new_role(Explanation {
         name: "sink:no-op",
         measures: "The head attends to a sink and writes next to nothing.",
         formula: "a label first-special, first-token, separator or punctuation, |sink_part| <= {sink_no_op_part} and output_share <= {sink_no_op_output}",
         chance: "chance.sink_part of the head; output_share is 1 if all heads of a layer write alike",
         source: "The claim of Clark et al. 2019, section 3.2, and Bondarenko et al. 2023: attention to delimiters is a way to do \
             nothing. Output beside the other heads of the layer: after Sandoval-Segura et al. 2026.",
-        caveats: NOT_NEEDED,
+        caveats: NOT_NEEDED_CAVEAT,
     })
 };
 
-pub(super) const PARKED: Detector = Detector {
-    thresholds: &[&PARKED_PART],
+pub(super) const PARKED_LABEL: Detector = Detector {
+    thresholds: &[&PARKED_PART_BOUND],
     phrase: Phrase::Fixed("takes what it writes from other tokens"),
     style: LabelStyle::new(Some("parked"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:parked", (evidence, policy), Rules::parked),
-    ..Detector::role(Explanation {
+    assess: |evidence, policy| assess_sink_type("sink:parked", (evidence, policy), SinkLabelRules::parked_conditions),
+    ..Detector::new_role(Explanation {
         name: "sink:parked",
         measures: "The head's attention is on a sink; what it writes comes from elsewhere.",
         formula: "a label first-special, first-token, separator or punctuation, |sink_part| <= {sink_parked_part}, and not sink:no-op",
-        chance: PART,
+        chance: SINK_PART_CHANCE,
         source: "The claim of Kobayashi et al. 2020, section 4: the vectors of such tokens are small, so that what is added up \
             comes from elsewhere. Their norms do not tell what cancels; sink_part does.",
-        caveats: BARE,
+        caveats: VALUE_BIAS_CAVEAT,
     })
 };
 
-pub(super) const OPPOSED: Detector = Detector {
-    thresholds: &[&PARKED_PART],
+pub(super) const OPPOSED_LABEL: Detector = Detector {
+    thresholds: &[&PARKED_PART_BOUND],
     phrase: Phrase::Fixed("writes against what the sink holds"),
     style: LabelStyle::new(Some("oppos"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:opposed", (evidence, policy), Rules::opposed),
-    ..Detector::role(Explanation {
+    assess: |evidence, policy| assess_sink_type("sink:opposed", (evidence, policy), SinkLabelRules::opposed_conditions),
+    ..Detector::new_role(Explanation {
         name: "sink:opposed",
         measures: "What the head takes from a sink is against what it writes: the rest of its attention outweighs it.",
         formula: "a label first-special, first-token, separator or punctuation, and sink_part <= -{sink_parked_part}",
-        chance: PART,
+        chance: SINK_PART_CHANCE,
         source: "Defined here: a sink that is taken from the output is neither parked nor what is written.",
-        caveats: BARE,
+        caveats: VALUE_BIAS_CAVEAT,
     })
 };
 
-pub(super) const CONSTANT: Detector = Detector {
-    thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
+pub(super) const CONSTANT_LABEL: Detector = Detector {
+    thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
     phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
     style: LabelStyle::new(Some("const"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:constant", (evidence, policy), Rules::constant),
-    ..Detector::role(Explanation {
+    assess: |evidence, policy| {
+        assess_sink_type("sink:constant", (evidence, policy), SinkLabelRules::constant_conditions)
+    },
+    ..Detector::new_role(Explanation {
         name: "sink:constant",
         measures: "The head writes what a sink holds, and that is the same in every sentence.",
         formula: "a label first-special, first-token, separator or punctuation, sink_part >= {sink_parked_part} and sink_constant_share >= {sink_same}",
-        chance: PART,
+        chance: SINK_PART_CHANCE,
         source: "The claim of Sun et al. 2024: sinks act as a bias of the attention's output.",
         caveats: "A bias may matter, too. The value bias itself is left out.",
     })
 };
 
-pub(super) const BROADCAST: Detector = Detector {
-    thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
+pub(super) const BROADCAST_LABEL: Detector = Detector {
+    thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
     phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
     style: LabelStyle::new(Some("broadc"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:broadcast", (evidence, policy), Rules::broadcast),
-    ..Detector::role(Explanation {
+    assess: |evidence, policy| {
+        assess_sink_type("sink:broadcast", (evidence, policy), SinkLabelRules::broadcast_conditions)
+    },
+    ..Detector::new_role(Explanation {
         name: "sink:broadcast",
         measures: "The head writes what a sink holds, and that is the same for all tokens of a sentence but not for all \
             sentences.",
         formula: "a label first-special, first-token, separator or punctuation, sink_part >= {sink_parked_part} and sink_sentence_share >= {sink_same}",
-        chance: PART,
+        chance: SINK_PART_CHANCE,
         source: "The claim of Fesser et al. 2026, of images: sinks gather something about the input and hand it to all tokens.",
         caveats: "The length of a sentence is enough to tell it from others.",
     })
 };
 
-pub(super) const USED: Detector = Detector {
-    thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
+pub(super) const USED_LABEL: Detector = Detector {
+    thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
     phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
     style: LabelStyle::new(Some("used"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:used", (evidence, policy), Rules::used),
-    ..Detector::role(Explanation {
+    assess: |evidence, policy| assess_sink_type("sink:used", (evidence, policy), SinkLabelRules::used_conditions),
+    ..Detector::new_role(Explanation {
         name: "sink:used",
         measures: "The head writes what a sink holds, and how much differs from token to token.",
         formula: "a label first-special, first-token, separator or punctuation, sink_part >= {sink_parked_part}, sink_constant_share <= {sink_same} and sink_sentence_share <= {sink_same}",
-        chance: PART,
+        chance: SINK_PART_CHANCE,
         source: "Defined here: what is left when the other types are not it.",
-        caveats: BARE,
+        caveats: VALUE_BIAS_CAVEAT,
     })
 };
 
 /// One attention head and its sink, for the conditions of the `sink:…` labels.
-struct Rules<'a> {
+struct SinkLabelRules<'a> {
     /// Name of the kind of sink that the head attends to most, one of [`SINK_NAMES`].
     sink: &'static str,
     evidence: &'a Evidence<'a>,
@@ -142,7 +146,7 @@ struct Rules<'a> {
 /// Condition of a label: name of the metric, its measured value, and the minimum that fulfils the condition.
 type Condition = (String, MeasuredScore, Option<f64>);
 
-impl Rules<'_> {
+impl SinkLabelRules<'_> {
     /// Name and measured value of a metric at the head's sink.
     fn sink_metric(&self, metric: &str) -> (String, MeasuredScore) {
         (format!("{metric}[{}]", self.sink), self.evidence.metric(metric, Some(self.sink)))
@@ -155,55 +159,58 @@ impl Rules<'_> {
 
     /// Condition that a metric is at most the threshold.
     fn at_most(&self, (metric, measured): (String, MeasuredScore), threshold: &Threshold) -> Condition {
-        (format!("1 - {metric}"), complement(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
+        (format!("1 - {metric}"), one_minus(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
     }
 
     /// Conditions that the sink's part of the output lies between minus and plus the threshold.
-    fn small_part(&self, threshold: &Threshold) -> [Condition; 2] {
+    fn small_part_conditions(&self, threshold: &Threshold) -> [Condition; 2] {
         let (metric, measured) = self.sink_metric("sink_part");
         let minimum = self.policy.rule(threshold).map(|threshold| 1.0 - threshold);
-        let lower_bound = (format!("1 + {metric}"), complement(negative(measured)), minimum);
+        let lower_bound = (format!("1 + {metric}"), one_minus(negated(measured)), minimum);
         [self.at_most((metric, measured), threshold), lower_bound]
     }
 
     /// Conditions of `sink:no-op`: the sink's part and the whole output are small.
-    fn no_op(&self) -> Vec<Condition> {
+    fn no_op_conditions(&self) -> Vec<Condition> {
         let output = ("output_share".to_owned(), self.evidence.metric("output_share", None));
-        self.small_part(&NO_OP_PART).into_iter().chain([self.at_most(output, &NO_OP_OUTPUT)]).collect()
+        self.small_part_conditions(&MAX_NO_OP_PART)
+            .into_iter()
+            .chain([self.at_most(output, &MAX_NO_OP_OUTPUT)])
+            .collect()
     }
 
     /// Conditions of `sink:parked`. None for a head labelled `sink:no-op`, which counts as the more specific type.
-    fn parked(&self) -> Vec<Condition> {
-        let is_no_op = assess_all("sink:no-op", self.no_op()).is_some_and(|no_op| no_op.fires);
-        if is_no_op { Vec::new() } else { self.small_part(&PARKED_PART).into() }
+    fn parked_conditions(&self) -> Vec<Condition> {
+        let is_no_op = assess_all("sink:no-op", self.no_op_conditions()).is_some_and(|no_op| no_op.meets_rule);
+        if is_no_op { Vec::new() } else { self.small_part_conditions(&PARKED_PART_BOUND).into() }
     }
 
     /// Condition of `sink:opposed`: the sink's part points against the output.
-    fn opposed(&self) -> Vec<Condition> {
+    fn opposed_conditions(&self) -> Vec<Condition> {
         let (metric, measured) = self.sink_metric("sink_part");
-        vec![self.at_least((format!("-{metric}"), negative(measured)), &PARKED_PART)]
+        vec![self.at_least((format!("-{metric}"), negated(measured)), &PARKED_PART_BOUND)]
     }
 
     /// Condition that the sink's part of the output is large.
-    fn writes_sink(&self) -> Condition {
-        self.at_least(self.sink_metric("sink_part"), &PARKED_PART)
+    fn sink_part_condition(&self) -> Condition {
+        self.at_least(self.sink_metric("sink_part"), &PARKED_PART_BOUND)
     }
 
     /// Conditions of `sink:constant`: the sink's part is large, and the same for all queries.
-    fn constant(&self) -> Vec<Condition> {
-        vec![self.writes_sink(), self.at_least(self.sink_metric("sink_constant_share"), &CONSTANT_SHARE)]
+    fn constant_conditions(&self) -> Vec<Condition> {
+        vec![self.sink_part_condition(), self.at_least(self.sink_metric("sink_constant_share"), &CONSTANT_SHARE_BOUND)]
     }
 
     /// Conditions of `sink:broadcast`: the sink's part is large, and the same within each sentence.
-    fn broadcast(&self) -> Vec<Condition> {
-        vec![self.writes_sink(), self.at_least(self.sink_metric("sink_sentence_share"), &CONSTANT_SHARE)]
+    fn broadcast_conditions(&self) -> Vec<Condition> {
+        vec![self.sink_part_condition(), self.at_least(self.sink_metric("sink_sentence_share"), &CONSTANT_SHARE_BOUND)]
     }
 
     /// Conditions of `sink:used`: the sink's part is large, and differs between the queries of a sentence.
-    fn used(&self) -> Vec<Condition> {
+    fn used_conditions(&self) -> Vec<Condition> {
         let shares = ["sink_constant_share", "sink_sentence_share"];
-        let upper_bounds = shares.map(|share| self.at_most(self.sink_metric(share), &CONSTANT_SHARE));
-        [self.writes_sink()].into_iter().chain(upper_bounds).collect()
+        let upper_bounds = shares.map(|share| self.at_most(self.sink_metric(share), &CONSTANT_SHARE_BOUND));
+        [self.sink_part_condition()].into_iter().chain(upper_bounds).collect()
     }
 }
 
@@ -218,12 +225,12 @@ fn map_decreasing(measured: MeasuredScore, map: fn(f64) -> f64) -> MeasuredScore
 }
 
 /// Maps a measured value `x` to `1 - x`.
-fn complement(measured: MeasuredScore) -> MeasuredScore {
+fn one_minus(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 1.0 - value)
 }
 
 /// Maps a measured value `x` to `-x`.
-fn negative(measured: MeasuredScore) -> MeasuredScore {
+fn negated(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 0.0 - value)
 }
 
@@ -232,13 +239,13 @@ fn negative(measured: MeasuredScore) -> MeasuredScore {
 fn assess_sink_type<'a>(
     label: &str,
     (evidence, policy): (&'a Evidence<'a>, &'a Policy),
-    conditions: fn(&Rules<'a>) -> Vec<Condition>,
+    conditions: fn(&SinkLabelRules<'a>) -> Vec<Condition>,
 ) -> Vec<Assessment> {
     let sinks = SINK_NAMES.iter().filter_map(|sink| Some((*sink, evidence.given_label(sink)?)));
     let Some((sink, sink_label)) = sinks.max_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)) else {
         return Vec::new();
     };
-    let Some(mut assessment) = assess_all(label, conditions(&Rules { sink, evidence, policy })) else {
+    let Some(mut assessment) = assess_all(label, conditions(&SinkLabelRules { sink, evidence, policy })) else {
         return Vec::new();
     };
     // The label of the sink is a condition as well. The rule names it first, and the type is at most as certain.

@@ -3,7 +3,7 @@ use crate::stats::block_test::Scale;
 use crate::studies::patterns::norms::Norms;
 use crate::studies::registry::default_policy;
 use crate::study::labels::policy::Value;
-use crate::study::labels::{Bound, assess, correct_for_multiple_tests};
+use crate::study::labels::{ThresholdBound, assess, correct_for_multiple_tests};
 use crate::study::metrics::metric::Metrics;
 use crate::study::section::NoSection;
 use crate::study::{Study, columns};
@@ -26,12 +26,12 @@ fn types(given: Option<&str>, metrics: &[(&str, f64)], standard_error: f64, poli
     let rests =
         MeasuredScore { score: Some(0.8), ci95: Some(Interval(0.75, 0.85)), baseline: None, estimate: Some(estimate) };
     let given: Vec<Assessment> =
-        given.into_iter().filter_map(|label| assess(label, "mass", rests, Bound::Above, Some(0.6))).collect();
+        given.into_iter().filter_map(|label| assess(label, "mass", rests, ThresholdBound::Above, Some(0.6))).collect();
     let evidence = Evidence { place: 0, metrics: &metrics, section: &NoSection, earlier_assessments: &given };
     let mut found: Vec<Assessment> =
         Norms::CARD.labels.iter().flat_map(|detector| (detector.assess)(&evidence, policy)).collect();
     found.iter_mut().for_each(|assessment| correct_for_multiple_tests([assessment], policy));
-    found.retain(|assessment| assessment.fires);
+    found.retain(|assessment| assessment.meets_rule);
     found
 }
 
@@ -57,7 +57,7 @@ fn on_first_special([part, output, constant, sentence]: [f64; 4]) -> Vec<String>
 
 #[test]
 fn every_type_fires_beyond_its_thresholds_and_not_before() {
-    let output = NO_OP_OUTPUT.default.to_string().parse::<f64>().unwrap();
+    let output = MAX_NO_OP_OUTPUT.default.to_string().parse::<f64>().unwrap();
     let cases = [
         ("sink:no-op", [0.19, output - 0.01, 0.9, 0.1], [0.19, output + 0.01, 0.9, 0.1]),
         ("sink:no-op", [0.19, output - 0.01, 0.9, 0.1], [0.21, output - 0.01, 0.9, 0.1]),

@@ -8,7 +8,7 @@ fn variation(first: usize, second: usize, cell: impl Fn(usize, usize) -> f32) ->
     let tokens = first + second + 3;
     let mut design = RegressionDesign::new(tokens, [1..first + 1, first + 2..tokens - 1]).unwrap();
     let weights: Vec<f32> = (0..tokens * tokens).map(|place| cell(place / tokens, place % tokens)).collect();
-    design.variance_parts(AttentionView::new(0, 0, tokens, &weights))
+    design.decompose_variance(AttentionView::new(0, 0, tokens, &weights))
 }
 
 /// 1 for tokens of the first text, -1 for those of the second.
@@ -71,7 +71,7 @@ fn offsets_have_so_many_degrees_of_freedom() {
     let mut least = f64::INFINITY;
     for tokens in (5..80).chain([128, 200, 512]) {
         let design = RegressionDesign::new(tokens, [1..2, 3..tokens - 1]).unwrap();
-        let bins = BINS.min(2 * tokens - 1);
+        let bins = OFFSET_BIN_COUNT.min(2 * tokens - 1);
         let expected = bins - 1 - usize::from(tokens <= 10);
         assert_eq!(design.degrees_of_freedom[1], expected as f64, "{tokens} tokens");
         assert_eq!(design.degrees_of_freedom[2], 1.0, "{tokens} tokens");

@@ -10,7 +10,7 @@ const BASIS: Denominator = Denominator { count: 100, sentences: 64, blocks: 64, 
 
 /// The class of a head with these parts, each with an interval of 0.01 to either side; with a `?` if it is borderline.
 fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
-    let policy = presets::policy(&[presets::find("kovaleva2019").unwrap()]);
+    let policy = presets::policy(&[presets::find_preset("kovaleva2019").unwrap()]);
     let measured = |score: f64| MeasuredScore {
         score: Some(score),
         ci95: Some(Interval(score - 0.01, score + 0.01)),
@@ -34,9 +34,13 @@ fn assessed(measured: &[MeasuredScore; 3], policy: &Policy) -> Vec<String> {
     );
     correct_for_multiple_tests(&mut assessed, policy);
     let shown = |class: &Assessment| {
-        format!("{}{}", PATTERN_CLASS.code(&class.label.label), if class.label.borderline { "?" } else { "" })
+        format!(
+            "{}{}",
+            PATTERN_CLASS_LABEL.code_of_label(&class.label.label),
+            if class.label.borderline { "?" } else { "" }
+        )
     };
-    assessed.iter().filter(|class| class.fires).map(shown).collect()
+    assessed.iter().filter(|class| class.meets_rule).map(shown).collect()
 }
 
 #[test]
@@ -67,6 +71,6 @@ fn a_class_at_a_threshold_is_the_upper_one() {
 fn without_the_preset_or_without_a_number_there_is_no_class() {
     let score = MeasuredScore { score: Some(0.6), ..MeasuredScore::default() };
     assert_eq!(assessed(&[score; 3], &presets::policy(&[])), [""; 0]);
-    let policy = presets::policy(&[presets::find("kovaleva2019").unwrap()]);
+    let policy = presets::policy(&[presets::find_preset("kovaleva2019").unwrap()]);
     assert_eq!(assessed(&[MeasuredScore::default(); 3], &policy), [""; 0]);
 }

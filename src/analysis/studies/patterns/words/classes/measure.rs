@@ -2,26 +2,26 @@
 
 use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
 use super::sums::{ClassBlock, ClassesSums, KeyBlock};
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
-use crate::stats::blocks::{BLOCKS, PerBlock, WithTotal};
-use crate::study::instruments::position::Rates;
+use crate::stats::blocks::{BLOCKS, BlocksWithTotal, PerBlock};
+use crate::study::instruments::position::TargetRates;
 use crate::study::labels::content::POSITION_FACTOR;
-use crate::study::metrics::estimates::{EstimationContext, jackknife};
+use crate::study::metrics::estimates::{EstimationContext, jackknife_ratio};
 use crate::study::metrics::metric::{Denominator, Fraction};
 use crate::system::parallel::parallel_map;
 
 /// Sums of one word class in the layers with one mask.
-struct ClassOfLayers<'a> {
+struct WordClassSums<'a> {
     /// Sums for all classes with the class's key.
-    key: WithTotal<'a, KeyBlock>,
+    key: BlocksWithTotal<'a, KeyBlock>,
     /// Sums for the class.
-    class: WithTotal<'a, ClassBlock>,
+    class: BlocksWithTotal<'a, ClassBlock>,
     /// Rate of words of the class at each offset: without each block in turn, then over all blocks.
-    rates: Vec<Rates>,
+    rates: Vec<TargetRates>,
 }
 
-impl<'a> ClassOfLayers<'a> {
+impl<'a> WordClassSums<'a> {
     fn new(sums: &'a ClassesSums, key: &str, class: &str) -> Self {
         let sums = &sums.keys[key];
         let (blocks, class_metrics) = (&sums.blocks, &sums.classes[class]);
@@ -32,27 +32,33 @@ impl<'a> ClassOfLayers<'a> {
             .map(|(block, class_metrics)| Some((&block.pairs, &class_metrics.targets)));
         let rates = without
             .chain([None])
-            .map(|block| key.total().pairs.rates_of_taken(&class.total().targets, block))
+            .map(|block| key.total().pairs.rates_of_taken_target(&class.total().targets, block))
             .collect();
         Self { key, class, rates }
     }
 
     /// Divides a sum by the number of queries in the block with index `number`; in all blocks for `None`.
-    fn mean(&self, number: Option<usize>, sum: f64) -> Fraction {
+    fn mean_over_queries(&self, number: Option<usize>, sum: f64) -> Fraction {
         Fraction::new(sum, self.key.sums(number).queries as f64)
     }
 
     /// Attention to the class expected for a head with the same offsets, summed over the block with index `number`; over
     /// all blocks for `None`.
-    fn expected(&self, number: Option<usize>, place: usize) -> f64 {
+    fn expected_mass(&self, number: Option<usize>, place: usize) -> f64 {
         let [block, corpus] = [number, None].map(|number| &self.key.sums(number).profiles[place]);
         self.rates[number.unwrap_or(BLOCKS)].expected_part(block, corpus)
     }
 
     /// Returns the jackknifed mean of a sum per query. `sum(block, class sums)` is in one block, or in all blocks for
     /// `None`. With `leaves_out`, also the mean without each block.
-    fn ratio(&self, scale: Scale, leaves_out: bool, sum: impl Fn(Option<usize>, &ClassBlock) -> f64) -> Ratio {
-        let found = jackknife(|number| self.mean(number, sum(number, self.class.sums(number))), scale);
+    fn jackknifed_ratio(
+        &self,
+        scale: Scale,
+        leaves_out: bool,
+        sum: impl Fn(Option<usize>, &ClassBlock) -> f64,
+    ) -> Ratio {
+        let found =
+            jackknife_ratio(|number| self.mean_over_queries(number, sum(number, self.class.sums(number))), scale);
         Ratio {
             value: found.as_ref().map(Jackknife::value),
             ci95: found.as_ref().and_then(Jackknife::interval),
@@ -63,11 +69,11 @@ impl<'a> ClassOfLayers<'a> {
 }
 
 /// Computes the attention of all heads to all classes.
-pub(super) fn classes_section(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
+pub(super) fn measure_classes(sums: &ByLayerClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
     let keys = &sums.values()[0].keys;
     let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
     ClassesSection {
-        classes: parallel_map(context.threads, names, |(key, class)| class_metrics(sums, (key, class), context)),
+        classes: parallel_map(context.threads, names, |(key, class)| measure_class(sums, (key, class), context)),
         class_kinds: keys
             .iter()
             .map(|(key, sums)| ClassKind {
@@ -80,22 +86,26 @@ pub(super) fn classes_section(sums: &ByClass<ClassesSums>, context: &EstimationC
 }
 
 /// Computes the attention of all heads to one class, given its key and its name.
-fn class_metrics(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), context: &EstimationContext) -> ClassMetrics {
-    let layers = sums.map(|sums| ClassOfLayers::new(sums, key, class));
+fn measure_class(
+    sums: &ByLayerClass<ClassesSums>,
+    (key, class): (&str, &str),
+    context: &EstimationContext,
+) -> ClassMetrics {
+    let layers = sums.map(|sums| WordClassSums::new(sums, key, class));
     let of_head = |place: usize| {
         let layer = layers.for_layer(context.grid.layer_and_head(place).0);
         let ratio = |scale: Scale, sum: &dyn Fn(Option<usize>, &ClassBlock) -> f64| {
-            layer.ratio(scale, context.keeps_replicates, sum)
+            layer.jackknifed_ratio(scale, context.keeps_replicates, sum)
         };
-        let value = |sum: f64| layer.mean(None, sum).value();
+        let value = |sum: f64| layer.mean_over_queries(None, sum).value();
         ClassHead {
-            place: context.grid.place(place),
-            mass: ratio(Scale::Share, &|_, class| class.mass(place)),
+            place: context.grid.head_place(place),
+            mass: ratio(Scale::Share, &|_, class| class.attention_to_class(place)),
             chance: value(layer.class.total().even.value()),
-            expected: value(layer.expected(None, place)),
-            over_chance: ratio(Scale::Real, &|_, class| class.mass(place) - class.even.value()),
+            expected: value(layer.expected_mass(None, place)),
+            over_chance: ratio(Scale::Real, &|_, class| class.attention_to_class(place) - class.even.value()),
             over_position: ratio(Scale::Real, &|number, class| {
-                class.mass(place) - POSITION_FACTOR * layer.expected(number, place)
+                class.attention_to_class(place) - POSITION_FACTOR * layer.expected_mass(number, place)
             }),
         }
     };
@@ -113,6 +123,6 @@ fn class_metrics(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), contex
             blocks: queries.iter().filter(|&&queries| queries > 0.0).count() as u64,
             effective_blocks: effective_blocks(&queries),
         },
-        by_head: (0..context.grid.count()).map(of_head).collect(),
+        by_head: (0..context.grid.head_count()).map(of_head).collect(),
     }
 }

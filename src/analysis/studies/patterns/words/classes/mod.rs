@@ -9,12 +9,12 @@ mod tests;
 use anstyle::AnsiColor;
 
 use crate::passes::control::ControlKind;
-use crate::passes::observer::by_class::ByClass;
+use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::Pass;
 use crate::study::labels::content::{CONTENT_MASS, thresholds};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study};
-use measure::classes_section;
+use measure::measure_classes;
 use section::ClassesSection;
 use sums::ClassesSums;
 
@@ -31,25 +31,25 @@ impl Study for WordClasses {
             tokens",
         is_default: true,
         controls: &ControlKind::ALL,
-        labels: &[CLASS],
+        labels: &[CLASS_LABEL],
         tables: &["classes", "classes_by_head"],
         options: &["classes"],
         ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| {
+        vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| {
             ClassesSums::new(subject.grid, visibility, subject.from_token).with_key(subject.class_column)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<ClassesSums> = observed.sums();
-        (Estimates::without_metrics(context.grid.count()), classes_section(sums, context))
+        let sums: &ByLayerClass<ClassesSums> = observed.first_sums();
+        (Estimates::without_metrics(context.grid.head_count()), measure_classes(sums, context))
     }
 }
 
-const CLASS: Detector = Detector {
+const CLASS_LABEL: Detector = Detector {
     thresholds: &thresholds(&CONTENT_MASS),
     parameter: Parameter::Keyed("class"),
     phrase: Phrase::Fixed("attends to words of the class {}"),
@@ -58,7 +58,7 @@ const CLASS: Detector = Detector {
         let ClassesSection { classes, .. } = evidence.section();
         classes.iter().filter_map(|class| class.assess(&class.by_head[evidence.place], policy)).collect()
     },
-    ..Detector::role(Explanation {
+    ..Detector::new_role(Explanation {
         name: "class:<key>=<class>",
         measures: "The head attends to words of one class: of the user's own, or by their token in a vocabulary of at most 100.",
         formula: "class_mass_over_chance[p] >= {content_mass} and class_mass_over_position[p] >= 0, firm if q <= {label_q}",

@@ -125,7 +125,7 @@ impl ClassMetrics {
 
     /// Returns the head farthest above uniform attention to this class, among the heads that meet the label's rule.
     fn clearest_head(&self, policy: &Policy) -> Option<&ClassHead> {
-        let fires = |head: &&ClassHead| self.assess(head, policy).is_some_and(|found| found.fires);
+        let fires = |head: &&ClassHead| self.assess(head, policy).is_some_and(|found| found.meets_rule);
         let lead = |head: &ClassHead| head.over_chance.value.unwrap_or_default();
         self.by_head.iter().filter(fires).max_by(|a, b| lead(a).total_cmp(&lead(b)))
     }
@@ -163,9 +163,9 @@ impl ClassesSection {
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let largest = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
         let shortage =
-            largest.and_then(|largest| Shortage::of_labels("a label of classes".to_owned(), &largest, policy));
+            largest.and_then(|largest| Shortage::for_labels("a label of classes".to_owned(), &largest, policy));
         let kind_without_words = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
-        let found = kind_without_words.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
+        let found = kind_without_words.and_then(|kind| self.label_obstacle(kind, policy)).map(|none| none + ".");
         InBrief { finding: found, shortage, ..InBrief::default() }
     }
 
@@ -175,7 +175,7 @@ impl ClassesSection {
     }
 
     /// Returns the reason why the classes of one key have no label. `None` if they can have one.
-    fn obstacle(&self, kind: &ClassKind, policy: &Policy) -> Option<String> {
+    fn label_obstacle(&self, kind: &ClassKind, policy: &Policy) -> Option<String> {
         let key = one_line(&kind.key);
         if kind.is_crowded {
             return Some(format!("Words have more than {MAX_CLASSES} classes of the kind {key}"));
@@ -194,7 +194,7 @@ impl ClassesSection {
     fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let (mut tested, mut found) = (0, Vec::new());
         for kind in &self.class_kinds {
-            if let Some(obstacle) = self.obstacle(kind, policy) {
+            if let Some(obstacle) = self.label_obstacle(kind, policy) {
                 writeln!(out, "{obstacle}: no label was tested.")?;
                 continue;
             }
@@ -223,7 +223,7 @@ impl ClassesSection {
         for number in [1, 3, 4, 5] {
             table.column_mut(number).expect("there are six").set_cell_alignment(CellAlignment::Right);
         }
-        out.table(table);
+        out.add_table(table);
         if left_over > 0 {
             let classes = plural(&left_over, "class", "classes");
             writeln!(out, "\nNo head is shown to attend to words of {left_over} other {classes}.")?;

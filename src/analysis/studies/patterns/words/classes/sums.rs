@@ -15,7 +15,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::classed_words::ClassedWords;
-use crate::study::instruments::position::{PositionPairs, Profile, ProfileSums, TargetSums};
+use crate::study::instruments::position::{OffsetProfile, PositionPairs, ProfileSums, TargetSums};
 
 /// Maximum number of classes with one key. Each class takes up to 16 bytes per attention head in every block.
 pub const MAX_CLASSES: usize = 100;
@@ -52,7 +52,7 @@ merge_fields!(ClassBlock { words, even, targets, heads });
 
 impl ClassBlock {
     /// Attention of one head to words of the class; 0 if the class does not occur.
-    pub fn mass(&self, place: usize) -> f64 {
+    pub fn attention_to_class(&self, place: usize) -> f64 {
         self.heads.get(place).map_or(0.0, |sum| sum.value())
     }
 }
@@ -84,7 +84,7 @@ impl KeySums {
         let heads = if self.is_crowded { 0 } else { heads };
         let fits = |block: &ClassBlock| [0, heads].contains(&block.heads.len());
         self.classes.len() <= if self.is_crowded { 0 } else { MAX_CLASSES }
-            && self.blocks.is_valid(|block| block.profiles.len() == heads && block.pairs.targets() == 0)
+            && self.blocks.is_valid(|block| block.profiles.len() == heads && block.pairs.target_count() == 0)
             && self.classes.values().all(|blocks| blocks.is_valid(fits))
     }
 }
@@ -118,7 +118,7 @@ impl ClassesSums {
 
     /// Adds the key that the user asked for (`--classes`), even if no word has a class with it.
     pub fn with_key(mut self, key: Option<&str>) -> Self {
-        let heads = self.grid.count();
+        let heads = self.grid.head_count();
         self.keys.extend(key.map(|key| (key.into(), KeySums::new(heads))));
         self
     }
@@ -144,7 +144,7 @@ impl Sums for ClassesSums {
     type SequenceState = ClassesState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ClassesState> {
-        let (heads, block) = (self.grid.count(), block_of(sequence.family.number));
+        let (heads, block) = (self.grid.head_count(), block_of(sequence.family.number));
         let classes = || sequence.annotations.iter().filter_map(|annotation| annotation.class.as_ref());
         let keys: BTreeSet<&Arc<str>> = classes().map(|class| &class.key).collect();
         let mut state = ClassesState { block, keys: Vec::new() };
@@ -163,11 +163,11 @@ impl Sums for ClassesSums {
             in_block.queries += words.classes.len() as u64;
             in_block.sentences += u64::from(sequence.family.is_first);
             let mut pairs = PositionPairs::new(names.len());
-            pairs.add(words.pairs());
+            pairs.add(words.word_pairs());
             let targets = pairs.take_targets();
             in_block.pairs.merge(&pairs);
             let mut even = vec![0.0; names.len()];
-            words.add_uniform(&mut even);
+            words.add_uniform_masses(&mut even);
             for (number, (name, targets)) in names.iter().zip(targets).enumerate() {
                 let of_class = sums.classes.entry((*name).into());
                 let of_class = &mut of_class.or_insert_with(|| Blocks::new(ClassBlock::default()))[block];
@@ -193,7 +193,7 @@ impl Sums for ClassesSums {
                 continue;
             }
             let mut masses = vec![0.0; names.len()];
-            let profile = class_masses(words, input.word_attention(self.from), &mut self.columns, &mut masses);
+            let profile = add_class_masses(words, input.word_attention(self.from), &mut self.columns, &mut masses);
             sums.blocks[*block].profiles[head].add(&profile);
             for (name, mass) in names.iter().zip(masses) {
                 let blocks = sums.classes.get_mut(name).expect("a class that was met has sums");
@@ -205,21 +205,21 @@ impl Sums for ClassesSums {
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from) == (grid, from)
             && classes.visibilities() == [self.visibility]
-            && self.keys.values().all(|sums| sums.fits(grid.count()))
+            && self.keys.values().all(|sums| sums.fits(grid.head_count()))
     }
 }
 
 /// Adds attention to the mass of each class. Returns the attention by offset. `columns` is a buffer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn class_masses(
+fn add_class_masses(
     words: &ClassedWords,
     attention: &WordAttention,
     columns: &mut Vec<f64>,
     masses: &mut [f64],
-) -> Profile {
+) -> OffsetProfile {
     columns.clear();
     columns.resize(words.classes.len(), 0.0);
-    let mut profile = Profile::default();
+    let mut profile = OffsetProfile::default();
     for word in 0..words.classes.len() {
         let row = &attention.row(words.first_word + word)[words.first_word..];
         columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);

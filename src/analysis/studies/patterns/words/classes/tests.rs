@@ -12,7 +12,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use crate::studies::patterns::words::tests::{Head, evenly, on, random, results, tagged};
 use crate::studies::registry::{default_policy, find_study};
-use crate::study::section::{Section, section};
+use crate::study::section::{Section, downcast_section};
 
 fn class(key: &str, name: &str) -> Arc<WordClass> {
     Arc::new(WordClass { key: key.into(), name: name.into() })
@@ -32,7 +32,7 @@ fn by_upos() -> Vec<Sequence> {
 }
 
 fn measured(results: &Results) -> &[ClassMetrics] {
-    &section::<ClassesSection>(&*results.sections[0].1).classes
+    &downcast_section::<ClassesSection>(&*results.sections[0].1).classes
 }
 
 fn is_of(sequence: &Sequence, token: usize, wanted: Upos) -> bool {
@@ -125,7 +125,7 @@ fn more_classes_than_there_is_room_for_are_said() {
     let more: Vec<Sequence> = (0..=MAX_CLASSES / 2).map(sentence).collect();
     let of = |corpus: &[Sequence]| {
         let found = results(find_study("classes").unwrap(), corpus, &HEADS[1..2]);
-        let ClassesSection { classes, class_kinds } = section(&*found.sections[0].1);
+        let ClassesSection { classes, class_kinds } = downcast_section(&*found.sections[0].1);
         (classes.len(), class_kinds[0].is_crowded)
     };
     assert_eq!(of(&few), (MAX_CLASSES, false));
@@ -163,7 +163,7 @@ fn sums_of_a_file_fit_or_do_not() {
 #[test]
 fn a_section_has_different_classes_with_names() {
     let found = results(find_study("classes").unwrap(), &by_upos()[..1], &HEADS[1..2]);
-    let whole: &ClassesSection = section(&*found.sections[0].1);
+    let whole: &ClassesSection = downcast_section(&*found.sections[0].1);
     let grid = HeadGrid { layers: 1, heads: 1 };
     assert_eq!(whole.defect(grid), None);
     let changes: [fn(&mut ClassesSection); 5] = [

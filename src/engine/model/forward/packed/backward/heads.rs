@@ -1,7 +1,7 @@
 //! Backward pass through the attention heads of a layer.
 
-use super::super::heads::{KEY, Projected, QUERY, VALUE, stride_of};
-use super::super::{PackedEncoder, Positions, Scratch, add_to, copied, resized};
+use super::super::heads::{KEY, Projected, QUERY, VALUE, attention_stride};
+use super::super::{PackedEncoder, Positions, Scratch, add_to, copy_into, resize_buffer};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::forward::batch::{Batch, BatchInput};
 use crate::model::forward::gates::Gates;
@@ -29,13 +29,13 @@ impl PackedEncoder {
         let (width, bias) = (3 * heads_width, layer.query_key_value.bias.as_slice());
         let Scratch { context, projected, angles, .. } = forward;
         let rows = if layer.transforms_keys() {
-            let rows = copied(kept, prepared);
-            self.prepare_keys(layer, (rows, width), batch.lengths(), Positions::Used, angles);
+            let rows = copy_into(kept, prepared);
+            self.prepare_queries_keys(layer, (rows, width), batch.lengths(), Positions::Used, angles);
             &*rows
         } else {
             kept
         };
-        let derivatives = resized(projected, kept.len());
+        let derivatives = resize_buffer(projected, kept.len());
         derivatives.fill(0.0);
         for (sequence, (span, gradients)) in batch.spans().zip(gradients).enumerate() {
             let (rows_of_sequence, n) = (span.start * width..span.end * width, span.len());
@@ -43,7 +43,7 @@ impl PackedEncoder {
             let derivatives = &mut derivatives[rows_of_sequence];
             for head in 0..heads {
                 let d_context = &context[span.start * heads_width + head * head_dim..span.end * heads_width];
-                let d_context = Matrix::strided(d_context, n, head_dim, heads_width);
+                let d_context = Matrix::with_row_stride(d_context, n, head_dim, heads_width);
                 let (place, input) = ((number, head, sequence), batch.inputs[sequence]);
                 gradients.gates[number * heads + head] =
                     self.head_backward(place, (input, gates), (&parts, d_context), derivatives, scratch);
@@ -65,27 +65,34 @@ impl PackedEncoder {
         derivatives: &mut [f32],
         scratch: &mut HeadScratch,
     ) -> f64 {
-        let (config, stored_layer) = (&self.parameters.config, self.parameters.order[number]);
-        let HeadScratch { weights, bounded, derivatives: d_scores, products, query, key } = scratch;
-        let (n, head_dim, stride) = (parts.n, parts.head_dim, stride_of(parts.n));
-        self.score_between((number, head), [parts; 2], Positions::Used, weights);
+        let (config, stored_layer) = (&self.parameters.config, self.parameters.layer_indices[number]);
+        let HeadScratch {
+            weights,
+            capped_scores: bounded,
+            derivatives: d_scores,
+            products,
+            query_derivatives: query,
+            key_derivatives: key,
+        } = scratch;
+        let (n, head_dim, stride) = (parts.n, parts.head_dim, attention_stride(parts.n));
+        self.compute_scores((number, head), [parts; 2], Positions::Used, weights);
         if config.score_cap.is_some() {
             bounded.clone_from(&weights.attention);
         }
-        let entropies = resized(&mut weights.entropies, n);
+        let entropies = resize_buffer(&mut weights.entropies, n);
         kernels::softmax(&mut weights.attention, n, stride, entropies);
         let is_patched = gates.patch_weights((number, head, sequence), (&mut weights.attention, stride), entropies);
         // Patched rows may have weights on keys that the head does not see.
-        let visibility = if is_patched { Visibility::ALL } else { config.visibility.in_layer(number) };
+        let visibility = if is_patched { Visibility::ALL } else { config.visibility.layer_visibility(number) };
         let attention = weights.attention.as_slice();
         let gate = gates.get(number, head);
         let keep = gate.map_or(1.0, |gate| gate.keep);
 
-        let (d_scores, products) = (resized(d_scores, n * stride), resized(products, n));
+        let (d_scores, products) = (resize_buffer(d_scores, n * stride), resize_buffer(products, n));
         d_scores.fill(0.0);
         for Tile { queries, keys } in visibility.tiles(n) {
             let first = queries.start * stride + keys.start;
-            let d_weights = MatrixMut::strided(&mut d_scores[first..], queries.len(), keys.len(), stride);
+            let d_weights = MatrixMut::with_row_stride(&mut d_scores[first..], queries.len(), keys.len(), stride);
             let values = parts.matrix(VALUE, head).rows_in(&keys);
             multiply(d_weights, d_context.rows_in(&queries), values.transposed());
             let (weights, d_scores, products) = (&attention[first..], &mut d_scores[first..], &mut products[queries]);
@@ -109,19 +116,20 @@ impl PackedEncoder {
         if let Some(cap) = config.score_cap {
             backward::soft_cap(bounded, cap, d_scores);
         }
-        let (query, key) = (resized(query, n * head_dim), resized(key, n * head_dim));
+        let (query, key) = (resize_buffer(query, n * head_dim), resize_buffer(key, n * head_dim));
         key.fill(0.0);
         let [query_start, key_start, value_start] = [QUERY, KEY, VALUE].map(|part| parts.first_column(part, head));
         for Tile { queries, keys } in visibility.tiles(n) {
-            let in_tile =
-                |rows| Matrix::strided(rows, n, n, stride).rows_in(&queries).columns_from(keys.start, keys.len());
+            let in_tile = |rows| {
+                Matrix::with_row_stride(rows, n, n, stride).rows_in(&queries).columns_from(keys.start, keys.len())
+            };
             let (d_scores, attention) = (in_tile(d_scores), in_tile(attention));
             let rows = MatrixMut::new(&mut query[queries.start * head_dim..], queries.len(), head_dim);
             multiply(rows, d_scores, parts.matrix(KEY, head).rows_in(&keys));
             let rows = MatrixMut::new(&mut key[keys.start * head_dim..], keys.len(), head_dim);
             multiply_add(rows, d_scores.transposed(), Matrix::new(&weights.query, n, head_dim).rows_in(&queries));
             let rows = &mut derivatives[keys.start * parts.width + value_start..];
-            let rows = MatrixMut::strided(rows, keys.len(), head_dim, parts.width);
+            let rows = MatrixMut::with_row_stride(rows, keys.len(), head_dim, parts.width);
             multiply_add(rows, attention.transposed(), d_context.rows_in(&queries));
         }
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
@@ -142,10 +150,10 @@ impl PackedEncoder {
     }
 
     /// Backward pass of the rotation and normalisation of queries and keys, in place in `forward.projected`.
-    pub(super) fn keys_backward(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
+    pub(super) fn queries_keys_backward(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
         let (config, bias) = (&self.parameters.config, &layer.query_key_value.bias);
         let (heads, width) = (config.heads_width(), bias.len());
-        let Scratch { projected, angles, update, .. } = forward;
+        let Scratch { projected, angles, block_output: update, .. } = forward;
         let pairs = layer.rotary.as_ref().map_or(0, |rotary| rotary.frequencies.len());
         if pairs > 0 {
             // The transpose of a rotation is the rotation by minus the angle.
@@ -158,7 +166,7 @@ impl PackedEncoder {
             }
         }
         let Some(norms) = &layer.query_key_norms else { return };
-        let biased = resized(update, 2 * heads);
+        let biased = resize_buffer(update, 2 * heads);
         for (row, kept) in projected.chunks_exact_mut(width).zip(kept.chunks_exact(width)) {
             biased.copy_from_slice(&kept[..2 * heads]);
             add_to(biased, bias);

@@ -9,34 +9,36 @@ use std::num::NonZeroU16;
 
 use anyhow::{Result, ensure};
 
-use super::{PackedEncoder, add_to, copied, predicted_rows, project_backward, resized};
+use super::{PackedEncoder, add_to, copy_into, copy_predicted_rows, project_backward, resize_buffer};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::BlockPlan;
 use crate::model::config::cost::Cost;
-use crate::model::forward::batch::{Batch, groups_within};
+use crate::model::forward::batch::{Batch, group_by_tokens};
 use crate::model::forward::gates::Gates;
-use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, PathGradient, Score, Tape};
+use crate::model::forward::gradient::{
+    Differentiable, GateGradient, GradientScratch, PathGradient, ScoreFunction, Tape,
+};
 use crate::model::forward::held::LayerOutputs;
 use crate::model::forward::kernels::backward;
 use crate::model::forward::visitor::{Needs, Visitor};
-use crate::model::forward::{Encoder, NO_PREDICTION, Start};
+use crate::model::forward::{Encoder, NO_PREDICTION_HEAD_ERROR, PassStart};
 use crate::model::parameters::Norm;
 
 /// Maximum number of bytes that a forward pass keeps for derivatives. Larger batches are split, but single sequences are not.
-const MOST_KEPT: u64 = 1 << 28;
+const MAX_KEPT_BYTES: u64 = 1 << 28;
 
 impl Differentiable for PackedEncoder {
     fn gradients(
         &self,
         batch: &Batch<'_>,
         gates: &Gates,
-        score: &mut Score<'_>,
+        score: &mut ScoreFunction<'_>,
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>> {
-        ensure!(self.parameters.prediction.is_some(), NO_PREDICTION);
+        ensure!(self.parameters.prediction.is_some(), NO_PREDICTION_HEAD_ERROR);
         let mut gradients = Vec::with_capacity(batch.inputs.len());
-        let most_tokens = scratch.most_kept_bytes.unwrap_or(MOST_KEPT) / self.parameters.config.derivative_bytes(1);
-        let parts = groups_within(usize::try_from(most_tokens).unwrap_or(usize::MAX), batch.lengths());
+        let most_tokens = scratch.max_kept_bytes.unwrap_or(MAX_KEPT_BYTES) / self.parameters.config.derivative_bytes(1);
+        let parts = group_by_tokens(usize::try_from(most_tokens).unwrap_or(usize::MAX), batch.lengths());
         // Patched rows and exchanges refer to sequences by their index in the whole batch.
         let can_split =
             parts.len() < 2 || !gates.has_patched_rows() && batch.inputs.iter().all(|input| input.exchange.is_none());
@@ -58,16 +60,22 @@ impl Differentiable for PackedEncoder {
         batch: &Batch<'_>,
         whole: &Gates,
         steps: NonZeroU16,
-        score: &mut Score<'_>,
+        score: &mut ScoreFunction<'_>,
         scratch: &mut GradientScratch,
     ) -> Result<Vec<PathGradient>> {
         let mut closed = ScoreSums { scores: vec![0.0; batch.inputs.len()], score, logits: Vec::new() };
-        self.forward_from(Start::Embeddings, batch, &whole.with_opening(0.0), &mut scratch.forward, &mut closed)?;
+        self.forward_from(
+            PassStart::Embeddings,
+            batch,
+            &whole.with_open_gates_at(0.0),
+            &mut scratch.forward,
+            &mut closed,
+        )?;
         let start = |closed_loss| PathGradient { steps, closed_loss, gates: Vec::new() };
         let mut paths: Vec<PathGradient> = closed.scores.into_iter().map(start).collect();
         for step in 0..steps.get() {
             let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
-            let points = self.gradients(batch, &whole.with_opening(keep), score, scratch)?;
+            let points = self.gradients(batch, &whole.with_open_gates_at(keep), score, scratch)?;
             for (PathGradient { gates, .. }, point) in paths.iter_mut().zip(points) {
                 gates.resize(point.gates.len(), 0.0);
                 gates.iter_mut().zip(point.gates).for_each(|(sum, found)| *sum += found / f64::from(steps.get()));
@@ -77,7 +85,7 @@ impl Differentiable for PackedEncoder {
     }
 
     fn gradient_cost(&self, lengths: &[usize]) -> Cost {
-        self.parameters.config.gradient_cost(lengths, MOST_KEPT)
+        self.parameters.config.gradient_cost(lengths, MAX_KEPT_BYTES)
     }
 }
 
@@ -86,7 +94,7 @@ struct ScoreSums<'a, 'b> {
     /// Score of each sequence.
     scores: Vec<f64>,
     /// Function that returns the part of one position in its sequence's score.
-    score: &'a mut Score<'b>,
+    score: &'a mut ScoreFunction<'b>,
     /// A copy of the logits of one position, which `score` overwrites.
     logits: Vec<f32>,
 }
@@ -109,13 +117,13 @@ impl PackedEncoder {
         &self,
         batch: &Batch<'_>,
         gates: &Gates,
-        score: &mut Score<'_>,
+        score: &mut ScoreFunction<'_>,
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>> {
-        let (layers, heads) = (self.parameters.order.len(), self.parameters.config.num_attention_heads);
+        let (layers, heads) = (self.parameters.layer_indices.len(), self.parameters.config.num_attention_heads);
         let Tape { states, predicted, .. } = &mut scratch.tape;
         states.iter_mut().chain([predicted]).for_each(Vec::clear);
-        self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut scratch.tape)?;
+        self.forward_from(PassStart::Embeddings, batch, gates, &mut scratch.forward, &mut scratch.tape)?;
         let mut gradients = vec![GateGradient { loss: 0.0, gates: vec![0.0; layers * heads] }; batch.inputs.len()];
         let mut add = |sequence: usize, position: usize, logits: &mut [f32]| {
             let loss = score(sequence, position, logits);
@@ -145,18 +153,28 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (hidden, plan) = (config.hidden_size, config.blocks);
         let layer = self.layer(number);
-        let GradientScratch { forward, tape, attended, inputs, entering, prepared, head, .. } = scratch;
-        let LayerOutputs { projected, attention, wide: kept_wide, feed_forward, .. } = tape.layers.get(number);
-        let is_last = number + 1 == self.parameters.order.len();
+        let GradientScratch {
+            forward,
+            tape,
+            mid_layer_states: attended,
+            input_derivatives: inputs,
+            entering_states: entering,
+            queries_keys_values: prepared,
+            head,
+            ..
+        } = scratch;
+        let LayerOutputs { projected, attention, activation_input: kept_wide, feed_forward, .. } =
+            tape.layers.get(number);
+        let is_last = number + 1 == self.parameters.layer_indices.len();
         let below = &tape.states[number];
-        let states = if is_last { predicted_rows(batch, hidden, below, entering) } else { below };
+        let states = if is_last { copy_predicted_rows(batch, hidden, below, entering) } else { below };
         let derivatives = &mut forward.states;
         let tokens = states.len() / hidden;
 
-        let (attended, update) = (copied(states, attended), copied(attention, &mut forward.update));
+        let (attended, update) = (copy_into(states, attended), copy_into(attention, &mut forward.block_output));
         self.add_attention(layer, update, attended);
         if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| is_last) {
-            let last = copied(attended, inputs);
+            let last = copy_into(attended, inputs);
             update.copy_from_slice(feed_forward);
             self.add_feed_forward(layer, update, last);
             self.norm_backward(last, norm, derivatives);
@@ -164,13 +182,13 @@ impl PackedEncoder {
 
         update.copy_from_slice(feed_forward);
         let [attention_norm, feed_forward_norm] =
-            layer.write_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
+            layer.block_output_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
         let norms = [feed_forward_norm, Some(&layer.output_norm)];
         self.add_backward(&layer.output.bias, norms, attended, [&mut *update, &mut *derivatives]);
         let (inner, width) = (config.intermediate_size, layer.intermediate.bias.len());
-        let wide = resized(&mut forward.wide, tokens * width);
+        let wide = resize_buffer(&mut forward.feed_forward_states, tokens * width);
         multiply(
-            MatrixMut::strided(wide, tokens, inner, width),
+            MatrixMut::with_row_stride(wide, tokens, inner, width),
             Matrix::new(update, tokens, hidden),
             Matrix::new(&layer.output.weight, inner, hidden).transposed(),
         );
@@ -195,17 +213,17 @@ impl PackedEncoder {
         let heads_width = config.heads_width();
         project_backward(update, &layer.attention_output, hidden, &mut forward.context, tokens);
         if is_last {
-            all_rows(batch, hidden, &mut forward.states, &mut forward.update);
-            all_rows(batch, heads_width, &mut forward.context, &mut forward.update);
+            scatter_predicted_rows(batch, hidden, &mut forward.states, &mut forward.block_output);
+            scatter_predicted_rows(batch, heads_width, &mut forward.context, &mut forward.block_output);
         }
         gates.exchange_contexts(number, batch, &mut forward.context, [config.head_dim(), heads_width]);
         self.heads_backward(number, (batch, gates), (projected, &mut *forward), (prepared, head), gradients);
         if number == 0 {
             return;
         }
-        self.keys_backward(layer, batch, projected, forward);
+        self.queries_keys_backward(layer, batch, projected, forward);
         project_backward(&forward.projected, &layer.query_key_value, 3 * heads_width, inputs, batch.tokens());
-        if let Some(norm) = layer.attention_norm.as_ref().filter(|_| plan.normalises_first()) {
+        if let Some(norm) = layer.attention_norm.as_ref().filter(|_| plan.is_pre_norm()) {
             self.norm_backward(below, norm, inputs);
         }
         add_to(&mut forward.states, inputs);
@@ -221,7 +239,7 @@ impl PackedEncoder {
         [update, derivatives]: [&mut [f32]; 2],
     ) {
         let [update_norm, sum_norm] = norms;
-        let sum_norm = sum_norm.filter(|_| update_norm.is_none() && !self.parameters.config.blocks.normalises_first());
+        let sum_norm = sum_norm.filter(|_| update_norm.is_none() && !self.parameters.config.blocks.is_pre_norm());
         for (row, below) in update.chunks_exact_mut(bias.len()).zip(below.chunks_exact(bias.len())) {
             add_to(row, bias);
             if sum_norm.is_some() {
@@ -245,7 +263,7 @@ impl PackedEncoder {
 }
 
 /// Backward pass of [`predicted_rows`]: spreads rows of the predicted positions over the rows of all tokens, with 0 elsewhere.
-fn all_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
+fn scatter_predicted_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
     buffer.clear();
     buffer.resize(batch.tokens() * width, 0.0);
     for (row, (_, _, place)) in rows.chunks_exact(width).zip(batch.predicted_places()) {

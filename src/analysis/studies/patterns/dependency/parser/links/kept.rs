@@ -11,7 +11,7 @@ use crate::model::grid::visibility::LayerClasses;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, block_of};
-use crate::studies::patterns::dependency::arcs::{OFFSET_CLASSES, offset_class};
+use crate::studies::patterns::dependency::arcs::{OFFSET_CLASS_COUNT, offset_class};
 use crate::studies::patterns::dependency::parser::lexical::{LexicalChoice, LexicalSentence};
 use crate::study::instruments::linked::choice::LinkChoice;
 use crate::study::instruments::linked::key::{LinkKey, direction_index};
@@ -61,29 +61,29 @@ impl KeptLinks {
         let mut sources = if is_of_pairs { Vec::new() } else { words.sources(links, key.side).scored };
         sources.iter_mut().for_each(|source| source.seen.clear());
         let kept = Self { key: key.clone(), sentence, sources, pairs, hits: vec![[0; 2]; heads], terms: Vec::new() };
-        (kept.rows() > 0).then_some(kept)
+        (kept.row_count() > 0).then_some(kept)
     }
 
     /// Number of rows of `terms`: candidates of all sources, or pairs.
-    fn rows(&self) -> usize {
+    fn row_count(&self) -> usize {
         let candidates = || self.sources.iter().map(|source| source.candidates.len()).sum();
         self.pairs.as_ref().map_or_else(candidates, |pairs| pairs.pairs().len())
     }
 
     /// Number of weights per row of `terms`.
-    fn width(&self) -> usize {
+    fn row_width(&self) -> usize {
         self.hits.len() * if self.pairs.is_some() { 1 } else { 2 }
     }
 
     /// Memory of the attention weights, in bytes.
-    pub fn bytes(&self) -> u64 {
-        (self.rows() * self.width() * size_of::<u16>()) as u64
+    pub fn attention_bytes(&self) -> u64 {
+        (self.row_count() * self.row_width() * size_of::<u16>()) as u64
     }
 
     /// Stores the weights of one attention head, and counts its right choices. `corrected` is a buffer.
-    fn keep(&mut self, head: usize, attention: &WordAttention, partners: &Partners, corrected: &mut Vec<f64>) {
-        let width = self.width();
-        self.terms.resize(self.rows() * width, 0);
+    fn keep_head(&mut self, head: usize, attention: &WordAttention, partners: &Partners, corrected: &mut Vec<f64>) {
+        let width = self.row_width();
+        self.terms.resize(self.row_count() * width, 0);
         let mut rows = self.terms.chunks_exact_mut(width);
         let as_count = |right: u64| u32::try_from(right).expect("a sentence has fewer than 2^32 words");
         if let Some(pairs) = &self.pairs {
@@ -119,7 +119,7 @@ impl KeptLinks {
         rows: &mut Vec<f32>,
         mut show: impl FnMut(&LinkSource, &[f32]),
     ) {
-        let of_heads = self.width();
+        let of_heads = self.row_width();
         let width = evidence.term_count(self.hits.len());
         let mut terms = self.terms.chunks_exact(of_heads);
         for source in &self.sources {
@@ -142,7 +142,7 @@ impl KeptLinks {
 
     /// Writes the corrected weights of a range of pairs to `rows`, `[pairs, heads]`.
     pub fn write_pair_rows(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
-        let bits = &self.terms[pairs.start * self.width()..pairs.end * self.width()];
+        let bits = &self.terms[pairs.start * self.row_width()..pairs.end * self.row_width()];
         rows.resize(bits.len(), 0.0);
         bits.reinterpret_cast::<f16>().convert_to_f32_slice(rows);
         rows.iter_mut().for_each(|weight| *weight /= PAIR_SCALE);
@@ -159,7 +159,7 @@ impl KeptLinks {
             && self.sources.iter().all(|source| source.fits(words))
             && self.pairs.iter().all(|pairs| pairs.fits(words))
             && self.hits.as_flattened().iter().all(|&right| right as usize <= max_hits)
-            && self.rows().checked_mul(self.width()) == Some(self.terms.len())
+            && self.row_count().checked_mul(self.row_width()) == Some(self.terms.len())
             && self.terms.iter().all(|&bits| f16::from_bits(bits).is_finite())
     }
 }
@@ -168,7 +168,7 @@ impl LinkEvidence {
     /// Number of regressors of a model on `heads` attention heads.
     pub fn term_count(self, heads: usize) -> usize {
         let of_heads = if self.has_heads { 2 * heads } else { 0 };
-        of_heads + if self.has_distances { OFFSET_CLASSES } else { 0 }
+        of_heads + if self.has_distances { OFFSET_CLASS_COUNT } else { 0 }
     }
 }
 
@@ -194,8 +194,8 @@ pub struct LinkedSequence {
 
 impl LinkedSequence {
     /// Memory of the attention weights, in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.links.iter().map(KeptLinks::bytes).sum()
+    pub fn attention_bytes(&self) -> u64 {
+        self.links.iter().map(KeptLinks::attention_bytes).sum()
     }
 
     /// Converts the sequence and its `links` for the lexical baseline.
@@ -237,7 +237,7 @@ impl ObservedLinks {
         if sequence.links.is_empty() {
             return None;
         }
-        let visibility = classes.in_all_layers();
+        let visibility = classes.common_visibility();
         let words = LinkedWords::new(sequence, visibility, from);
         let of_set = |set| -> Vec<KeptLinks> {
             let keys = LinkKey::from_link_set(set, visibility.is_causal());
@@ -249,7 +249,7 @@ impl ObservedLinks {
             block: block_of(sequence.family.number),
             is_first: sequence.family.is_first,
             words: sequence.words.iter().map(tokens).collect(),
-            classes: words.classes().iter().filter(|_| words.have_classes).map(|&class| class.into()).collect(),
+            classes: words.classes().iter().filter(|_| words.has_classes).map(|&class| class.into()).collect(),
             links,
         };
         let partners =
@@ -261,7 +261,7 @@ impl ObservedLinks {
     /// buffer.
     pub fn keep_head(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
         for links in &mut self.kept.links {
-            links.keep(head, attention, &self.partners[class], corrected);
+            links.keep_head(head, attention, &self.partners[class], corrected);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::kept::{KeptLinks, LinkEvidence};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::studies::patterns::dependency::parser::fit::{GRADIENT_TOLERANCE, RIDGE_PENALTY, ridge_penalty};
 use crate::studies::patterns::dependency::parser::optimum::{
-    BATCH_ROWS, Curvature, FitCourse, centre_rows, minimise_by_newton, proximal_newton,
+    BATCH_ROWS, Curvature, FitCourse, centre_rows, minimise_by_newton, minimise_with_l1,
 };
 use crate::study::instruments::linked::sources::LinkSource;
 
@@ -36,7 +36,7 @@ impl ChoiceModel {
     pub fn new(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Self {
         let size = evidence.term_count(heads);
         let sources: u64 = links.iter().map(|links| links.sources.len() as u64).sum();
-        let scales = scales(links, evidence, heads);
+        let scales = standardising_scales(links, evidence, heads);
         let weights_at = |at: &[f64]| -> Vec<f64> { zip(at, &scales).map(|(at, scale)| at * scale).collect() };
         let (mut rows, mut shares) = (Vec::new(), Vec::new());
         let loss_at = |at: &[f64], gradient: &mut [f64]| {
@@ -44,13 +44,13 @@ impl ChoiceModel {
             let (weights, mut loss) = (weights_at(at), 0.0);
             for links in links {
                 links.for_each_source(evidence, &mut rows, |source, rows| {
-                    loss += choose(source, rows, &weights, &mut shares);
+                    loss += write_probabilities(source, rows, &weights, &mut shares);
                     let share = 1.0 / source.targets.len() as f64;
                     // Probability minus target: the derivative by the score.
                     for (excess, &candidate) in zip(&mut shares, &source.candidates) {
                         *excess -= if source.is_target(candidate) { share } else { 0.0 };
                     }
-                    add_rows(rows, &shares, gradient);
+                    add_scaled_rows(rows, &shares, gradient);
                 });
             }
             for ((slope, scale), at) in zip(zip(&mut *gradient, &scales), at) {
@@ -59,14 +59,14 @@ impl ChoiceModel {
             loss / sources as f64 + ridge_penalty(at)
         };
         let minimum = minimise_by_newton(size, GRADIENT_TOLERANCE, loss_at, |at| {
-            curvature(links, evidence, (&weights_at(at), &scales), sources)
+            source_curvature(links, evidence, (&weights_at(at), &scales), sources)
         });
         let of_heads = if evidence.has_heads { 2 * heads } else { 0 };
         Self {
             evidence,
             weights: weights_at(&minimum.point),
             standardised_weights: minimum.point[..of_heads].as_chunks::<2>().0.to_vec(),
-            course: minimum.course(sources, minimum.value - ridge_penalty(&minimum.point)),
+            course: minimum.to_fit_course(sources, minimum.value - ridge_penalty(&minimum.point)),
         }
     }
 
@@ -74,7 +74,7 @@ impl ChoiceModel {
     pub fn count_right(&self, links: &KeptLinks) -> u64 {
         let (mut rows, mut scores, mut right) = (Vec::new(), Vec::new(), 0);
         links.for_each_source(self.evidence, &mut rows, |source, rows| {
-            score(rows, &self.weights, source.candidates.len(), &mut scores);
+            score_rows(rows, &self.weights, source.candidates.len(), &mut scores);
             right += u64::from(chooses_target(source, &scores));
         });
         right
@@ -88,8 +88,8 @@ pub fn chooses_target(source: &LinkSource, scores: &[f64]) -> bool {
 }
 
 /// Writes the probability of each candidate to `shares`. Returns the mean of `-ln p` over the targets.
-fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f64>) -> f64 {
-    score(rows, weights, source.candidates.len(), shares);
+fn write_probabilities(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f64>) -> f64 {
+    score_rows(rows, weights, source.candidates.len(), shares);
     let largest = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let targets = zip(&*shares, &source.candidates).filter(|(_, candidate)| source.is_target(**candidate));
     let of_targets = targets.map(|(score, _)| score - largest).sum::<f64>() / source.targets.len() as f64;
@@ -102,7 +102,7 @@ fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f
 /// Computes second derivatives of the loss by the standardised weights, `[terms, terms]`. Each source adds
 /// `sum p (x - m)(x - m)ᵀ` over its candidates, with probabilities `p`, regressors `x`, and the mean `m = sum p x`.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
-fn curvature(
+fn source_curvature(
     links: &[&KeptLinks],
     evidence: LinkEvidence,
     (weights, scales): (&[f64], &[f64]),
@@ -115,25 +115,25 @@ fn curvature(
     let mut pending = Vec::new();
     for links in links {
         links.for_each_source(evidence, &mut row_buffer, |source, rows| {
-            choose(source, rows, weights, &mut shares);
+            write_probabilities(source, rows, weights, &mut shares);
             let start = pending.len();
             pending.extend(rows.iter().zip(scales.iter().cycle()).map(|(x, scale)| x * scale));
             centre_rows(&mut pending[start..], &shares, &mut mean);
             if pending.len() >= BATCH_ROWS * size {
-                sums.add(&pending, sources as f64);
+                sums.add_rows(&pending, sources as f64);
                 pending.clear();
             }
         });
     }
     if !pending.is_empty() {
-        sums.add(&pending, sources as f64);
+        sums.add_rows(&pending, sources as f64);
     }
     sums.matrix
 }
 
 /// Returns factors that standardise the regressors, `[terms]`. Scaled attention has a standard deviation of 1 among a
 /// source's candidates; attention that does not vary gets 0. Offset classes get 1.
-fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64> {
+fn standardising_scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64> {
     let (size, of_heads) = (evidence.term_count(heads), if evidence.has_heads { 2 * heads } else { 0 });
     let (mut squares, mut candidates, mut rows) = (vec![0.0; size], 0_usize, Vec::new());
     let mut mean = vec![0.0; size];
@@ -156,7 +156,7 @@ fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64
 }
 
 /// Writes the score of each row to `scores`: its dot product with the weights, `[count]`.
-fn score(rows: &[f32], weights: &[f64], count: usize, scores: &mut Vec<f64>) {
+fn score_rows(rows: &[f32], weights: &[f64], count: usize, scores: &mut Vec<f64>) {
     scores.clear();
     scores.resize(count, 0.0);
     if !weights.is_empty() {
@@ -184,7 +184,7 @@ fn multiply_rows(rows: &[f32], weights: &[f64], scores: &mut [f64]) {
 
 /// Adds each row times its factor to `slopes`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn add_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
+fn add_scaled_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
     if slopes.is_empty() {
         return;
     }
@@ -226,8 +226,8 @@ impl ContactModel {
             gradient.fill(0.0);
             let (slopes, of_bias) = gradient.split_at_mut(heads);
             let mut loss = 0.0;
-            for_each_part(links, &mut rows, |rows, labels| {
-                score(rows, &at[..heads], labels.len(), &mut scores);
+            for_each_pair_batch(links, &mut rows, |rows, labels| {
+                score_rows(rows, &at[..heads], labels.len(), &mut scores);
                 for (score, &(.., is_linked)) in scores.iter_mut().zip(labels) {
                     let logit = *score + at[heads];
                     let signed = if is_linked { -logit } else { logit };
@@ -236,16 +236,16 @@ impl ContactModel {
                     *score = LOSS_WEIGHT * (logistic(logit) - f64::from(u8::from(is_linked)));
                     of_bias[0] += *score;
                 }
-                add_rows(rows, &scores, slopes);
+                add_scaled_rows(rows, &scores, slopes);
             });
             LOSS_WEIGHT * loss
         };
-        let minimum = proximal_newton((start, heads), CONTACT_TOLERANCE, loss_at, |at| curvature_of_pairs(links, at));
+        let minimum = minimise_with_l1((start, heads), CONTACT_TOLERANCE, loss_at, |at| pair_curvature(links, at));
         let penalty: f64 = minimum.point[..heads].iter().map(|weight| weight.abs()).sum();
         Self {
             weights: minimum.point[..heads].to_vec(),
             bias: minimum.point[heads],
-            course: minimum.course(pairs, (minimum.value - penalty) / LOSS_WEIGHT / pairs as f64),
+            course: minimum.to_fit_course(pairs, (minimum.value - penalty) / LOSS_WEIGHT / pairs as f64),
         }
     }
 
@@ -253,8 +253,8 @@ impl ContactModel {
     pub fn count_right(&self, links: &KeptLinks) -> u64 {
         let Some(pairs) = &links.pairs else { return 0 };
         let (mut logits, mut scores, mut rows) = (Vec::with_capacity(pairs.pairs().len()), Vec::new(), Vec::new());
-        for_each_part(&[links], &mut rows, |rows, labels| {
-            score(rows, &self.weights, labels.len(), &mut scores);
+        for_each_pair_batch(&[links], &mut rows, |rows, labels| {
+            score_rows(rows, &self.weights, labels.len(), &mut scores);
             logits.extend(scores.iter().map(|score| score + self.bias));
         });
         pairs.linked_among_top(&logits)
@@ -268,7 +268,11 @@ fn logistic(logit: f64) -> f64 {
 
 /// Calls `show` with batches of pairs: corrected weights of all attention heads, `[pairs, heads]`, and
 /// `(word, other, is_linked)` for each pair.
-fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut(&[f32], &[(usize, usize, bool)])) {
+fn for_each_pair_batch(
+    links: &[&KeptLinks],
+    rows: &mut Vec<f32>,
+    mut show: impl FnMut(&[f32], &[(usize, usize, bool)]),
+) {
     for links in links {
         let pairs = links.pairs.as_ref().map_or(&[][..], |pairs| pairs.pairs());
         for (part, labels) in pairs.chunks(BATCH_ROWS).enumerate() {
@@ -282,11 +286,11 @@ fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut
 /// Computes second derivatives of the loss by weights and bias, `[heads + 1, heads + 1]`: `C sum p (1 - p) x xᵀ` over
 /// pairs. Here `p` is the probability of a link, `x` the inputs, and `C` is [`LOSS_WEIGHT`].
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
-fn curvature_of_pairs(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
+fn pair_curvature(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
     let (size, heads) = (at.len(), at.len() - 1);
     let (mut sums, mut own, mut scores) = (Curvature::new(size, 0.0), Vec::new(), Vec::new());
-    for_each_part(links, &mut Vec::new(), |rows, labels| {
-        score(rows, &at[..heads], labels.len(), &mut scores);
+    for_each_pair_batch(links, &mut Vec::new(), |rows, labels| {
+        score_rows(rows, &at[..heads], labels.len(), &mut scores);
         own.clear();
         for (row, score) in rows.chunks_exact(heads).zip(&scores) {
             let share = logistic(score + at[heads]);
@@ -294,7 +298,7 @@ fn curvature_of_pairs(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
             own.extend(row.iter().map(|x| root * x));
             own.push(root);
         }
-        sums.add(&own, 1.0);
+        sums.add_rows(&own, 1.0);
     });
     sums.matrix
 }

@@ -17,7 +17,7 @@ use crate::studies::patterns::dependency::relation::signed_points;
 use crate::study::labels::evidence::Side;
 use crate::study::show::wording::{aligned_table, decimal, percent};
 use crate::study::{Summary, TableRows};
-use crate::system::counted::{counted, plural};
+use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
 
 /// Names of the models that choose the target of a source, in report order. The first five are fitted; the last five are
@@ -41,7 +41,7 @@ pub const PAIR_MODELS: [&str; 5] =
 
 /// Models that use the trained model's attention. The lead of attention is measured over other models only, which know
 /// distances, classes and embeddings.
-const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best head"];
+const ATTENTION_MODELS: [&str; 3] = ["attention", "attention and distances", "best head"];
 
 /// Results on all types of links.
 pub struct LinkParserResults {
@@ -145,7 +145,7 @@ impl LinkFit {
 
 /// Returns the first model's lead over the best model that does not use the trained model's attention.
 pub fn attention_lead(accuracies: &[ParserAccuracy]) -> Lead {
-    let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
+    let others = accuracies.iter().filter(|one| !ATTENTION_MODELS.contains(&one.parser.as_str()));
     let scored = others.filter_map(|one| Some((one.share.accuracy?, one)));
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map_or_else(Lead::default, |(_, ParserAccuracy { parser, ahead, .. })| Lead {
@@ -163,12 +163,12 @@ impl LinkParser {
     }
 
     /// Whether pairs of words are ranked, instead of targets chosen for sources.
-    fn is_of_pairs(&self) -> bool {
+    fn has_pair_models(&self) -> bool {
         self.undirected && self.side.is_none()
     }
 
     /// Row of the summary table: the type, and the accuracies of the models `names`.
-    fn row(&self, names: &[&str]) -> Vec<String> {
+    fn table_row(&self, names: &[&str]) -> Vec<String> {
         let attention = self.accuracies.first().map(|one| one.share).unwrap_or_default().in_percent();
         let lead = self.lead.difference.map(|difference| signed_points(difference, self.lead.ci95)).unwrap_or_default();
         let over = self.lead.over.clone().unwrap_or_default();
@@ -203,7 +203,7 @@ impl LinkParser {
         if self.none.is_some() {
             return None;
         }
-        let names: &[&str] = if self.is_of_pairs() { &PAIR_MODELS } else { &SOURCE_MODELS };
+        let names: &[&str] = if self.has_pair_models() { &PAIR_MODELS } else { &SOURCE_MODELS };
         let is_whole = grid.equals_all_heads(self.heads.iter().map(|head| head.place))
             && self.accuracies.iter().map(|one| one.parser.as_str()).eq(names.iter().copied());
         (!is_whole).then(|| format!("`parser.links` does not have each head and each model of `{}` once", self.name))
@@ -212,9 +212,9 @@ impl LinkParser {
 
 /// Layout of a summary table: introduction, first columns, names of the models beside attention, and indices of columns to
 /// drop if the table is too wide.
-type LinkTable = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
+type LinkTableLayout = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
-const SOURCES_TABLE: LinkTable = (
+const SOURCES_TABLE: LinkTableLayout = (
     "Links from all attention heads: a linear model of the attention between a source and each candidate, in all heads, says which \
      candidate is a target; fitted on one half of the sentences and scored on the other, in % of sources. `lead` is over the best \
      model that does not see this attention:\n",
@@ -223,7 +223,7 @@ const SOURCES_TABLE: LinkTable = (
     &[1, 5, 4, 6, 8, 7, 3],
 );
 
-const PAIRS_TABLE: LinkTable = (
+const PAIRS_TABLE: LinkTableLayout = (
     "Undirected links from all attention heads (contact prediction, Rao et al. 2021): of the pairs that a logistic regression on the \
      corrected attention of all heads finds likeliest, as many as words, the share that is linked, in %; fitted on one half of the \
      sentences and scored on the other. `lead` is over the best model that does not see this attention:\n",
@@ -233,7 +233,7 @@ const PAIRS_TABLE: LinkTable = (
 );
 
 /// Summary table of types of links of one kind (sources or pairs), with a column for each model in `names`.
-fn table(all: &[&LinkParser], first_columns: [&'static str; 3], names: &[&'static str]) -> Table {
+fn summary_table(all: &[&LinkParser], first_columns: [&'static str; 3], names: &[&'static str]) -> Table {
     let short = |name: &&'static str| match *name {
         "distances and embeddings" => "embeddings",
         "attention of an untrained model" => "untrained",
@@ -241,24 +241,24 @@ fn table(all: &[&LinkParser], first_columns: [&'static str; 3], names: &[&'stati
     };
     let header: Vec<&str> = first_columns.into_iter().chain(names.iter().map(short)).chain(["lead", "over"]).collect();
     let last = header.len() - 1;
-    aligned_table(header, all.iter().map(|links| links.row(names)), 1..last)
+    aligned_table(header, all.iter().map(|links| links.table_row(names)), 1..last)
 }
 
 pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> fmt::Result {
     for (is_of_pairs, (intro, first_columns, names, drop_order)) in [(false, SOURCES_TABLE), (true, PAIRS_TABLE)] {
-        let fitted = links.iter().filter(|one| one.none.is_none() && one.is_of_pairs() == is_of_pairs);
+        let fitted = links.iter().filter(|one| one.none.is_none() && one.has_pair_models() == is_of_pairs);
         let mut fitted: Vec<&LinkParser> = fitted.collect();
         fitted.sort_by_key(|one| Reverse(one.count));
         if !fitted.is_empty() {
             writeln!(out, "{intro}")?;
-            out.table_with_optional_columns(table(&fitted, first_columns, names), drop_order);
-            out.blank();
+            out.table_with_optional_columns(summary_table(&fitted, first_columns, names), drop_order);
+            out.add_blank_line();
         }
     }
     let without_fit: Vec<&LinkParser> = links.iter().filter(|one| one.none.is_some()).collect();
     let commonest = without_fit.iter().max_by_key(|one| one.count);
     if let Some((one, why)) = commonest.and_then(|one| Some((one, one.none.as_ref()?))) {
-        let (count, is) = (counted(without_fit.len(), "type"), plural(&without_fit.len(), "is", "are"));
+        let (count, is) = (format_count(without_fit.len(), "type"), plural(&without_fit.len(), "is", "are"));
         writeln!(out, "{count} of links {is} not read from all heads; of {} {why}.", one.title())?;
     }
     if left_out > 0 {
@@ -266,21 +266,23 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
         writeln!(
             out,
             "{} with links {were} left out: the attention of more does not fit into the memory that is kept (docs/BOUNDS.md).",
-            counted(left_out, "sequence")
+            format_count(left_out, "sequence")
         )?;
     }
     let unfinished = |one: &LinkParser| {
-        let tolerance = if one.is_of_pairs() { CONTACT_TOLERANCE } else { GRADIENT_TOLERANCE };
+        let tolerance = if one.has_pair_models() { CONTACT_TOLERANCE } else { GRADIENT_TOLERANCE };
         one.fits.iter().filter(|fit| fit.gradient > tolerance).count()
     };
     match links.iter().map(unfinished).sum::<usize>() {
         0 => Ok(()),
-        count => writeln!(out, "{} of links did not come to an end: see parser.links.fits.", counted(count, "fit")),
+        count => {
+            writeln!(out, "{} of links did not come to an end: see parser.links.fits.", format_count(count, "fit"))
+        }
     }
 }
 
 /// Table of the export: one row for each type of links and model.
-pub fn flat_table(links: &[LinkParser]) -> TableRows<'_> {
+pub fn export_table(links: &[LinkParser]) -> TableRows<'_> {
     #[derive(Serialize)]
     struct ModelRow<'a> {
         #[serde(rename = "type")]

@@ -53,7 +53,7 @@ impl LinkParserSums {
 
     /// Also keeps the word embeddings of the sequences' tokens.
     pub fn with_embeddings(self) -> Self {
-        Self { embeddings: KeptEmbeddings::recording(), ..self }
+        Self { embeddings: KeptEmbeddings::new_recording(), ..self }
     }
 
     /// Whether the sequence with this index may be kept.
@@ -63,7 +63,7 @@ impl LinkParserSums {
 
     /// Drops the first sequence that takes the total memory over `most` bytes, and all later ones. `sizes` has the bytes of
     /// each sequence.
-    fn leave_out(&mut self, sizes: &BTreeMap<u64, u64>, most: u64) {
+    fn drop_beyond(&mut self, sizes: &BTreeMap<u64, u64>, most: u64) {
         let mut total = 0_u64;
         let end = sizes.iter().find(|(_, bytes)| {
             total = total.saturating_add(**bytes);
@@ -77,7 +77,7 @@ impl LinkParserSums {
 
     /// Memory in bytes of each kept sequence, by sequence index.
     pub fn sequence_bytes(&self) -> BTreeMap<u64, u64> {
-        self.sequences.iter().map(|(&index, sequence)| (index, sequence.bytes())).collect()
+        self.sequences.iter().map(|(&index, sequence)| (index, sequence.attention_bytes())).collect()
     }
 }
 
@@ -91,7 +91,7 @@ impl Merge for LinkParserSums {
             self.sequences.entry(index).or_insert_with(|| sequence.clone());
         }
         self.embeddings.merge(&other.embeddings);
-        self.leave_out(&self.sequence_bytes(), MAX_KEPT_BYTES);
+        self.drop_beyond(&self.sequence_bytes(), MAX_KEPT_BYTES);
     }
 }
 
@@ -104,14 +104,14 @@ impl Sums for LinkParserSums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        let seen = ObservedLinks::new(sequence, &self.classes, self.from, self.grid.count())?;
+        let seen = ObservedLinks::new(sequence, &self.classes, self.from, self.grid.head_count())?;
         self.seen += 1;
-        let (bytes, index) = (seen.kept.bytes(), sequence.index);
+        let (bytes, index) = (seen.kept.attention_bytes(), sequence.index);
         if bytes > MAX_SEQUENCE_BYTES || !self.has_room_before(index) {
             return None;
         }
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner).insert(index, bytes);
-        self.embeddings.keep(seen.kept.words.iter().flatten());
+        self.embeddings.keep_embeddings(seen.kept.words.iter().flatten());
         Some((index, seen))
     }
 
@@ -119,14 +119,14 @@ impl Sums for LinkParserSums {
         match event {
             Event::Head(input) => {
                 let view = input.attention();
-                let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
+                let place = (self.grid.index(view.layer, view.head), self.classes.class_index(view.layer));
                 seen.keep_head(place, input.word_attention(self.from), &mut self.corrected);
             }
             Event::PackEnd => {
                 self.sequences.insert(*index, std::mem::take(&mut seen.kept));
                 let sizes = Arc::clone(&self.sizes);
                 let sizes = sizes.lock().unwrap_or_else(PoisonError::into_inner);
-                self.leave_out(&sizes, MAX_KEPT_BYTES);
+                self.drop_beyond(&sizes, MAX_KEPT_BYTES);
             }
             _ => {}
         }
@@ -135,7 +135,7 @@ impl Sums for LinkParserSums {
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from, &self.classes) == (grid, from, classes)
             && self.sequences.len() as u64 <= self.seen
-            && self.sequences.values().all(|sequence| sequence.fits(grid.count()))
+            && self.sequences.values().all(|sequence| sequence.fits(grid.head_count()))
             && self.embeddings.are_valid()
     }
 }
@@ -162,13 +162,13 @@ mod tests {
                 if sums.has_room_before(index) {
                     seen.insert(index, size(index));
                     sums.sequences.insert(index, nothing.clone());
-                    sums.leave_out(&seen, most);
+                    sums.drop_beyond(&seen, most);
                 }
             }
             whole.end = whole.end.into_iter().chain(sums.end).min();
             whole.sequences.append(&mut sums.sequences);
             let known = whole.sequences.keys().map(|&index| (index, size(index))).collect();
-            whole.leave_out(&known, most);
+            whole.drop_beyond(&known, most);
         }
         whole.sequences.into_keys().collect()
     }

@@ -10,13 +10,13 @@ use rand_chacha::ChaCha8Rng;
 
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence};
 use super::models::{CONTACT_TOLERANCE, ChoiceModel, ContactModel, LOSS_WEIGHT};
-use super::section::{LinkParser, LinkParserResults, PAIR_MODELS, SOURCE_MODELS, flat_table, write_summary};
+use super::section::{LinkParser, LinkParserResults, PAIR_MODELS, SOURCE_MODELS, export_table, write_summary};
 use super::sums::LinkParserSums;
 use crate::corpus::{LinkSet, LinkType};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::passes::observer::{AttentionFolder, Event, Sums};
+use crate::passes::observer::{Event, FoldBuffers, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -57,7 +57,7 @@ fn summed(corpus: &[Made], visibility: Visibility) -> LinkParserSums {
                 row[0] = 1.0 - row.iter().sum::<f32>();
             }
             let view = AttentionView::new(0, head, tokens, &weights);
-            sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(sequence, view.into())));
+            sums.observe(&mut state, &mut Event::Head(FoldBuffers::default().head_input(sequence, view.into())));
         }
         sums.observe(&mut state, &mut Event::PackEnd);
     }
@@ -102,7 +102,7 @@ fn the_optimum_of_two_candidates_by_hand() {
     let all = all_of(&sums);
     // Two candidates with two terms of two bytes. The head is right from the source; nothing is given back, and of equal ones the first is
     // chosen.
-    assert_eq!((sums.seen, all[0].bytes(), &all[0].hits[..]), (1, 8, &[[1, 0]][..]));
+    assert_eq!((sums.seen, all[0].attention_bytes(), &all[0].hits[..]), (1, 8, &[[1, 0]][..]));
     let fitted = ChoiceModel::new(&all, ATTENTION, 1);
     // Divided by its standard deviation, .25, the term differs by 2 between the candidates: ln (1 + e^(-2w)) + 1e-4 w² is smallest where
     // 2 / (1 + e^(2w)) = 2e-4 w.
@@ -373,7 +373,7 @@ fn renumbered((sequence, heads): Made) -> Made {
 #[test]
 fn the_tables_have_every_model() {
     let read = measured(&contacts(40, false));
-    let table = flat_table(&read.types).table();
+    let table = export_table(&read.types).table();
     assert_eq!((table.name, table.rows.len()), ("parser_links", PAIR_MODELS.len()));
     let text = Summary::from_writer(|out| write_summary(&read.types, 0, out)).to_string();
     assert!(text.contains("contact prediction, Rao et al. 2021") && text.contains("separations"), "{text}");
