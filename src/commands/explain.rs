@@ -167,10 +167,11 @@ fn explain_grid_cell(cell: &str) -> Option<String> {
     });
     let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
     let more = more.map_or_else(String::new, |more| format!("; the head has {}", format_count(more, "more label")));
-    let entries: String = entries.iter().map(|entry| format!("\n{entry}")).collect();
+    let entries: Vec<String> = entries.iter().map(ToString::to_string).collect();
     Some(format!(
-        "{cell} (in the grid of a summary)\n\n{after}The label {}{borderline}{tied}{constant}{more}.\n{entries}",
-        names.join(" or ")
+        "{cell} (in the grid of a summary)\n\n{after}The label {}{borderline}{tied}{constant}{more}.\n\n{}",
+        names.join(" or "),
+        entries.join("\n")
     ))
 }
 

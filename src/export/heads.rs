@@ -18,7 +18,7 @@ use crate::study::show::wording::decimal;
 pub struct HeadCell {
     /// Code of the head's first label, a few letters.
     pub code: String,
-    /// Marks after the code, such as the mark of a borderline label ([`Report::marks`]).
+    /// Marks after the code, such as the mark of a borderline label ([`Report::head_marks`]).
     pub marks: String,
     pub hue: Hue,
     /// Text of the tooltip: the place of the head, and its labels.

@@ -24,7 +24,7 @@ fn schema() -> Value {
 fn numbers<'a>(at: &str, value: &'a Value, listed_values: &mut Vec<(String, &'a Value)>) {
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(key, value)| numbers(&format!("{at}.{key}"), value, listed_values))
+            fields.iter().for_each(|(key, value)| numbers(&format!("{at}.{key}"), value, listed_values));
         }
         Value::Array(items) => {
             items

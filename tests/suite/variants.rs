@@ -137,7 +137,7 @@ proptest! {
         let shown = &expect_sums::<InputToken>(&*results[0]).logits;
 
         let pack = Packs::new(sequences.iter().cloned().map(Ok::<_, ()>)).next().unwrap().unwrap();
-        prop_assert_eq!(&pack, &Pack { sequences: sequences });
+        prop_assert_eq!(&pack, &Pack { sequences });
         let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let mut everything = Gates::default();

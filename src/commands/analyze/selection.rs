@@ -253,7 +253,7 @@ impl StudyRequest {
         };
         match &self.task {
             None if is_task_only(study) => {
-                Err(origin.error_with_option(name, "there is no task").hint("give --task FILE"))?
+                Err(origin.error_with_option(name, "there is no task").hint("give --task FILE"))?;
             }
             Some(task) if !takes.is_empty() && !takes.contains(&task.kind) => {
                 let takes = takes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");

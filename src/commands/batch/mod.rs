@@ -188,7 +188,7 @@ impl Batch<'_> {
                     match OutstandingWork::new(&self.ledger, &run.name, &inputs, &self.requested_files(run)) {
                         None => self.record_status(run, RunStatus::UpToDate, "up to date")?,
                         Some(outstanding) if is_dry => {
-                            self.record_status(run, RunStatus::NotRun, &outstanding.in_words())?
+                            self.record_status(run, RunStatus::NotRun, &outstanding.in_words())?;
                         }
                         Some(OutstandingWork { saved_report: Some((report, targets)), .. }) => {
                             match self.export_missing_formats(run, &report, &targets) {

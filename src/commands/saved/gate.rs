@@ -67,7 +67,7 @@ pub struct GatedLabel {
 }
 
 /// Prints whether a firm role was lost; returns true if none was.
-/// `categories`: label categories that count, such as `syntactic` ([`category`]); empty if all roles count.
+/// `categories`: label categories that count, such as `syntactic` ([`label_category`]); empty if all roles count.
 /// Fails if a report cannot be read, the models have different heads, the texts differ, or no label is firm before.
 /// Fails also if no label is lost, but a label that is firm before could not be measured after.
 pub fn gate(sides: &SidesOptions, categories: Vec<String>, printed: PrintedForm) -> Result<bool> {

@@ -113,7 +113,7 @@ fn required_length(rows: usize, columns: usize, row_stride: usize) -> Option<usi
 /// Fastest of 128 to 768 for the shapes of small and base models (docs/PERFORMANCE.md).
 const GEMM_COLUMNS_PER_CALL: usize = 256;
 
-/// Number of rows of the right factor in one call of gemm, chosen by measurements like [`COLUMNS_PER_CALL`].
+/// Number of rows of the right factor in one call of gemm, chosen by measurements like [`GEMM_COLUMNS_PER_CALL`].
 const GEMM_INNER_PER_CALL: usize = 512;
 
 /// Multiplies two matrices, `into = a b`, on this thread. Panics if the shapes do not fit.

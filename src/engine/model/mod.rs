@@ -149,7 +149,7 @@ impl Model {
         Ok(Box::new(PackedEncoder::new(self.initial_parameters(seed)?)))
     }
 
-    /// As [`Model::untrained`], but each layer's attention is as far from uniform over `sample` as in the trained model.
+    /// As [`Model::untrained_encoder`], but each layer's attention is as far from uniform over `sample` as in the trained model.
     pub fn sharp_untrained_encoder(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
         let sharp = match_sharpness(self.initial_parameters(seed)?, &*self.encoder, sample)?;
         Ok(Box::new(PackedEncoder::new(sharp)))

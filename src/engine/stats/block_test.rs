@@ -54,7 +54,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the estimate, if it has at least [`FEWEST_BLOCKS`] blocks and [`FEWEST_EFFECTIVE_BLOCKS`] effective blocks;
+    /// Returns the estimate, if it has at least [`MIN_BLOCKS_FOR_TEST`] blocks and [`MIN_EFFECTIVE_BLOCKS`] effective blocks;
     /// else `None`.
     pub fn if_testable(self) -> Option<Self> {
         is_testable(self.blocks, self.effective_blocks).then_some(self)

@@ -52,7 +52,7 @@ impl RandomEffects {
 
     /// 95 % prediction interval of the number in a further corpus of this kind: `mean ± t sqrt(tau² + SE²)`. For `K`
     /// corpora, `t` has `K - 2` degrees of freedom (Higgins, Thompson & Spiegelhalter 2009). `None` for fewer than
-    /// [`FEWEST_CORPORA`] corpora.
+    /// [`MIN_CORPORA`] corpora.
     pub fn prediction(&self) -> Option<Interval> {
         let reach = || student_critical((self.corpora - 2) as f64) * self.tau.hypot(self.standard_error);
         (self.corpora >= MIN_CORPORA).then(|| Interval(self.mean - reach(), self.mean + reach()))

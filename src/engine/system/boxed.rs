@@ -54,7 +54,7 @@ pub fn model(name: &str) -> Result<EmbeddedFiles> {
     })
 }
 
-/// Name and bytes (CoNLL-U) of the embedded corpus that `path` names; `None` if `path` lacks [`PREFIX`]. Fails if there is
+/// Name and bytes (CoNLL-U) of the embedded corpus that `path` names; `None` if `path` lacks [`EMBEDDED_PREFIX`]. Fails if there is
 /// no such corpus; the error lists all names.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(EMBEDDED_PREFIX))?;
@@ -65,7 +65,7 @@ pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     })
 }
 
-/// Name of the embedded model that equals `name`, except for letter case or a missing [`PREFIX`]; `None` if there is none.
+/// Name of the embedded model that equals `name`, except for letter case or a missing [`EMBEDDED_PREFIX`]; `None` if there is none.
 pub fn similar_name(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(EMBEDDED_PREFIX).unwrap_or(known);

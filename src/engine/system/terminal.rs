@@ -13,7 +13,7 @@ pub fn write_stdout(bytes: &[u8]) -> Result<()> {
     write_and_flush(io::stdout().lock(), bytes)
 }
 
-/// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset. Fails as [`to_stdout`].
+/// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset. Fails as [`write_stdout`].
 pub fn print(text: &str) -> Result<()> {
     write_and_flush(anstream::stdout().lock(), text.as_bytes())
 }

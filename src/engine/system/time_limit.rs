@@ -1,5 +1,5 @@
 //! Time limits for libraries that process untrusted files. A library with callbacks is aborted in a callback
-//! ([`abort_if_over`]). For any other library, the process ends `GRACE` after the limit with an error, and leaves no
+//! ([`abort_if_over`]). For any other library, the process ends `GRACE_PERIOD` after the limit with an error, and leaves no
 //! incomplete output.
 
 use std::cell::OnceCell;

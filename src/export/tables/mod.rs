@@ -201,13 +201,13 @@ fn control_table(report: &Report) -> Table {
 /// Name of the table in which several reports stand side by side.
 const PAPER_TABLE: &str = "paper";
 
-/// The column of [`PAPER`] that identifies its rows.
+/// The column of [`PAPER_TABLE`] that identifies its rows.
 const KEY_COLUMN: &str = "relation";
 
-/// The columns of [`PAPER`] that each report has when several stand side by side.
+/// The columns of [`PAPER_TABLE`] that each report has when several stand side by side.
 const REPORT_COLUMNS: [&str; 3] = ["head", "accuracy", "firm"];
 
-/// The columns of [`PAPER`] that do not depend on the head, and that reports over one corpus share.
+/// The columns of [`PAPER_TABLE`] that do not depend on the head, and that reports over one corpus share.
 const BASELINE_COLUMNS: [&str; 2] = ["offset", "word_classes"];
 
 /// Joins tables of one name, each as (report name, table); there is at least one.

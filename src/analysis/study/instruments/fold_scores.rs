@@ -71,7 +71,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Jackknife::new(right, &self.words).with_scale(Scale::Share).interval()
     }
 
-    /// Accuracy of the [held-out predictions](Self::held_out_hits) with its 95 % interval; both are `None` if a
+    /// Accuracy of the [held-out predictions](Self::count_held_out_hits) with its 95 % interval; both are `None` if a
     /// fold has no scored word.
     pub fn held_out_accuracy<C>(
         &self,

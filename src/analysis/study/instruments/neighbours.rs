@@ -51,7 +51,7 @@ pub struct Neighbour {
     /// Index of the sequence itself.
     index: u64,
     /// The neighbour; `None` if the sequence has no neighbour.
-    neighbour: Option<BegunSequence>,
+    previous: Option<BegunSequence>,
     /// Whether a sequence of another group comes before this one in the pack, whatever its length.
     pub follows_other_group: bool,
 }
@@ -59,7 +59,7 @@ pub struct Neighbour {
 impl Neighbour {
     /// Length of the neighbour, in the unit of [`Neighbours::begin`]; `None` if the sequence has no neighbour.
     pub fn length(&self) -> Option<usize> {
-        self.neighbour.map(|before| before.length)
+        self.previous.map(|before| before.length)
     }
 }
 
@@ -69,7 +69,7 @@ impl<T> Default for Neighbours<T> {
     }
 }
 
-/// Whether two lengths are similar. Both are at least [`MIN_LENGTH`], and the longer is at most a tenth longer than
+/// Whether two lengths are similar. Both are at least [`MIN_SEQUENCE_LENGTH`], and the longer is at most a tenth longer than
 /// the shorter.
 fn are_similar_lengths(a: usize, b: usize) -> bool {
     let (shorter, longer) = (a.min(b), a.max(b));
@@ -84,13 +84,13 @@ impl<T> Neighbours<T> {
         let previous = self.last.replace(begun).filter(|last| last.group != begun.group);
         let neighbour = previous.filter(|last| are_similar_lengths(last.length, length));
         self.wanted_sequences.extend(neighbour.map(|last| last.index));
-        Neighbour { index: begun.index, neighbour, follows_other_group: previous.is_some() }
+        Neighbour { index: begun.index, previous: neighbour, follows_other_group: previous.is_some() }
     }
 
     /// The value that was kept of a head in the neighbour; `None` if none was kept.
     pub fn neighbour_value(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
         let kept = self.kept_values.get(&head)?;
-        (kept.layer == layer && Some(kept.index) == neighbour.neighbour.map(|before| before.index))
+        (kept.layer == layer && Some(kept.index) == neighbour.previous.map(|before| before.index))
             .then_some(&kept.value)
     }
 

@@ -47,7 +47,7 @@ impl Partners {
         })
     }
 
-    /// The largest weight of `word` on a candidate. In a decoder, [`Self::predict`] may predict a word with a
+    /// The largest weight of `word` on a candidate. In a decoder, [`Self::predict_partner`] may predict a word with a
     /// smaller weight, since it compares ratios to uniform attention.
     pub fn largest_weight(&self, attention: &WordAttention, word: usize) -> f64 {
         let Range { start, end } = self.candidate_ranges[word].clone();

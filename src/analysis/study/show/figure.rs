@@ -97,7 +97,7 @@ impl Forest {
         Self { is_in_percent: true, no_effect: None, ..Self::around_zero(scale, marks, rows) }
     }
 
-    /// Forest plot of the first `MAX_HEADS` of these heads, on a scale around 0. The text with it counts the heads
+    /// Forest plot of the first `MAX_FOREST_HEADS` of these heads, on a scale around 0. The text with it counts the heads
     /// that are left out, whose `what` (such as an effect) is smaller.
     pub fn heads_around_zero(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(MAX_FOREST_HEADS) {

@@ -4,7 +4,7 @@ mod chosen;
 mod shard;
 pub mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
@@ -33,6 +33,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
+use crate::study::AnyStudy;
 use crate::system::errors::Facts;
 use chosen::{
     ablation_settings, control_runs, ensure_study_runs, link_options, probed_columns, refuse_reading_again,
@@ -363,14 +364,11 @@ impl AnalyzeArguments {
         )?;
         let classes = value_of_study_option(&selection, "classes", self.classes)?;
         ensure_study_runs(&selection, "show-example", self.show_example)?;
+        let example = self.show_example.then_some(MappedSentence::Example);
+        let mapped_sentence = self.show.map(MappedSentence::Text).or(example);
         let (run_info, threads) = (!self.report.no_run_info, threads_or_all(self.report.threads));
         let controls = control_runs(&self.controls, self.control_seeds);
-        // A second stage looks at the corpus again with the results of the first.
-        let has_second_stage = studies.iter().any(|study| study.passes().iter().any(|spec| spec.is_second_stage));
-        if let Some(after) = self.after.as_ref().filter(|_| !has_second_stage) {
-            return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
-                .with_file(after.display()));
-        }
+        ensure_second_stage(self.after.as_deref(), studies)?;
         let outcome = match self.shard {
             None => AnalysisOutput::Report {
                 options: self.report.validate(&self.presets, "")?,
@@ -412,13 +410,18 @@ impl AnalyzeArguments {
             exchanged_positions: exchanged,
             counts_file: self.counts,
             index_file: self.index,
-            mapped_sentence: self
-                .show
-                .map(MappedSentence::Text)
-                .or(self.show_example.then_some(MappedSentence::Example)),
+            mapped_sentence,
             output: outcome,
         })
     }
+}
+
+/// Fails if sums of a first stage are given (`--after`) and no study looks at the corpus a second time.
+fn ensure_second_stage(after: Option<&Path>, studies: &[&dyn AnyStudy]) -> Result<(), UsageError> {
+    let has_second_stage = studies.iter().any(|study| study.passes().iter().any(|spec| spec.is_second_stage));
+    let Some(after) = after.filter(|_| !has_second_stage) else { return Ok(()) };
+    Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
+        .with_file(after.display()))
 }
 
 /// Output of a shard: a partial. A shard without `--after` has no labels yet, so labelling options are refused.

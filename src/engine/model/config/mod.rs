@@ -284,12 +284,12 @@ impl Config {
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
     }
 
-    /// Length in tokens of the longest sequence that can run: [`Config::longest_with_positions`], or more if [`Config::is_unbounded`].
+    /// Length in tokens of the longest sequence that can run: [`Config::max_positioned_tokens`], or more if [`Config::is_unbounded`].
     pub fn max_runnable_tokens(&self) -> usize {
         if self.is_unbounded { self.full_attention.unwrap_or(MAX_SIZE) } else { self.max_positioned_tokens() }
     }
 
-    /// Phrase for messages that follows the number [`Config::longest_with_positions`] and says why longer sequences do not run.
+    /// Phrase for messages that follows the number [`Config::max_positioned_tokens`] and says why longer sequences do not run.
     pub fn length_limit_phrase(&self) -> &'static str {
         match self.full_attention {
             Some(longest) if longest == self.max_positioned_tokens() => {

@@ -322,14 +322,14 @@ impl TensorNames {
         Self::new(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
     }
 
-    /// Checks the config, and makes its tensor names by [`Names::numbered`]. Fails if a size fits no encoder.
+    /// Checks the config, and makes its tensor names by [`TensorNames::with_numbered_layers`]. Fails if a size fits no encoder.
     pub(super) fn check_and_name(config: Config, parts: &'static LayerNames, stem: &str) -> Result<(Config, Self)> {
         let config = config.check_sizes()?;
         let names = Self::with_numbered_layers(parts, stem, &config);
         Ok((config, names))
     }
 
-    /// As [`Names::checked`] for a pre-norm model, whose embeddings have no segments and no normalisation. `embeddings` has the
+    /// As [`TensorNames::check_and_name`] for a pre-norm model, whose embeddings have no segments and no normalisation. `embeddings` has the
     /// tensor names of `[words, positions]`; an empty name means none.
     pub(super) fn pre_norm(
         config: Config,

@@ -137,12 +137,11 @@ impl<'a> Batch<'a> {
 pub fn group_by_tokens(most: usize, lengths: impl IntoIterator<Item = usize>) -> Vec<Range<usize>> {
     let (mut groups, mut tokens): (Vec<Range<usize>>, _) = (Vec::new(), 0);
     for (index, length) in lengths.into_iter().enumerate() {
-        match groups.last_mut().filter(|_| tokens + length <= most) {
-            Some(group) => group.end = index + 1,
-            None => {
-                groups.push(index..index + 1);
-                tokens = 0;
-            }
+        if let Some(group) = groups.last_mut().filter(|_| tokens + length <= most) {
+            group.end = index + 1;
+        } else {
+            groups.push(index..index + 1);
+            tokens = 0;
         }
         tokens += length;
     }

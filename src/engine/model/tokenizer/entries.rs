@@ -14,7 +14,7 @@ pub(super) struct VocabularyEntries {
     pub whole_entries: Vec<VocabularyEntry>,
     /// Scripts of all entries, including pieces.
     pub scripts: Scripts,
-    /// All entries with their ids, including pieces of words; empty if there are more than [`SMALL_VOCABULARY`].
+    /// All entries with their ids, including pieces of words; empty if there are more than [`MAX_SMALL_VOCABULARY`].
     pub small_vocabulary: Vec<(u32, String)>,
 }
 
@@ -64,7 +64,7 @@ impl VocabularyEntries {
     }
 
     /// Returns the number of characters of nearly all entries, if they share one length: 1 for letters, k for k-mers. `None` if
-    /// fewer than [`MIN_SHARE_OF_ONE_LENGTH`] do.
+    /// fewer than [`MIN_COMMON_LENGTH_SHARE`] do.
     pub fn common_length(&self) -> Option<usize> {
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
         for entry in &self.whole_entries {
@@ -105,14 +105,14 @@ pub struct Scripts {
 }
 
 /// Minimum number of entries with at least two letters for a vocabulary to know a script. In a small vocabulary, the share
-/// [`SHARE_OF_SEVERAL`] suffices. A vocabulary without words of a script may still have its alphabet. Of its 28,000 entries,
+/// [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its alphabet. Of its 28,000 entries,
 /// bert-base-uncased has 8 with two letters in Cyrillic and 4 in Greek.
 const MIN_WORD_ENTRIES: usize = 100;
 /// Minimum share of entries with at least two letters for a small vocabulary to know a script.
 const MIN_WORD_ENTRY_SHARE: f64 = 0.01;
 
 /// Minimum number of entries of any length for a vocabulary to know a script whose single letters are words. In a small
-/// vocabulary, the share [`SHARE_OF_ANY`] suffices. The 1,000 most frequent characters make up about nine tenths of Chinese
+/// vocabulary, the share [`MIN_CHARACTER_SHARE`] suffices. The 1,000 most frequent characters make up about nine tenths of Chinese
 /// text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries in Han are 1.8 % of all entries with letters.
 const MIN_CHARACTER_ENTRIES: usize = 1000;
 /// Minimum share of entries of any length for a small vocabulary to know a script whose single letters are words.

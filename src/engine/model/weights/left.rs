@@ -29,7 +29,7 @@ const BUFFER_NAME_PARTS: [&str; 6] =
 impl Checkpoint {
     /// Counts the unread tensors outside the encoder, after the encoder was loaded; copies of read tensors do not count. A
     /// tensor belongs to the encoder if it shares its prefix and the first part of its name (`embeddings.`, `encoder.`) with a
-    /// tensor that was read. Fails if a tensor of the encoder is unread, unless the family or `BUFFERS` lists it as
+    /// tensor that was read. Fails if a tensor of the encoder is unread, unless the family or `BUFFER_NAME_PARTS` lists it as
     /// unnecessary.
     pub fn unread_tensors(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, ignored_tensors: needless, .. } = architecture.family;

@@ -18,7 +18,7 @@ pub enum ErrorFormat {
 /// An error as `--error-format json` prints it, on one line.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 pub struct ErrorReport {
-    /// The [class](Class::code), or `interrupted` where a signal ended the run.
+    /// The [class](ErrorClass::code), or `interrupted` where a signal ended the run.
     pub code: &'static str,
     pub status: u8,
     /// Complete message, as it is printed without `--error-format json`.

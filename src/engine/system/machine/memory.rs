@@ -37,7 +37,7 @@ pub fn ensure_available(needed: u64, what: impl FnOnce() -> String) -> Result<()
     lacking.map_or(Ok(()), |free| Err(shortage_error(needed, free, &what())))
 }
 
-/// Whether `needed` bytes are refused if `free` bytes are free. Needs up to `NEVER_REFUSED` are never refused.
+/// Whether `needed` bytes are refused if `free` bytes are free. Needs up to `NEVER_REFUSED_BYTES` are never refused.
 pub fn is_shortage(needed: u64, free: u64) -> bool {
     needed > free && needed > NEVER_REFUSED_BYTES
 }

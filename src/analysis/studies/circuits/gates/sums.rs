@@ -143,7 +143,7 @@ impl KeptSets {
             return Self { folds: Vec::new(), obstacle };
         }
         let set = |fold: &FoldFits| {
-            // `kept_by(0)` lists every head with a gate.
+            // `heads_kept_by(0)` lists every head with a gate.
             let (kept, gated) = (fold.heads_kept_by(MIN_KEEPING_FITS), fold.heads_kept_by(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
             KeptSet { random: random.collect(), kept, gated }

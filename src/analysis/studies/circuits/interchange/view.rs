@@ -131,7 +131,7 @@ impl InterchangeResult {
         self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
-    /// Lists the heads by falling [`largest`](ExchangedHead::largest) share.
+    /// Lists the heads by falling [`largest`](ExchangedHead::largest_abs_share) share.
     fn heads_by_largest_share(&self) -> Vec<&ExchangedHead> {
         let mut known: Vec<_> = self.heads.iter().filter_map(|head| Some((head.largest_abs_share()?, head))).collect();
         known.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -187,7 +187,7 @@ impl RowSums {
 }
 
 /// Half of a fold: its embedding sums, and the inverted scatter matrix for each ridge penalty
-/// ([`EmbeddingSums::inverses`]).
+/// ([`EmbeddingSums::scatter_inverses`]).
 type FoldHalf<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
 
 /// Returns the index in [`RIDGES`] of the penalty with the smallest residual in cross-validation; the smaller penalty among

@@ -25,7 +25,7 @@ pub struct ChoiceInputs<'a> {
     pub is_uniform: bool,
 }
 
-/// Whether a head's mean distance from uniform attention is below [`LEAST_DISTANCE`].
+/// Whether a head's mean distance from uniform attention is below [`MIN_MEAN_DISTANCE`].
 pub fn attends_uniformly(total: &RebuiltBlock, head: usize) -> bool {
     total.heads[head].even.value() < MIN_MEAN_DISTANCE * total.rows as f64
 }

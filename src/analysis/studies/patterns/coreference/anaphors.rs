@@ -173,7 +173,7 @@ fn have_same_lemma(a: &Annotation, b: &Annotation) -> bool {
     a.lemma.as_deref().zip(b.lemma.as_deref()).is_some_and(|(a, b)| a.to_lowercase() == b.to_lowercase())
 }
 
-/// Whether two words have equal values of each of the [`AGREEMENT`] features that both have.
+/// Whether two words have equal values of each of the [`AGREEMENT_FEATURES`] features that both have.
 fn features_agree(a: &Annotation, b: &Annotation) -> bool {
     AGREEMENT_FEATURES.iter().all(|name| feature_value(a, name).zip(feature_value(b, name)).is_none_or(|(a, b)| a == b))
 }

@@ -142,7 +142,7 @@ const UNIVERSAL_RELATIONS: &str = "all acl advcl advmod amod appos aux case cc c
     dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root \
     vocative xcomp";
 
-/// Whether a relation is in [`UNIVERSAL`], with or without a subtype (`pass` in `nsubj:pass`).
+/// Whether a relation is in [`UNIVERSAL_RELATIONS`], with or without a subtype (`pass` in `nsubj:pass`).
 fn is_universal_relation(relation: &str) -> bool {
     let main = relation.split_once(':').map_or(relation, |(main, _)| main);
     UNIVERSAL_RELATIONS.split_whitespace().any(|known| known == main)

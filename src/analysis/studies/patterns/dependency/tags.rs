@@ -77,7 +77,7 @@ impl TagRules {
 }
 
 /// Selects one rule for dependents of every UPOS, and returns it with the number of arcs that it predicts right. Ties go as
-/// in [`TagRules::best`].
+/// in [`TagRules::select_best`].
 pub fn best_single_rule(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
     let hits_of =
         |rule: usize| hits.iter().filter(|(cue, _)| cue.index() % RULE_COUNT == rule).map(|(_, hits)| hits).sum();

@@ -28,7 +28,7 @@ pub const SYNTACTIC_HEAD_CUE: usize = FIRST_PAIR_CUE + 2;
 pub const DEPENDENT_CUE: usize = FIRST_PAIR_CUE + 3;
 /// Index of the cue that the words of query and key are siblings: they have one syntactic head.
 pub const SIBLING_CUE: usize = FIRST_PAIR_CUE + 4;
-/// Number of pair cues, from [`SAME_TOKEN`] to [`SIBLING`].
+/// Number of pair cues, from [`SAME_TOKEN_MASS`] to [`SIBLING_CUE`].
 pub const PAIR_CUE_COUNT: usize = 5;
 /// Index of the cue whose value is the commonness of the key's token: the share of corpus tokens that are rarer.
 pub const COMMONNESS_CUE: usize = FIRST_PAIR_CUE + PAIR_CUE_COUNT;

@@ -74,7 +74,7 @@ const UNIQUE_CAVEATS: &str = "What several groups say alike is in none of their 
     coefficients of the group do not hold for other sentences.";
 
 const EXPLAINED_BY_PLACE: &str = "explained_by_place";
-/// Name of the metric for the part of metric [`PLACE`] that offsets do not explain.
+/// Name of the metric for the part of metric [`EXPLAINED_BY_PLACE`] that offsets do not explain.
 const PLACE_OVER_OFFSETS: &str = "explained_by_place_over_offsets";
 
 const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of another group are as long as that, up to a tenth. Sequences of \

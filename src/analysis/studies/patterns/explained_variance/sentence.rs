@@ -25,7 +25,7 @@ pub const ALL_KEYS_FORM: usize = 0;
 /// Index of the form with rows over the other text tokens.
 pub const TEXT_KEYS_FORM: usize = 1;
 
-/// Minimum number of text tokens of a sentence in the form [`TEXT_KEYS`]. With two, each row has a single key with all
+/// Minimum number of text tokens of a sentence in the form [`TEXT_KEYS_FORM`]. With two, each row has a single key with all
 /// weight.
 const MIN_TEXT_TOKENS: usize = 3;
 
@@ -35,7 +35,7 @@ pub const CUE_PRODUCT_COUNT: usize = lower_half_index(CUE_COUNT - 1, CUE_COUNT -
 /// Products of a sentence's cues, centred within attention rows.
 #[derive(Clone, Debug)]
 pub struct CueProducts {
-    /// Lower half of the symmetric matrix of products, `[CUE_PRODUCTS]`.
+    /// Lower half of the symmetric matrix of products, `[CUE_PRODUCT_COUNT]`.
     pub cells: Vec<f64>,
     /// Number of attention rows.
     pub rows: u64,

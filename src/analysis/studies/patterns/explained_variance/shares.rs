@@ -18,7 +18,7 @@ use crate::system::parallel::parallel_map;
 pub const GROUP_COUNT: usize = CUE_GROUPS.len();
 
 /// One value for all cues, one for each group of cues alone, and one for each group's addition to all other groups. Their
-/// indices are [`ALL_CUES`], [`alone_index`] and [`unique_index`].
+/// indices are [`ALL_CUES_INDEX`], [`alone_index`] and [`unique_index`].
 pub type Shares<T> = [T; 1 + 2 * GROUP_COUNT];
 
 /// Index in [`Shares`] of all cues together.

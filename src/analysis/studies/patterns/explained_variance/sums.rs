@@ -37,7 +37,7 @@ pub struct FormSums {
     pub keys: u64,
     /// Number of sentences with attention rows. Related sentences count once.
     pub sentences: u64,
-    /// Products of cues with each other: the lower half of the symmetric matrix, `[CUE_PRODUCTS]`.
+    /// Products of cues with each other: the lower half of the symmetric matrix, `[CUE_PRODUCT_COUNT]`.
     pub cues: Vec<ExactSum>,
     /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<ExplainedHeadSums>,

@@ -277,7 +277,7 @@ pub struct LeadTest {
 pub const LINK_REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
-    /// The test of each step in [`REACHES`].
+    /// The test of each step in [`LINK_REACHES`].
     pub fn tests_mut(&mut self) -> [&mut LeadTest; LINK_REACHES.len()] {
         [&mut self.over_place, &mut self.over_class, &mut self.over_all]
     }

@@ -76,7 +76,7 @@ impl LinksSection {
         testable
     }
 
-    /// Runs all tests of each step in [`REACHES`], and computes their q-values. The family of tests has every attention
+    /// Runs all tests of each step in [`LINK_REACHES`], and computes their q-values. The family of tests has every attention
     /// head and direction on the types with enough sources.
     fn set_q_values(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_QUERIES);

@@ -195,7 +195,7 @@ pub const METRICS: &[NormMetric] = &[
         source: "Sandoval-Segura et al. 2026 compare heads so, by the norm before the output projection.",
         caveats: NO_BIAS_CAVEAT,
     }),
-    NormMetric::single(|inputs, _| inputs.block_share(&inputs.shares.constant_share)).with_explanation(Explanation {
+    NormMetric::single(|inputs, _| inputs.block_share(&inputs.shares.constant)).with_explanation(Explanation {
         name: "constant_share",
         measures: "How much of what a head writes is the same for every token of the corpus.",
         formula: "|mean o°|² / mean |o°|², over i in T of all sentences",
@@ -203,7 +203,7 @@ pub const METRICS: &[NormMetric] = &[
         source: OURS,
         caveats: NO_BIAS_CAVEAT,
     }),
-    NormMetric::single(|inputs, _| inputs.block_share(&inputs.shares.sentence_share)).with_explanation(Explanation {
+    NormMetric::single(|inputs, _| inputs.block_share(&inputs.shares.sentence)).with_explanation(Explanation {
         name: "sentence_share",
         measures: "How much of the variance of what a head writes lies between sentences: 1 if it writes the same to \
             all tokens of a sentence.",
@@ -231,7 +231,7 @@ pub const METRICS: &[NormMetric] = &[
         caveats: "Below 0 where the sinks' vectors point against what is written, above 1 where the rest does. \
             The value bias is left out.",
     }),
-    NormMetric::keyed(BY_SINK, |inputs, sink| inputs.if_sink_is_present(sink, inputs.block_share(&inputs.shares.sink_constant_share[sink])))
+    NormMetric::keyed(BY_SINK, |inputs, sink| inputs.if_sink_is_present(sink, inputs.block_share(&inputs.shares.sink_constant[sink])))
         .with_explanation(Explanation {
             name: "sink_constant_share",
             measures: "How much of what comes from a kind of sink is the same for every token of the corpus.",
@@ -240,7 +240,7 @@ pub const METRICS: &[NormMetric] = &[
             source: OURS,
             caveats: NO_BIAS_CAVEAT,
         }),
-    NormMetric::keyed(BY_SINK, |inputs, sink| inputs.if_sink_is_present(sink, inputs.block_share(&inputs.shares.sink_sentence_share[sink])))
+    NormMetric::keyed(BY_SINK, |inputs, sink| inputs.if_sink_is_present(sink, inputs.block_share(&inputs.shares.sink_sentence[sink])))
         .with_explanation(Explanation {
             name: "sink_sentence_share",
             measures: "How much of what comes from a kind of sink differs between sentences and is the same within them.",

@@ -17,7 +17,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{ExactSum, add_elementwise};
 
-/// Number of kinds of target keys: those indexed by [`SAME`] to [`MASKED`]. All lists by kind have this order.
+/// Number of kinds of target keys: those indexed by [`TWIN_KEY`] to [`MASKED_TWIN_KEY`]. All lists by kind have this order.
 pub const KEY_KINDS: usize = 4;
 /// Index of a kind of target key: the query's twin, which is its occurrence in the other copy.
 pub const TWIN_KEY: usize = 0;
@@ -119,7 +119,7 @@ impl RepeatSums {
     }
 }
 
-/// A query and its target key. `kind` is an index such as [`SAME`].
+/// A query and its target key. `kind` is an index such as [`TWIN_KEY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKeyPair {
     pub kind: usize,

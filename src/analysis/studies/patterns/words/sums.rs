@@ -22,7 +22,7 @@ use crate::study::instruments::position::{PositionPairs, ProfileSums, QueryKeyPa
 /// Sums of one attention head over the sentences of one block. A mass is attention summed over one kind of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordHeadSums {
-    /// Each mass, summed over the queries of [`query_set`].
+    /// Each mass, summed over the queries of `query_set`.
     pub masses: [ExactSum; MASS_COUNT],
     /// Number of queries with attention to keys that have an embedding similarity.
     pub queries_with_likeness: u64,

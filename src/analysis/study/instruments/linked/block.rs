@@ -51,7 +51,7 @@ pub struct LinkBlock {
     pub even_mass: ExactSum,
     /// Right choices of the rules that choose by position.
     pub places: PlaceHits,
-    /// Right choices of each rule of [`SAME_CLASS`].
+    /// Right choices of each rule of [`SAME_CLASS_RULES`].
     pub same_class: [u64; SAME_CLASS_RULES.len()],
     /// Number of sources in sentences some of whose words have classes.
     pub classed: u64,

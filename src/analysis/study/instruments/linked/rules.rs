@@ -20,7 +20,7 @@ pub const FIXED_PLACE_RULES: [&str; 5] = ["first", "last", "in-order", "proporti
 pub struct PlaceChoice {
     /// Rank of each candidate: -1, -2, ... before the source, from the nearest on, and 1, 2, ... after it.
     pub ranks: Vec<i32>,
-    /// Word that each rule of [`FIXED_PLACES`] chooses.
+    /// Word that each rule of [`FIXED_PLACE_RULES`] chooses.
     pub fixed: [Option<usize>; FIXED_PLACE_RULES.len()],
 }
 
@@ -54,7 +54,7 @@ pub struct PlaceHits {
     pub offsets: BTreeMap<i32, u64>,
     /// Right choices of the k-th candidate before (negative k) or after the source, by k.
     pub ranks: BTreeMap<i32, u64>,
-    /// Right choices of each rule of [`FIXED_PLACES`].
+    /// Right choices of each rule of [`FIXED_PLACE_RULES`].
     pub fixed: [u64; FIXED_PLACE_RULES.len()],
 }
 
@@ -67,7 +67,7 @@ pub enum PlaceRule {
     Offset(i32),
     /// The k-th candidate after the source (positive k) or before it (negative k), counted from 1.
     Rank(i32),
-    /// The rule with this index in [`FIXED_PLACES`].
+    /// The rule with this index in [`FIXED_PLACE_RULES`].
     Fixed(usize),
 }
 
@@ -196,7 +196,7 @@ const MIN_SOURCES_FOR_RULE: u64 = 30;
 /// chance is .05.
 const MAX_RULE_CLASSES: usize = 50;
 
-/// The commonest classes among candidates, at most [`MAX_CLASSES`], from the number of words of each class.
+/// The commonest classes among candidates, at most `MAX_RULE_CLASSES`, from the number of words of each class.
 pub fn commonest_classes(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
     classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));

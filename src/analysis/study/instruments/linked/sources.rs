@@ -33,7 +33,7 @@ pub struct LinkSource {
     pub is_free: bool,
     /// Choices of the rules that choose by position.
     pub places: PlaceChoice,
-    /// Choice of each rule of [`SAME_CLASS`].
+    /// Choice of each rule of [`SAME_CLASS_RULES`].
     pub same_class: [Option<usize>; SAME_CLASS_RULES.len()],
     /// Class of the source with the class rules that are right; `None` without classes.
     pub class: Option<ClassChoice>,
@@ -204,7 +204,7 @@ impl<'a> LinkedWords<'a> {
         result
     }
 
-    /// Computes the choice of each rule of [`SAME_CLASS`] for `word`; `in_order` is the choice of the rule
+    /// Computes the choice of each rule of [`SAME_CLASS_RULES`] for `word`; `in_order` is the choice of the rule
     /// `class-in-order`.
     fn same_class_choices(
         &self,

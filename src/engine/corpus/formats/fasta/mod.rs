@@ -17,7 +17,7 @@ use crate::system::printable::excerpt;
 #[cfg(test)]
 mod tests;
 
-/// First character of a header line and, as `COMMENT`, of a comment line.
+/// First character of a header line and, as `COMMENT_MARK`, of a comment line.
 const HEADER_MARK: char = '>';
 /// First character of a comment line.
 const COMMENT_MARK: char = ';';

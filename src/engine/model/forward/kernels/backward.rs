@@ -142,7 +142,7 @@ fn gelu_tanh(x: f32) -> [f32; 2] {
     [x * share, share + x * share * (1.0 - share) * GELU_TANH_FACTOR * (1.0 + 3.0 * 0.044_715 * x * x)]
 }
 
-/// Returns `[value, derivative]` of SiLU.
+/// Returns `[value, derivative]` of `SiLU`.
 #[inline(always)]
 fn silu(x: f32) -> [f32; 2] {
     let share = logistic(x);

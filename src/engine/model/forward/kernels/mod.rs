@@ -260,7 +260,7 @@ fn softmax_row(row: &mut [f32]) -> f32 {
             let weight = exp(x);
             chunk[lane] = weight;
             weights[lane] += weight;
-            // 0 times minus infinity is NaN, 0 times [`LEAST_EXPONENT`] is 0.
+            // 0 times minus infinity is NaN, 0 times [`MIN_EXPONENT`] is 0.
             weighted[lane] = weight.mul_add(clamp_exponent(x), weighted[lane]);
         }
     }
@@ -301,13 +301,13 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
 /// Exponent `x` below which `e^x` is subnormal in float32; the kernels then return 0.
 const MIN_EXPONENT: f32 = -87.0;
 
-/// Returns the larger of `x` and [`LEAST_EXPONENT`]. NaN stays NaN, so that damaged weights show.
+/// Returns the larger of `x` and [`MIN_EXPONENT`]. NaN stays NaN, so that damaged weights show.
 #[inline(always)]
 fn clamp_exponent(x: f32) -> f32 {
     if x < MIN_EXPONENT { MIN_EXPONENT } else { x }
 }
 
-/// Returns `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST_EXPONENT`].
+/// Returns `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`MIN_EXPONENT`].
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, to 1e-8; `2^n` by its exponent bits.
 #[inline(always)]

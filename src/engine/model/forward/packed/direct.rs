@@ -94,7 +94,7 @@ impl PackedEncoder {
         scales.extend(update.chunks_exact(bias.len()).map(|row| self.norm_scale(&biased(row))));
     }
 
-    /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::before_write`].
+    /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::pull_back_token_vectors`].
     fn show_biases(
         number: usize,
         norm: Option<&Norm>,

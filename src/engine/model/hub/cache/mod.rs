@@ -30,7 +30,7 @@ mod tests;
 /// One model's part of the Hub cache.
 pub(super) struct Cache {
     /// Folder of the whole Hub cache, for messages and for the ids of other cached models.
-    cache_root: PathBuf,
+    hub_folder: PathBuf,
     /// Name of the model's folder in the cache: `models--ORG--NAME`.
     folder_name: String,
     /// Folder of the model in the cache.
@@ -55,7 +55,7 @@ impl Cache {
     pub(super) fn new(environment: &Environment, id: &str) -> Self {
         let name = format!("{MODEL_FOLDER_PREFIX}{}", id.replace('/', "--"));
         Self {
-            cache_root: environment.cache.clone(),
+            hub_folder: environment.cache.clone(),
             folder: environment.cache.join(&name),
             folder_name: name,
             checked_files: RefCell::default(),
@@ -68,7 +68,7 @@ impl Cache {
 
     /// Opens the files of a model from the cache, without requests to the Hub.
     pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, CacheFailure> {
-        let shown = self.cache_root.display();
+        let shown = self.hub_folder.display();
         let absent =
             || CacheFailure::Missing(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
         let commit = self.commit(revision).ok_or_else(absent)?;
@@ -121,7 +121,7 @@ impl Cache {
             let whole = strsim::jaro_winkler(&id.to_lowercase(), &other.to_lowercase());
             if name(id) == name(other) { whole.max(MIN_SIMILARITY) } else { whole }
         };
-        let entries = self.cache_root.read_dir().ok()?.filter_map(Result::ok);
+        let entries = self.hub_folder.read_dir().ok()?.filter_map(Result::ok);
         let others = entries.filter_map(|entry| {
             let id = entry.file_name().to_str()?.strip_prefix(MODEL_FOLDER_PREFIX)?.replacen("--", "/", 1);
             entry.path().join("snapshots").is_dir().then_some(id)
@@ -136,7 +136,7 @@ impl Cache {
     /// Locks a blob against simultaneous downloads by other processes, including Python's. Dropping the returned file releases
     /// the lock. `None` if the file system has no locks.
     pub(super) fn lock(&self, etag: &str, progress: &dyn DownloadProgress) -> Result<Option<File>> {
-        let path = self.cache_root.join(".locks").join(&self.folder_name).join(format!("{etag}.lock"));
+        let path = self.hub_folder.join(".locks").join(&self.folder_name).join(format!("{etag}.lock"));
         create_parent(&path)?;
         let failed = |error| write_error(&path, error);
         let file = shared::open(&path).map_err(failed)?;

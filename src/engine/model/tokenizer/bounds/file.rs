@@ -200,7 +200,7 @@ fn ensure_bounded_template(template: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a replacement in sentencepiece's `precompiled_charsmap` is longer than [`LONGEST_TOKEN`]. The map is the length of a
+/// Fails if a replacement in sentencepiece's `precompiled_charsmap` is longer than [`MAX_TOKEN_BYTES`]. The map is the length of a
 /// trie, the trie, and the replacements, each with a zero at its end (sentencepiece, `normalizer.cc`).
 pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Result<()> {
     let trie = map.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
@@ -221,7 +221,7 @@ pub(super) const MAX_TOKEN_BYTES: usize = 1 << 10;
 /// memory for each byte.
 const MAX_ADDED_TOKEN_BYTES: usize = 1 << 20;
 
-/// Fails if `bytes`, the length of a token or part of a token, exceeds [`LONGEST_TOKEN`]; the error names it `what`.
+/// Fails if `bytes`, the length of a token or part of a token, exceeds [`MAX_TOKEN_BYTES`]; the error names it `what`.
 fn ensure_short(what: &str, bytes: usize) -> Result<()> {
     ensure!(
         bytes <= MAX_TOKEN_BYTES,
@@ -230,7 +230,7 @@ fn ensure_short(what: &str, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a token of a vocabulary is longer than [`LONGEST_TOKEN`].
+/// Fails if a token of a vocabulary is longer than [`MAX_TOKEN_BYTES`].
 pub(in crate::model::tokenizer) fn ensure_short_tokens<'a>(tokens: impl IntoIterator<Item = &'a String>) -> Result<()> {
     tokens.into_iter().try_for_each(|token| ensure_short("a token of its vocabulary", token.len()))
 }
@@ -243,7 +243,7 @@ const NODE_BYTES: u64 = 340;
 /// nodes a token.
 const MAX_TRIE_NODES: (usize, usize) = (1 << 20, 16);
 
-/// Fails if the trie over the tokens of a unigram model has more nodes than [`MOST_NODES`] allows, or needs more memory than is
+/// Fails if the trie over the tokens of a unigram model has more nodes than [`MAX_TRIE_NODES`] allows, or needs more memory than is
 /// available. The trie has one node for each distinct prefix of a token.
 pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut tokens: Vec<&[u8]> = tokens.into_iter().map(str::as_bytes).collect();
@@ -267,7 +267,7 @@ pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterat
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_option_for(needed))))
 }
 
-/// Fails if an added token is longer than [`LONGEST_TOKEN`], or all added tokens together are longer than [`MOST_ADDED`].
+/// Fails if an added token is longer than [`MAX_TOKEN_BYTES`], or all added tokens together are longer than [`MAX_ADDED_TOKEN_BYTES`].
 pub(in crate::model::tokenizer) fn ensure_short_added_tokens<'a>(
     added: impl IntoIterator<Item = &'a AddedToken>,
 ) -> Result<()> {

@@ -19,7 +19,7 @@ pub struct GraphParser {
     pub weights: Vec<[f64; 2]>,
     /// Score of the root as syntactic head, apart from attention.
     pub root_score: f64,
-    /// Score of each offset class ([`offset_class`]), `[OFFSET_CLASSES]`. Empty if the parser uses no distances.
+    /// Score of each offset class ([`offset_class`]), `[OFFSET_CLASS_COUNT]`. Empty if the parser uses no distances.
     pub distance_scores: Vec<f64>,
 }
 
@@ -28,7 +28,7 @@ pub struct GraphParser {
 pub struct NodeScores {
     /// Weights of one attention head between nodes.
     weights: Vec<f32>,
-    /// Scores `[nodes, nodes]`, dependent by candidate, from the dependent's attention. [`Parser::score`] leaves the full
+    /// Scores `[nodes, nodes]`, dependent by candidate, from the dependent's attention. [`Parser::score_candidates`] leaves the full
     /// scores here.
     by_dependent: Vec<f64>,
     /// Scores `[nodes, nodes]`, candidate by dependent, from the candidate's attention to the dependent.

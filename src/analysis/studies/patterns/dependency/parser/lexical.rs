@@ -132,12 +132,12 @@ pub struct LexicalSentence<'a> {
 /// A sentence with its words' embeddings projected on principal components.
 struct ProjectedSentence<'a> {
     sentence: &'a LexicalSentence<'a>,
-    /// Principal components of each word's embedding, `[words, COMPONENTS]`.
+    /// Principal components of each word's embedding, `[words, COMPONENT_COUNT]`.
     components: Vec<f64>,
 }
 
 impl ProjectedSentence<'_> {
-    /// Principal components of one word's embedding, `[COMPONENTS]`.
+    /// Principal components of one word's embedding, `[COMPONENT_COUNT]`.
     fn word_components(&self, word: usize) -> &[f64] {
         &self.components[word * COMPONENT_COUNT..][..COMPONENT_COUNT]
     }
@@ -225,7 +225,7 @@ fn sentences_in_blocks<'a>(
 pub struct EmbeddingSpace {
     /// Mean embedding over words, `[width]`.
     mean: Vec<f64>,
-    /// Directions of the components, `[COMPONENTS, width]`, scaled so that each component has variance 1. Rows beyond the
+    /// Directions of the components, `[COMPONENT_COUNT, width]`, scaled so that each component has variance 1. Rows beyond the
     /// rank of the embeddings are 0.
     directions: Vec<f64>,
 }

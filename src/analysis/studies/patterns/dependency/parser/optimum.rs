@@ -61,7 +61,7 @@ pub struct FitCourse {
 }
 
 /// Minimises a smooth convex function by L-BFGS, from 0 until the gradient norm is at most `tolerance`. `function` writes
-/// its gradient and returns its value. [`ARMIJO`] alone suffices for step lengths, since the curvature of a convex function
+/// its gradient and returns its value. [`MIN_DECREASE_SHARE`] alone suffices for step lengths, since the curvature of a convex function
 /// is never negative.
 pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &mut [f64]) -> f64) -> Minimum {
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
@@ -85,7 +85,7 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
     Minimum { gradient_norm: norm(&gradient), point: at, value, steps }
 }
 
-/// Moves from `at` against `direction`, halving `step` until [`is_lower`] holds. Returns the new value. `None` if no step
+/// Moves from `at` against `direction`, halving `step` until [`is_low_enough`] holds. Returns the new value. `None` if no step
 /// is low enough.
 fn line_search(
     (at, gradient, value): (&mut [f64], &mut [f64], f64),
@@ -108,7 +108,7 @@ fn line_search(
     None
 }
 
-/// Whether a step decreases the function enough: by [`ARMIJO`] times the predicted change. If both values differ only by
+/// Whether a step decreases the function enough: by [`MIN_DECREASE_SHARE`] times the predicted change. If both values differ only by
 /// rounding, a shorter gradient suffices (approximate Wolfe conditions, Hager & Zhang 2005).
 fn is_low_enough((from, to): (f64, f64), predicted: f64, shortens: impl FnOnce() -> bool) -> bool {
     to <= from + MIN_DECREASE_SHARE * predicted || (to <= from + from.abs() * RELATIVE_ROUNDING_ERROR && shortens())

@@ -104,7 +104,7 @@ impl<'a> HeadData<'a> {
     }
 }
 
-/// Buffers of [`norm_sums`], reused from head to head.
+/// Buffers of [`sum_norms`], reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct NormsBuffers {
     by_norm: by_norm::NormBuffers,

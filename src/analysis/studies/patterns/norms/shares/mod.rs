@@ -10,13 +10,13 @@ use crate::study::metrics::pseudo_values::{Replicate, pseudo_values};
 #[derive(Clone, Debug)]
 pub struct OutputShares {
     /// Share of the output's mean square that is constant over all queries.
-    pub constant_share: FractionsByBlock,
+    pub constant: FractionsByBlock,
     /// Share of the output's variance that lies between sentences.
-    pub sentence_share: FractionsByBlock,
+    pub sentence: FractionsByBlock,
     /// Share of the sink part's mean square that is constant over all queries, for each kind of sink.
-    pub sink_constant_share: [FractionsByBlock; SINK_KIND_COUNT],
+    pub sink_constant: [FractionsByBlock; SINK_KIND_COUNT],
     /// Share of the sink part's sum of squares that lies between sentences, for each kind of sink.
-    pub sink_sentence_share: [FractionsByBlock; SINK_KIND_COUNT],
+    pub sink_sentence: [FractionsByBlock; SINK_KIND_COUNT],
 }
 
 /// A fraction for each jackknife block, then one for all blocks.
@@ -124,10 +124,10 @@ impl OutputShares {
             jackknife_pseudovalues(corpus, without, share)
         };
         Self {
-            constant_share: fractions_of(&output, SumsOfSquares::constant_share),
-            sentence_share: fractions_of(&output, SumsOfSquares::between_component),
-            sink_constant_share: sinks.each_ref().map(|sink| fractions_of(sink, SumsOfSquares::constant_share)),
-            sink_sentence_share: sinks.each_ref().map(|sink| fractions_of(sink, SumsOfSquares::between_share)),
+            constant: fractions_of(&output, SumsOfSquares::constant_share),
+            sentence: fractions_of(&output, SumsOfSquares::between_component),
+            sink_constant: sinks.each_ref().map(|sink| fractions_of(sink, SumsOfSquares::constant_share)),
+            sink_sentence: sinks.each_ref().map(|sink| fractions_of(sink, SumsOfSquares::between_share)),
         }
     }
 }

@@ -51,7 +51,7 @@ pub struct RegressionDesign {
     contrast: Vec<f64>,
     /// Token ranges of both sentences.
     texts: [Range<usize>; 2],
-    /// Number of queries that have each key in each offset bin, `[BINS][tokens]`.
+    /// Number of queries that have each key in each offset bin, `[OFFSET_BIN_COUNT][tokens]`.
     queries_by_bin: Vec<Vec<f64>>,
     /// Cholesky factor (lower triangle) of the regressors' products. The column of a collinear regressor is 0.
     factor: [[f64; REGRESSOR_COUNT]; REGRESSOR_COUNT],

@@ -112,7 +112,7 @@ impl KeptLinks {
     }
 
     /// Calls `show` with each source and the regressors of its candidates, `[candidates, terms]`. The regressors in
-    /// `evidence` are the weights of all attention heads, then indicators of the [`OFFSET_CLASSES`] offset classes.
+    /// `evidence` are the weights of all attention heads, then indicators of the [`OFFSET_CLASS_COUNT`] offset classes.
     pub fn for_each_source(
         &self,
         evidence: LinkEvidence,
