@@ -9,7 +9,9 @@ mod store;
 
 pub use file::ModelFile;
 pub(super) use file::sha256;
-pub(super) use gather::{files_in, gather_files, list_first_modules, list_subfolder_files, readable_files};
+#[cfg(feature = "hub")]
+pub(super) use gather::readable_files;
+pub(super) use gather::{files_in, gather_files, list_first_modules, list_subfolder_files};
 #[cfg(feature = "hub")]
 pub(super) use missing::MissingFile;
 pub(super) use missing::ModelLocation;
