@@ -322,3 +322,33 @@ fn type_name_is_declared_at_most_twice() {
     let crowded: Vec<_> = files.into_iter().filter(|(_, files)| files.len() > 2).collect();
     assert!(crowded.is_empty(), "one name stands for more than two things: {crowded:#?}");
 }
+
+/// Identifiers of a text that stand directly after `before` and directly before `after`.
+fn identifiers<'a>(text: &'a str, before: &str, after: &str) -> Vec<&'a str> {
+    let name = |rest: &'a str| {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        (end > 0 && rest[end..].starts_with(after)).then(|| &rest[..end])
+    };
+    text.split(before).skip(1).filter_map(name).collect()
+}
+
+#[test]
+fn worked_example_uses_names_of_the_code() {
+    let page = fs::read_to_string(root().join("../CONTRIBUTING.md")).unwrap();
+    let example: String = page.split("```rust\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    let code: String = code().into_values().collect();
+    let missing = |names: Vec<&str>, declared: &dyn Fn(&str) -> String| -> Vec<String> {
+        assert!(!names.is_empty(), "the example has names of each kind");
+        names.into_iter().map(declared).filter(|declaration| !code.contains(declaration.as_str())).collect()
+    };
+    let calls = identifiers(&example, ".", "(")
+        .into_iter()
+        .filter(|name| !["filter", "all", "map", "map_or", "count"].contains(name));
+    assert_eq!(missing(calls.collect(), &|name| format!("fn {name}(")), [""; 0]);
+    let card = example.split("Card = Card {").nth(1).unwrap().split("..Card").next().unwrap();
+    assert_eq!(missing(identifiers(card, "\n    ", ": "), &|field| format!("pub {field}: ")), [""; 0]);
+    let paths = ["metric", "Fraction", "Event"].map(|path| identifiers(&example, &format!("{path}::"), "(")).concat();
+    let declared =
+        |name: &str| if name.starts_with(char::is_uppercase) { format!("{name}(") } else { format!("fn {name}") };
+    assert_eq!(missing(paths, &declared), [""; 0]);
+}

@@ -27,7 +27,7 @@ pub struct RelationScores {
     pub heads: Vec<TrackingHead>,
 }
 
-/// The words of a relation whose syntactic heads stand on one side.
+/// Words of a relation with their syntactic head on one side, left or right.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RelationPart {
     /// Side of the word on which its syntactic head stands: `left` or `right`.

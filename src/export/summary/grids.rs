@@ -74,7 +74,7 @@ fn choice_code(head: &HeadReport) -> GridCode {
     head.chooses.as_ref().map_or_else(|| sign_code(NO_CHOICE_SIGN), |chooses| label_code(&chooses.label))
 }
 
-/// Sign and meaning, in the grid of choices, for a head without a label of how it chooses.
+/// Sign of a head without a label in the grid of how heads choose their keys, and its meaning.
 const NO_CHOICE_SIGN: [&str; 2] = [UNLABELLED_LEGEND_ENTRY[0], "none of these"];
 
 /// Writes a grid of heads. A grid that is too wide is written in parts, each with as many columns as fit.

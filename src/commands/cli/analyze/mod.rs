@@ -233,7 +233,7 @@ pub struct AnalyzeArguments {
     resume: Option<PathBuf>,
     /// Memory for activations kept for studies that look at the corpus twice, as in 2GB; with 0 they read it again
     /// [default: a quarter of what is free]
-    #[arg(long, value_name = "SIZE", value_parser = numbers::parse_bytes_or_zero, conflicts_with = "shard", help_heading = SHARDS_HEADING, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = numbers::parse_bytes_with_zero, conflicts_with = "shard", help_heading = SHARDS_HEADING, hide_short_help = true)]
     keep: Option<u64>,
     /// Also keep the sums behind the report, as one partial, FILE.headscope: `headscope compare` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one

@@ -51,7 +51,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a number of bytes, or 0 without a unit.
-pub fn parse_bytes_or_zero(text: &str) -> Result<u64, String> {
+pub fn parse_bytes_with_zero(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { parse_bytes(text).map_err(|expected| format!("{expected}, or 0")) }
 }
 
@@ -77,8 +77,8 @@ mod tests {
         for wrong in ["", "GB", "-1", "8 apples", "0", "1e9", "99999999TB"] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        assert_eq!((parse_bytes_or_zero("0"), parse_bytes_or_zero("2MB")), (Ok(0), Ok(2_000_000)));
-        assert_eq!(parse_bytes_or_zero("-1").unwrap_err(), "a number of bytes is expected, as in 8GB or 500MB, or 0");
+        assert_eq!((parse_bytes_with_zero("0"), parse_bytes_with_zero("2MB")), (Ok(0), Ok(2_000_000)));
+        assert_eq!(parse_bytes_with_zero("-1").unwrap_err(), "a number of bytes is expected, as in 8GB or 500MB, or 0");
     }
 
     #[test]

@@ -239,7 +239,7 @@ fn layer_visibility(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses 
     LayerClasses::new(&types.iter().map(|layer_type| of_types[*layer_type]).collect::<Vec<_>>())
 }
 
-/// Adds the same rotation of queries and keys to all layers. `theta` has the key and default of the base of the rotary
+/// Adds one rotary position encoding to all layers. `theta` is (name in `config.json`, default) of the base of the rotary
 /// frequencies. `share` is the default share of an attention head's dimensions that rotate.
 pub(super) fn add_rotation(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
     let rotary = parse_rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;

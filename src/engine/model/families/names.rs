@@ -129,7 +129,7 @@ pub enum PositionBiasNames {
 /// Tensor names of the score terms between the content of one token and the distance of two (DeBERTa, He et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DisentangledNames {
-    /// Embedding of distances, with one row for each row number of `distance_rows`.
+    /// Table of distance embeddings; `distance_rows` gives the row of each distance.
     pub table: &'static str,
     /// Normalisation over each row of `table`, if there is one.
     pub norm: Option<&'static str>,

@@ -111,8 +111,8 @@ pub struct HeadInput<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct FoldBuffers {
     /// Attention folded to words, with split words pooled by their mean and by their first token.
-    words: [Folded<WordAttention>; 2],
-    text: Folded<TextAttention>,
+    words: [CachedFold<WordAttention>; 2],
+    text: CachedFold<TextAttention>,
 }
 
 impl FoldBuffers {
@@ -125,7 +125,7 @@ impl FoldBuffers {
 
 /// Attention in one folded form, which is computed on first use.
 #[derive(Clone, Debug, Default)]
-struct Folded<T> {
+struct CachedFold<T> {
     attention: T,
     is_current: bool,
 }

@@ -30,7 +30,7 @@ const OFFSET_CHANCE: &str = "chance.offset_mass[k]: 1/v on average, for both rul
 const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. \
     0.5 of the mass: the released notebook of Clark et al. 2019.";
 
-pub(super) const PREVIOUS_TOKEN_LABEL: Detector = Detector {
+pub(super) const PREVIOUS_TOKEN_DETECTOR: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
     phrase: Phrase::Fixed("attends to the token before"),
     style: LabelStyle::new(Some("prev"), AnsiColor::Blue),
@@ -46,7 +46,7 @@ pub(super) const PREVIOUS_TOKEN_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const NEXT_TOKEN_LABEL: Detector = Detector {
+pub(super) const NEXT_TOKEN_DETECTOR: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
     phrase: Phrase::Fixed("attends to the token after"),
     style: LabelStyle::new(Some("next"), AnsiColor::Cyan),
@@ -68,7 +68,7 @@ fn far_offsets() -> impl Iterator<Item = i32> {
     (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
 }
 
-pub(super) const OFFSET_LABEL: Detector = Detector {
+pub(super) const OFFSET_DETECTOR: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
     parameter: Parameter::OneOf("offset", || far_offsets().map(|k| k.to_string()).collect()),
     phrase: Phrase::Fixed("attends to the token at offset {}"),
@@ -86,7 +86,7 @@ pub(super) const OFFSET_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const SELF_TOKEN_LABEL: Detector = Detector {
+pub(super) const SELF_TOKEN_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_SELF_MASS],
     phrase: Phrase::Fixed("attends to the token itself"),
     style: LabelStyle::new(None, AnsiColor::Blue),
@@ -101,13 +101,13 @@ pub(super) const SELF_TOKEN_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const LOCAL_LABEL: Detector = Detector {
+pub(super) const LOCAL_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_WINDOW_MASS],
     phrase: Phrase::Fixed("attends to the two tokens on either side"),
     style: LabelStyle::new(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         let local = evidence.assess_above("local", "window_mass", None, policy.rule(&MIN_WINDOW_MASS));
-        let detectors = [PREVIOUS_TOKEN_LABEL, NEXT_TOKEN_LABEL, OFFSET_LABEL];
+        let detectors = [PREVIOUS_TOKEN_DETECTOR, NEXT_TOKEN_DETECTOR, OFFSET_DETECTOR];
         let positional: Vec<Assessment> =
             detectors.iter().flat_map(|detector| (detector.assess)(evidence, policy)).collect();
         local.into_iter().map(|local| local.excluding_labels(&positional)).collect()
@@ -160,14 +160,17 @@ const MIN_ENTROPY_RATIO: Threshold = Threshold::rule(
 
 /// Names of the labels of attention to special or first tokens. A head may attend to these tokens in order to write nothing
 /// (no-op).
-pub(super) const NO_OP_CANDIDATES: [&str; 3] =
-    [SEPARATOR_LABEL.explanation.name, FIRST_SPECIAL_LABEL.explanation.name, FIRST_TOKEN_LABEL.explanation.name];
+pub(super) const NO_OP_CANDIDATES: [&str; 3] = [
+    SEPARATOR_DETECTOR.explanation.name,
+    FIRST_SPECIAL_DETECTOR.explanation.name,
+    FIRST_TOKEN_DETECTOR.explanation.name,
+];
 
 const SPECIAL_MASS_SOURCE: &str = "0.6: the released notebook of Clark et al. 2019.";
 const NO_OP_CAVEAT: &str = "Much attention to special tokens may be a way of doing nothing \
     (Clark et al. 2019, section 3.2; Kobayashi et al. 2020): the value vectors there tend to be small.";
 
-pub(super) const SEPARATOR_LABEL: Detector = Detector {
+pub(super) const SEPARATOR_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_SEPARATOR_MASS],
     phrase: Phrase::Fixed("attends to separators"),
     style: LabelStyle::new(Some("sep"), AnsiColor::Yellow),
@@ -184,7 +187,7 @@ pub(super) const SEPARATOR_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const FIRST_SPECIAL_LABEL: Detector = Detector {
+pub(super) const FIRST_SPECIAL_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_FIRST_SPECIAL_MASS],
     phrase: Phrase::Fixed("attends to the first special token"),
     style: LabelStyle::new(Some("first"), AnsiColor::Yellow),
@@ -201,7 +204,7 @@ pub(super) const FIRST_SPECIAL_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const FIRST_TOKEN_LABEL: Detector = Detector {
+pub(super) const FIRST_TOKEN_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_FIRST_TOKEN_MASS],
     phrase: Phrase::Fixed("attends to the first token"),
     style: LabelStyle::new(Some("bos"), AnsiColor::Yellow),
@@ -220,7 +223,7 @@ pub(super) const FIRST_TOKEN_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const PUNCTUATION_LABEL: Detector = Detector {
+pub(super) const PUNCTUATION_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_PUNCTUATION_MASS],
     phrase: Phrase::Fixed("attends to punctuation"),
     style: LabelStyle::new(None, AnsiColor::Yellow),
@@ -237,7 +240,7 @@ pub(super) const PUNCTUATION_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const BROAD_LABEL: Detector = Detector {
+pub(super) const BROAD_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_ENTROPY_RATIO],
     is_role: false,
     phrase: Phrase::Fixed("spreads its attention over the whole sequence"),

@@ -7,7 +7,7 @@
 
 use anstyle::AnsiColor;
 
-use super::metrics::REBUILT_OVER_SPECIAL;
+use super::metrics::REBUILT_OVER_SPECIAL_METRIC;
 use super::rebuilt::{POSITION_VARIANT, SPECIAL_VARIANT, TOKEN_VARIANT, VARIANTS};
 use super::section::{Choice, MIN_LEAD_OVER_SPECIAL, MIN_REBUILT_SHARE};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
@@ -40,10 +40,10 @@ fn assess_single_part(label: &str, variant: usize, evidence: &Evidence<'_>, poli
     let (name, least) = (VARIANTS[variant], policy.rule(&MIN_REBUILT_SHARE));
     let measured = rebuilt_share(evidence, variant);
     let share = assess(label, &format!("rebuilt.{name}"), measured, ThresholdBound::AtLeast, least)?;
-    let lead = evidence.metric(REBUILT_OVER_SPECIAL, Some(name));
+    let lead = evidence.metric(REBUILT_OVER_SPECIAL_METRIC, Some(name));
     let lead = assess(
         label,
-        &format!("{REBUILT_OVER_SPECIAL}.{name}"),
+        &format!("{REBUILT_OVER_SPECIAL_METRIC}.{name}"),
         lead,
         ThresholdBound::AtLeast,
         policy.rule(&MIN_LEAD_OVER_SPECIAL),

@@ -11,7 +11,7 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 /// to .002, trained heads at least .05 (docs/methodology/choice.md).
 pub const MIN_MEAN_DISTANCE: f64 = 0.01;
 
-pub const REBUILT_OVER_SPECIAL: &str = "rebuilt_over_special";
+pub const REBUILT_OVER_SPECIAL_METRIC: &str = "rebuilt_over_special";
 
 /// Indices of the variants that keep one part of the input: position or token.
 const SINGLE_PART_VARIANTS: [usize; 2] = [POSITION_VARIANT, TOKEN_VARIANT];
@@ -88,7 +88,7 @@ pub const METRICS: &[ChoiceMetric] = &[
         inputs.share_of_uniform(|_, variants| variants[SPECIAL_VARIANT] - variants[SINGLE_PART_VARIANTS[place]])
     })
     .with_explanation(Explanation {
-        name: REBUILT_OVER_SPECIAL,
+        name: REBUILT_OVER_SPECIAL_METRIC,
         measures: "Share of a head's distance from even attention that position alone, or the token alone, brings back \
             beyond special tokens.",
         formula: "rebuilt.position - rebuilt.special, and rebuilt.token - rebuilt.special",

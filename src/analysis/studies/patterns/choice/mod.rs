@@ -41,7 +41,7 @@ impl Study for ChoiceStudy {
         metrics: || metric::explanations_with_keys(METRICS),
         range: |metric| match metric {
             "rebuilt" => f64::NEG_INFINITY..=1.0,
-            metrics::REBUILT_OVER_SPECIAL => f64::NEG_INFINITY..=f64::INFINITY,
+            metrics::REBUILT_OVER_SPECIAL_METRIC => f64::NEG_INFINITY..=f64::INFINITY,
             "context" => 0.0..=f64::INFINITY,
             _ => 0.0..=1.0,
         },

@@ -96,7 +96,7 @@ const MARGIN: Threshold = Threshold::rule(
         section 5.2",
 );
 
-pub(super) const COREFERENCE_LABEL: Detector = Detector {
+pub(super) const COREFERENCE_DETECTOR: Detector = Detector {
     thresholds: &[&MARGIN, &LABEL_Q],
     parameter: Parameter::OneOf("coreference", || {
         [ALL_ANAPHORS, OTHER_LEMMA].map(|kind| ANAPHOR_KINDS[kind].to_owned()).to_vec()

@@ -31,7 +31,7 @@ use crate::study::{
 use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
 use anaphors::{ANAPHOR_KINDS, BASELINES, MentionCounts};
-use metrics::{COREFERENCE_LABEL, CoreferenceInputs, METRICS, best_baselines};
+use metrics::{COREFERENCE_DETECTOR, CoreferenceInputs, METRICS, best_baselines};
 use sums::{CoreferenceSums, DIRECTION_NAMES, KindSums};
 
 /// Study `coreference`: which attention heads find the antecedents of mentions.
@@ -48,7 +48,7 @@ impl Study for CoreferenceStudy {
         runs_on_builtin_corpus: true,
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        labels: &[COREFERENCE_LABEL],
+        labels: &[COREFERENCE_DETECTOR],
         caveats: CAVEATS,
         range: |metric| if metric == "coreference_accuracy" { 0.0..=1.0 } else { -1.0..=1.0 },
         is_share_metric: |metric| metric == "coreference_accuracy",

@@ -244,8 +244,8 @@ impl DuplicateArcs {
         zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
     }
 
-    /// Whether no count of right or wrong predictions exceeds the count over all sentences, given by `all` for heads and
-    /// `total` for offsets.
+    /// Whether these counts of repeated sentences are at most the counts over all sentences: `all` for heads, `total`
+    /// for offsets.
     pub fn is_consistent_with(&self, all: &AgreementCounts, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; OFFSET_CLASS_COUNT];

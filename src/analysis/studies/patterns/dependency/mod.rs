@@ -77,7 +77,7 @@ impl Study for Dependency {
         is_default: true,
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        labels: &[SYNTACTIC_LABEL],
+        labels: &[SYNTACTIC_DETECTOR],
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
         is_share_metric: |_| true,
@@ -169,7 +169,7 @@ const BEYOND_VERDICT: VerdictRule = VerdictRule {
 };
 
 /// Label `syntactic:RELATION` of attention heads that point from a word to its syntactic head, or back.
-const SYNTACTIC_LABEL: Detector = Detector {
+const SYNTACTIC_DETECTOR: Detector = Detector {
     thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],
     parameter: Parameter::Any("syntactic", is_universal_relation),
     phrase: Phrase::Directed {

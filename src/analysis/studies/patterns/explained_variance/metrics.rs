@@ -156,7 +156,7 @@ const MIN_PLACE_OVER_OFFSETS: Threshold = Threshold::rule(
     "smallest `explained_by_place_over_offsets` of `place`: a head that goes by offsets has 0",
 );
 
-pub(super) const PLACE_LABEL: Detector = Detector {
+pub(super) const PLACE_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_PLACE_SHARE, &MIN_PLACE_OVER_OFFSETS, &LABEL_Q],
     phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
     style: LabelStyle::new(Some("place"), AnsiColor::Cyan),

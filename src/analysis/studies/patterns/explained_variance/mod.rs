@@ -24,7 +24,7 @@ use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::{Card, Observed, PassSpec, Study, TokenCountUse, columns};
 use cues::{CUE_GROUPS, cue_name};
-use metrics::{ExplainedInputs, METRICS, PLACE_LABEL};
+use metrics::{ExplainedInputs, METRICS, PLACE_DETECTOR};
 use sentence::{ALL_KEYS_FORM, FORM_COUNT, TEXT_KEYS_FORM};
 use shares::{ALL_CUES_INDEX, FormShares, collect_by_layer, form_shares, unique_index};
 use sums::ExplainedSums;
@@ -45,7 +45,7 @@ impl Study for ExplainedVariance {
         is_default: true,
         token_counts: TokenCountUse::Useful,
         metrics: || metric::explanations_with_keys(METRICS),
-        labels: &[PLACE_LABEL],
+        labels: &[PLACE_DETECTOR],
         ..Card::EMPTY
     };
 

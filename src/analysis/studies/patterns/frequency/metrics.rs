@@ -25,7 +25,7 @@ impl FrequencyInputs<'_> {
         self.rates[0].expected_part(&self.sums.argmax_profile, &self.corpus_sums.argmax_profile)
     }
 
-    /// Expected attention to the sentence's rarest tokens, for a head with the same offsets.
+    /// Attention to the sentence's rarest tokens that is expected if only the offset of a key counts.
     fn expected_mass(&self) -> f64 {
         self.rates[1].expected_part(&self.sums.mass_profile, &self.corpus_sums.mass_profile)
     }

@@ -34,7 +34,7 @@ const MIN_RARE_ARGMAX: Threshold = Threshold::rule(
         one of the other labels by what a head attends to",
 );
 
-const RARE_WORDS_LABEL: Detector = Detector {
+const RARE_WORDS_DETECTOR: Detector = Detector {
     thresholds: &thresholds(&MIN_RARE_ARGMAX),
     phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
     style: LabelStyle::new(Some("rare"), AnsiColor::BrightMagenta),
@@ -85,7 +85,7 @@ impl Study for Frequency {
         metrics: || metric::explanations_with_keys(METRICS),
         is_share_metric: |metric| metric.starts_with("rare_") && !metric.contains("_over_"),
         base_metric_of: content::base_metric,
-        labels: &[RARE_WORDS_LABEL],
+        labels: &[RARE_WORDS_DETECTOR],
         needs_language: true,
         ..Card::EMPTY
     };

@@ -39,7 +39,7 @@ impl Study for Links {
         needs: "a corpus with links: in its file, or by --links-from, --links or --link-rules",
         is_default: true,
         controls: &ControlKind::ALL,
-        labels: &[LINK_LABEL],
+        labels: &[LINK_DETECTOR],
         verdicts: &[BEYOND_VERDICT],
         caveats: section::CAVEATS,
         figures: &["links"],
@@ -75,7 +75,7 @@ const BEYOND_VERDICT: VerdictRule = VerdictRule {
 };
 
 /// Label `link:TYPE` of attention heads that point from sources to targets, or back.
-const LINK_LABEL: Detector = Detector {
+const LINK_DETECTOR: Detector = Detector {
     thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEYOND_MARGIN],
     parameter: Parameter::Any("link", |_| false),
     phrase: Phrase::Directed {

@@ -48,12 +48,12 @@ impl Study for Norms {
             metric.ends_with("_mass") || matches!(metric, "cancellation" | "constant_share" | "sentence_share")
         },
         labels: &[
-            sinks::NO_OP_LABEL,
-            sinks::PARKED_LABEL,
-            sinks::OPPOSED_LABEL,
-            sinks::CONSTANT_LABEL,
-            sinks::BROADCAST_LABEL,
-            sinks::USED_LABEL,
+            sinks::NO_OP_DETECTOR,
+            sinks::PARKED_DETECTOR,
+            sinks::OPPOSED_DETECTOR,
+            sinks::CONSTANT_DETECTOR,
+            sinks::BROADCAST_DETECTOR,
+            sinks::USED_DETECTOR,
         ],
         caveats: CAVEATS,
         tables: &["mixing"],

@@ -24,7 +24,7 @@ fn assess_score(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Pol
         .collect()
 }
 
-pub(super) const DUPLICATE_TOKEN_LABEL: Detector = Detector {
+pub(super) const DUPLICATE_TOKEN_DETECTOR: Detector = Detector {
     thresholds: SCORE_THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
     style: LabelStyle::new(Some("dup"), AnsiColor::Magenta),
@@ -39,7 +39,7 @@ pub(super) const DUPLICATE_TOKEN_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const INDUCTION_LABEL: Detector = Detector {
+pub(super) const INDUCTION_DETECTOR: Detector = Detector {
     thresholds: SCORE_THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
     style: LabelStyle::new(Some("ind"), AnsiColor::Magenta),
@@ -55,7 +55,7 @@ pub(super) const INDUCTION_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const INDUCTION_MIRROR_LABEL: Detector = Detector {
+pub(super) const INDUCTION_MIRROR_DETECTOR: Detector = Detector {
     thresholds: SCORE_THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
     style: LabelStyle::new(Some("mir"), AnsiColor::Magenta),
@@ -70,7 +70,7 @@ pub(super) const INDUCTION_MIRROR_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const MASKED_COPY_LABEL: Detector = Detector {
+pub(super) const MASKED_COPY_DETECTOR: Detector = Detector {
     thresholds: SCORE_THRESHOLDS,
     phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
     style: LabelStyle::new(Some("msk"), AnsiColor::Magenta),

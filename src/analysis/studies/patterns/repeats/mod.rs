@@ -38,10 +38,10 @@ impl Study for RepeatedTokens {
         metrics: || metric::explanations_with_keys(METRICS),
         is_share_metric: |metric| ["random_offset", "head_detector"].contains(&metric),
         labels: &[
-            labels::DUPLICATE_TOKEN_LABEL,
-            labels::INDUCTION_LABEL,
-            labels::INDUCTION_MIRROR_LABEL,
-            labels::MASKED_COPY_LABEL,
+            labels::DUPLICATE_TOKEN_DETECTOR,
+            labels::INDUCTION_DETECTOR,
+            labels::INDUCTION_MIRROR_DETECTOR,
+            labels::MASKED_COPY_DETECTOR,
         ],
         caveats: CAVEATS,
         ..Card::EMPTY

@@ -33,7 +33,7 @@ impl Study for Segments {
         needs: "any corpus, read once more, two sentences at a time",
         controls: &ControlKind::ALL,
         metrics: || metric::explanations_with_keys(METRICS),
-        labels: &[labels::SEGMENT_BLOCK_LABEL, labels::PATTERN_CLASS_LABEL],
+        labels: &[labels::SEGMENT_BLOCK_DETECTOR, labels::PATTERN_CLASS_DETECTOR],
         caveats: CAVEATS,
         // The share that noise would explain is subtracted, so about half of the heads without a pattern are below 0.
         range: |metric| if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 },

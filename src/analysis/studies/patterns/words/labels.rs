@@ -20,7 +20,7 @@ fn label_tags() -> impl Iterator<Item = &'static str> {
     Upos::ALL.into_iter().filter(|tag| *tag != Upos::Punct).map(Upos::tag)
 }
 
-pub(super) const TAG_LABEL: Detector = Detector {
+pub(super) const TAG_DETECTOR: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     parameter: Parameter::OneOf("tag", || label_tags().map(str::to_owned).collect()),
     phrase: Phrase::Fixed("attends to words of the class {}"),
@@ -42,7 +42,7 @@ pub(super) const TAG_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const SAME_TAG_LABEL: Detector = Detector {
+pub(super) const SAME_TAG_DETECTOR: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     phrase: Phrase::Fixed("attends to words of the same class"),
     style: LabelStyle::new(None, AnsiColor::BrightMagenta),
@@ -58,7 +58,7 @@ pub(super) const SAME_TAG_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const SIMILAR_WORDS_LABEL: Detector = Detector {
+pub(super) const SIMILAR_WORDS_DETECTOR: Detector = Detector {
     thresholds: &thresholds(&MIN_SIMILARITY_GAIN),
     phrase: Phrase::Fixed("attends to tokens with a like embedding"),
     style: LabelStyle::new(Some("similar"), AnsiColor::BrightMagenta),
@@ -76,7 +76,7 @@ pub(super) const SIMILAR_WORDS_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const SAME_TOKEN_LABEL: Detector = Detector {
+pub(super) const SAME_TOKEN_DETECTOR: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     phrase: Phrase::Fixed("attends to other occurrences of the same token"),
     style: LabelStyle::new(None, AnsiColor::BrightMagenta),

@@ -60,7 +60,12 @@ impl Study for Words {
         metrics: || metric::explanations_with_keys(METRICS),
         is_share_metric: |metric| metric.ends_with("_mass") || metric.ends_with("_mass_expected"),
         base_metric_of: content::base_metric,
-        labels: &[labels::TAG_LABEL, labels::SAME_TAG_LABEL, labels::SIMILAR_WORDS_LABEL, labels::SAME_TOKEN_LABEL],
+        labels: &[
+            labels::TAG_DETECTOR,
+            labels::SAME_TAG_DETECTOR,
+            labels::SIMILAR_WORDS_DETECTOR,
+            labels::SAME_TOKEN_DETECTOR,
+        ],
         aim: aim_of_label,
         needs_language: true,
         ..Card::EMPTY

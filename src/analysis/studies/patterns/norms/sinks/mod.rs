@@ -38,7 +38,7 @@ const SINK_PART_CHANCE: &str = "chance.sink_part of the head: uniform attention 
 const NOT_NEEDED_CAVEAT: &str = "It does not say that the model can do without the head (docs/LIMITS.md).";
 const VALUE_BIAS_CAVEAT: &str = "The value bias, which is written whatever is attended to, is left out.";
 
-pub(super) const NO_OP_LABEL: Detector = Detector {
+pub(super) const NO_OP_DETECTOR: Detector = Detector {
     thresholds: &[&MAX_NO_OP_PART, &MAX_NO_OP_OUTPUT],
     phrase: Phrase::Fixed("writes next to nothing"),
     style: LabelStyle::new(Some("no-op"), AnsiColor::Yellow),
@@ -54,7 +54,7 @@ pub(super) const NO_OP_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const PARKED_LABEL: Detector = Detector {
+pub(super) const PARKED_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND],
     phrase: Phrase::Fixed("takes what it writes from other tokens"),
     style: LabelStyle::new(Some("parked"), AnsiColor::Yellow),
@@ -70,7 +70,7 @@ pub(super) const PARKED_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const OPPOSED_LABEL: Detector = Detector {
+pub(super) const OPPOSED_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND],
     phrase: Phrase::Fixed("writes against what the sink holds"),
     style: LabelStyle::new(Some("oppos"), AnsiColor::Yellow),
@@ -85,7 +85,7 @@ pub(super) const OPPOSED_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const CONSTANT_LABEL: Detector = Detector {
+pub(super) const CONSTANT_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
     phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
     style: LabelStyle::new(Some("const"), AnsiColor::Yellow),
@@ -102,7 +102,7 @@ pub(super) const CONSTANT_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const BROADCAST_LABEL: Detector = Detector {
+pub(super) const BROADCAST_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
     phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
     style: LabelStyle::new(Some("broadc"), AnsiColor::Yellow),
@@ -120,7 +120,7 @@ pub(super) const BROADCAST_LABEL: Detector = Detector {
     })
 };
 
-pub(super) const USED_LABEL: Detector = Detector {
+pub(super) const USED_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
     phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
     style: LabelStyle::new(Some("used"), AnsiColor::Yellow),

@@ -16,7 +16,7 @@ const MIN_SEGMENT_R2: Threshold = Threshold::rule(
         has 0.41 or more with sentences of 3 tokens and more, though offsets come first",
 );
 
-pub(super) const SEGMENT_BLOCK_LABEL: Detector = Detector {
+pub(super) const SEGMENT_BLOCK_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_SEGMENT_R2, &LABEL_Q],
     phrase: Phrase::Fixed("attends, in a pair of sentences, to the sentence of the query"),
     style: LabelStyle::new(Some("seg"), AnsiColor::Green),
@@ -67,7 +67,7 @@ const MIN_BLOCK_R2: Threshold = class_threshold(
 /// rule.
 const PATTERN_CLASSES: [&str; 5] = ["vertical+diagonal", "vertical", "diagonal", "block", "heterogeneous"];
 
-pub(super) const PATTERN_CLASS_LABEL: Detector = Detector {
+pub(super) const PATTERN_CLASS_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_COLUMN_R2, &MIN_OFFSET_R2, &MIN_R2_OF_EACH, &MIN_BLOCK_R2],
     parameter: Parameter::OneOf("class", || PATTERN_CLASSES.map(str::to_owned).to_vec()),
     phrase: Phrase::Fixed("has the pattern `{}` over pairs of sentences"),

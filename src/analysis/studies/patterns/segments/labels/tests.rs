@@ -36,7 +36,7 @@ fn assessed(measured: &[MeasuredScore; 3], policy: &Policy) -> Vec<String> {
     let shown = |class: &Assessment| {
         format!(
             "{}{}",
-            PATTERN_CLASS_LABEL.code_of_label(&class.label.label),
+            PATTERN_CLASS_DETECTOR.code_of_label(&class.label.label),
             if class.label.borderline { "?" } else { "" }
         )
     };

@@ -31,7 +31,7 @@ impl Study for WordClasses {
             tokens",
         is_default: true,
         controls: &ControlKind::ALL,
-        labels: &[CLASS_LABEL],
+        labels: &[CLASS_DETECTOR],
         tables: &["classes", "classes_by_head"],
         options: &["classes"],
         ..Card::EMPTY
@@ -49,7 +49,7 @@ impl Study for WordClasses {
     }
 }
 
-const CLASS_LABEL: Detector = Detector {
+const CLASS_DETECTOR: Detector = Detector {
     thresholds: &thresholds(&CONTENT_MASS),
     parameter: Parameter::Keyed("class"),
     phrase: Phrase::Fixed("attends to words of the class {}"),
