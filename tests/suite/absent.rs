@@ -1,5 +1,5 @@
-//! Checkpoints that transformers 4 saved with pruned heads. Results equal those of the full model run without these
-//! heads, and no output reports anything else for them.
+//! Checkpoints that transformers 4 saved with pruned heads. Results equal the full model's results when it runs without
+//! these heads, and no output reports anything else for them.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `headscope batch`: reports equal those of `analyze`, unchanged runs are not repeated, and a failed run stops no
+//! `headscope batch`: reports equal the reports of `analyze`, unchanged runs are not repeated, and a failed run stops no
 //! other.
 
 use std::fs;

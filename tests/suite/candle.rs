@@ -1,4 +1,4 @@
-//! Hidden states against those of candle-transformers, a second implementation beside transformers. BERT is tested in
+//! Hidden states compared with candle-transformers, a second implementation beside transformers. BERT is tested in
 //! `encoder.rs`.
 //!
 //! For JinaBERT v2, which transformers lacks, candle-transformers is the only independent implementation.
@@ -57,7 +57,7 @@ fn check(name: &str, oracle: impl FnMut(&Tensor, &Tensor) -> Result<Tensor>) {
     check_with_segments(name, <[u32]>::to_vec, oracle);
 }
 
-/// As [`check`], with segments derived from those of the golden.
+/// As [`check`], with segments derived from the golden's segments.
 fn check_with_segments(
     name: &str,
     segments: fn(&[u32]) -> Vec<u32>,

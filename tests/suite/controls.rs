@@ -246,7 +246,7 @@ fn a_sharp_control_has_no_firm_role() {
         let chosen = run["label_counts"].as_object().unwrap().iter().filter(|(name, _)| name.starts_with("chooses:"));
         assert!(chosen.clone().count() == 3 && chosen.clone().all(|(_, count)| *count == 0), "{run}");
     }
-    // The control's numbers stand beside those of the model.
+    // The control's numbers stand beside the model's numbers.
     for layer in report["choice"]["layers"].as_array().unwrap() {
         assert!(layer["sharp_control"]["position_token"].is_f64(), "{layer}");
     }

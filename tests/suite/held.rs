@@ -1,4 +1,4 @@
-//! Runs in which all block outputs are held except those of gated heads. Both encoders agree, whatever their layers are
+//! Runs in which all block outputs are held except the gated heads' outputs. Both encoders agree, whatever their layers are
 //! made of.
 
 use crate::golden::{largest_difference, record, try_record};

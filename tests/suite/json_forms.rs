@@ -47,8 +47,7 @@ fn compact_and_gzipped_reports_are_read_again() {
 
 #[test]
 fn numbers_have_six_digits_by_default() {
-    /// The rounded report may leave out two kinds of values: those of heads below a relation's best offset, and
-    /// standard errors of heads.
+    /// The rounded report may leave out values of heads below a relation's best offset, and standard errors of heads.
     fn check(rounded: &Value, all: &Value, may_lack: bool) {
         match (rounded, all) {
             (Value::Number(rounded), Value::Number(all)) if all.is_f64() => {

@@ -151,7 +151,7 @@ fn reports_follow_the_schema() {
         let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}");
         assert_eq!(report["heads"].as_array().unwrap().len(), 12);
-        // The schema describes every key, including those of the studies' sections.
+        // The schema describes every key, including keys of the studies' sections.
         let described = schema()["properties"].as_object().unwrap().clone();
         assert!(report.as_object().unwrap().keys().all(|key| described.contains_key(key)));
         assert!(!described.contains_key(""));

@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 
 /// The commit that `main` stands for.
 pub const MAIN_COMMIT: &str = "1111111111111111111111111111111111111111";
-/// The commit that the tag `v1` and the branch `refs/pr/5` stand for. Its files equal those of `main`.
+/// The commit that the tag `v1` and the branch `refs/pr/5` stand for. Its files equal the files of `main`.
 pub const V1_COMMIT: &str = "2222222222222222222222222222222222222222";
 
 /// A model that a [`HubServer`] serves, with its access rule and its fault.

@@ -22,7 +22,7 @@ pub struct Preset {
     /// Whether the preset switches off all label rules that it does not set. Two presets that do so cannot be
     /// combined.
     pub is_exclusive: bool,
-    /// What replaced the outputs of removed attention heads in the published analysis; `None` if it removed no
+    /// Replacement of the outputs of removed attention heads in the published analysis; `None` if it removed no
     /// heads.
     pub removal: Option<Replacement>,
     /// Thresholds of the label policy that the preset sets, as `(name of the threshold, value)`.

@@ -9,8 +9,8 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 /// make a page too large to mail. The maps of 144 heads have 144 * 32 * 32 letters, 147 kB.
 pub const MAX_MAP_TOKENS: usize = 32;
 
-/// The letters for the 64 levels of an attention weight, from 0/63 to 63/63. They are those of base64 (RFC 4648,
-/// table 1), which need no escape in JSON and HTML.
+/// The letters for the 64 levels of an attention weight, from 0/63 to 63/63. The alphabet is base64 (RFC 4648,
+/// table 1), which needs no escape in JSON and HTML.
 const LEVEL_LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The attention of every head over one sentence, rounded.

@@ -83,7 +83,7 @@ impl CorpusInfo {
         self.documents.filter(|documents| documents.taken < documents.of)
     }
 
-    /// What to do if the corpus has too few sampling units.
+    /// Advice for a corpus with too few sampling units.
     fn advice_for_more_units(&self) -> &'static str {
         match self.unit {
             _ if self.limit_document_counts().is_some() => "raise --limit, or give `--unit sentences`",

@@ -27,7 +27,7 @@ pub struct Card {
     pub former_name: Option<&'static str>,
     /// The question that the study asks of every head, as one sentence.
     pub question: &'static str,
-    /// What the study requires of the corpus, and how much time it costs, as help text.
+    /// The study's requirements of the corpus and its cost in time, as help text.
     pub needs: &'static str,
     pub is_default: bool,
     /// Whether the study, though off by default, runs where a run names no corpus and so uses the built-in one.
@@ -171,14 +171,14 @@ pub struct Caveat {
     /// Stable short name of the caveat.
     pub id: &'static str,
     pub text: &'static str,
-    /// What the caveat limits; caveats are ordered by this subject.
+    /// Subject that the caveat limits; caveats are ordered by it.
     pub subject: CaveatSubject,
     pub applies: fn(&Labelling<'_>) -> bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CaveatSubject {
-    /// What a label means.
+    /// Meaning of a label.
     Meaning,
     /// How certain a label is.
     Certainty,

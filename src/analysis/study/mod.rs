@@ -42,7 +42,7 @@ pub trait Study: Sync {
 
     const CARD: Card;
 
-    /// The passes over the corpus that the study observes. Each pass has sums of its own.
+    /// The passes over the corpus that the study observes. Each pass has separate sums.
     fn passes(&self) -> Vec<PassSpec>;
 
     /// Computes the metrics, with intervals and chance levels, and the section of the report, from the sums that

@@ -29,7 +29,7 @@ pub trait Section: Any + Send + Sync {
     /// The view of the section: all that is shown of it, and all that other parts of the program read from it.
     fn view(&self, known: ViewContext<'_>) -> View<'_>;
 
-    /// What the section adds to the card of one attention head.
+    /// Part of a head's card that the section adds.
     fn head_card(&self, _head: HeadPlace, _known: ViewContext<'_>) -> HeadCard {
         HeadCard::default()
     }
@@ -123,7 +123,7 @@ impl<'a> ViewContext<'a> {
     }
 }
 
-/// What a section adds to the card of one attention head.
+/// Part of a head's card that a section adds.
 #[derive(Default)]
 pub struct HeadCard {
     /// Lines of text.

@@ -51,7 +51,7 @@ pub struct AnalyzeOptions {
     pub from_token: FromToken,
     /// Whether the report records time, duration, threads and machine of the run.
     pub run_info: bool,
-    /// Control runs whose labels are compared with those of the model.
+    /// Control runs; their labels are compared with the model's labels.
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
     pub removed_heads: Vec<HeadPlace>,

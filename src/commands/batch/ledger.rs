@@ -202,7 +202,7 @@ impl Ledger {
         self.path.with_file_name(file)
     }
 
-    /// Existing files of a run besides those of `asked`: unmodified files with their formats, and files that somebody changed.
+    /// Existing files of a run that are not in `asked`: unmodified files with their formats, and files that somebody changed.
     /// A repeated run also rewrites the unmodified files, so that no two formats contradict each other.
     pub fn files_in_other_formats(
         &self,

@@ -89,7 +89,7 @@ fn interrupted_error(what: &str, are_whole: bool) -> Error {
     anyhow!("ended by {what}: {left}").hint(way_out)
 }
 
-/// Catchable signals that end a program by default (POSIX.1-2024, signal.h), except those of program faults. `SIGPIPE` is
+/// Catchable signals that end a program by default (POSIX.1-2024, signal.h), except signals of program faults. `SIGPIPE` is
 /// left out too, since it becomes a write error. Job schedulers send `SIGUSR1` before a time limit, and the system sends
 /// `SIGXCPU` at a limit of processor time.
 #[cfg(unix)]

@@ -213,7 +213,7 @@ impl Digits {
     pub const ALL: Self = Self(17);
     /// Six digits: from a share of fewer than 500,000 words, the number of words in the share can be recovered.
     /// Rounding changes a share between .1 and .9 by at most 5e-7.
-    /// That is less than a fiftieth of its standard error over 10^8 words.
+    /// The change is less than a fiftieth of the share's standard error over 10^8 words.
     pub const DEFAULT: Self = Self(6);
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 

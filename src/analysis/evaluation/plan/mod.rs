@@ -176,7 +176,7 @@ impl Plan {
         restored.collect()
     }
 
-    /// The sums of each study all of whose passes have run, pass by pass; studies are in the order of the registry.
+    /// The sums of each study that has run all its passes, pass by pass; studies are in the order of the registry.
     /// `control` selects a control run; `None` selects the main analysis.
     pub fn complete_study_sums<'a>(
         &self,

@@ -126,7 +126,7 @@ impl RemovalQuantity for Losses {
 
 /// Task items of a block, by item number.
 ///
-/// Each item has an entry of its own, because its texts may run in several packs of sequences. Only the item's
+/// Each item has a separate entry, because its texts may run in several packs of sequences. Only the item's
 /// total score decides whether the model is right.
 pub type Items = BTreeMap<u64, Item>;
 

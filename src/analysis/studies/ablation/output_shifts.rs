@@ -137,8 +137,8 @@ impl LastHiddenStates {
         }
     }
 
-    /// Shifts of these hidden states from those of the run with all heads (`baseline`); `width` is the width of a
-    /// hidden state.
+    /// Shifts of these hidden states from `baseline`, the hidden states of the run with all heads; `width` is the
+    /// width of a hidden state.
     pub fn shifts(&self, baseline: &Self, width: usize) -> OutputShifts {
         let mut shifts = OutputShifts::default();
         let pairs = baseline.text_states.chunks_exact(width).zip(self.text_states.chunks_exact(width));

@@ -45,7 +45,7 @@ pub enum Aim {
     Spread,
 }
 
-/// What each query of a sentence should attend to, by an aim.
+/// Goals that an aim sets for the attention of each query of a sentence.
 #[derive(Clone, Debug)]
 pub enum Goals {
     /// The arcs of a relation. A prediction is right if the most attended word is the other end of the arc.

@@ -275,7 +275,7 @@ impl Comparison {
         }
     }
 
-    /// A comparison of which only the difference and its interval are known.
+    /// A comparison with only a difference and its interval.
     pub fn from_difference(difference: f64, ci95: Option<Interval>) -> Self {
         Self { difference, ci95, ..Self::default() }
     }

@@ -89,7 +89,7 @@ pub struct Near {
 }
 
 impl Label {
-    /// What `baseline` is, in words.
+    /// Name of `baseline` in words.
     pub fn baseline_name(&self) -> &'static str {
         match self.beyond {
             Some(reach) if reach >= Reach::Place => "best rule of place",

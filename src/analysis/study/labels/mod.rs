@@ -88,7 +88,7 @@ pub struct Detector {
     pub thresholds: &'static [&'static Threshold],
     /// Whether the label is a role of the head. A label that every untrained head also gets is no role.
     pub is_role: bool,
-    /// What distinguishes the names of the detector's labels, such as a relation.
+    /// Parameter that distinguishes the names of the detector's labels, such as a relation.
     pub parameter: Parameter,
     /// The label as a verb phrase.
     pub phrase: Phrase,
@@ -99,7 +99,7 @@ pub struct Detector {
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
 
-/// What distinguishes the labels of one detector in their names.
+/// Parameter that distinguishes the names of one detector's labels.
 #[derive(Clone, Copy)]
 pub enum Parameter {
     /// There is one label, which has the detector's name.
@@ -239,7 +239,7 @@ impl Detector {
     }
 }
 
-/// What a detector reads to assess one head.
+/// Evidence that a detector reads to assess one head.
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
     /// Index of the attention head in lists of all heads.

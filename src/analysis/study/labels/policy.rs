@@ -25,7 +25,7 @@ pub struct Threshold {
     /// Values that the threshold can have.
     pub range: Range,
     pub default: Value,
-    /// What the threshold means, and where its default comes from.
+    /// Meaning of the threshold, and source of its default.
     pub meaning: &'static str,
 }
 

@@ -276,7 +276,7 @@ impl<T> Metrics<T> {
         names.eq(other.cells().map(|(name, _)| name)) || self.by_name().keys().eq(other.by_name().keys())
     }
 
-    /// Drops each metric all of whose cells are `true` in `is_dropped`.
+    /// Drops each metric with all cells `true` in `is_dropped`.
     pub fn drop_where(&mut self, is_dropped: &Metrics<bool>) {
         let all = |cells: &Cells<bool>| match cells {
             Cells::Single(is_dropped) => *is_dropped,

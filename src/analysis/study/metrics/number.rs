@@ -14,7 +14,7 @@ pub struct Number<'a> {
     pub part: Part,
     /// Index of the attention head in lists of all heads.
     pub head: usize,
-    /// What the number is about: a label, a relation, or a metric.
+    /// Subject of the number: a label, a relation, or a metric.
     pub subject: String,
     /// Name of the number. A metric has the name that it has in the report (`offset_mass.-1`), other numbers the
     /// name that they have in rules.

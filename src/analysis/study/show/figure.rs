@@ -77,7 +77,7 @@ pub struct Forest {
     pub is_in_percent: bool,
     /// Value that means no effect, drawn as a line; `None` if there is no such value.
     pub no_effect: Option<f64>,
-    /// Meaning of each mark of a row, in order, for the legend. Each mark has a shape of its own.
+    /// Meaning of each mark of a row, in order, for the legend. Each mark has a different shape.
     pub marks: Vec<String>,
     pub rows: Vec<ForestRow>,
 }

@@ -4,7 +4,7 @@ use crate::study::labels::evidence::{EvidenceGap, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::metric::Denominator;
 
-/// What a study adds to the opening of a report.
+/// Part of a report's opening that a study adds.
 #[derive(Debug, Default, PartialEq)]
 pub struct InBrief {
     /// The finding, as a sentence that makes sense to somebody who has not seen the report; `None` without a
@@ -32,7 +32,7 @@ pub struct Shortage {
     pub count: u64,
     /// Number of things that are required.
     pub required: u64,
-    /// Noun of the things of which there are too few, as `[singular, plural]`.
+    /// Noun of the things that are too few, as `[singular, plural]`.
     pub things: [String; 2],
     /// Name of the policy's threshold that was missed; `None` if the requirement is no threshold.
     pub threshold: Option<&'static str>,

@@ -77,7 +77,7 @@ pub const SUCCESS_STATUS: &str = "0 done";
 /// Exit statuses after a signal: 128 plus the number of the signal.
 const SIGNAL_STATUSES: &str = "129 hung up, 130 interrupted, 143 terminated";
 
-/// Exit statuses for the end of a help text: `first`, then a status for each error class, then those of signals.
+/// Exit statuses for the end of a help text: `first`, then a status for each error class, then statuses of signals.
 pub fn exit_status_help(first: &str, classes: &[ErrorClass]) -> String {
     let mut text = format!("Exit status: {first}");
     for class in classes {

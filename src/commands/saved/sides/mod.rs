@@ -71,7 +71,7 @@ pub fn read_sides(options: &SidesOptions) -> Result<[Side; 2]> {
     Ok(sides)
 }
 
-/// Reads several analyses, the first of which is a report; all are labelled by its policy.
+/// Reads several analyses; the first is a report, and all are labelled by its policy.
 /// Fails if a file is neither report nor partial, the first is a partial, or the models have different heads.
 pub fn read_sides_like_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Side>> {
     let mut sides: Vec<Side> = Vec::new();

@@ -42,7 +42,7 @@ pub enum RotaryScaling {
         /// Maximum text length in the first training, in tokens.
         original: f64,
     },
-    /// Frequencies of slow dimensions are divided by `factor`, those of fast dimensions stay, and those between are
+    /// Slow dimensions' frequencies are divided by `factor`, fast dimensions' frequencies stay, and frequencies between are
     /// interpolated. Cosines and sines are multiplied by `attention` (Peng et al. 2024).
     Yarn {
         factor: f64,

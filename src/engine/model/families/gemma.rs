@@ -1,6 +1,6 @@
 //! Gemma 2 and 3 (Gemma Team 2024, 2025), which are decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3
-//! with bidirectional attention. They have Llama's layers, some of which have windowed attention. The output of each block is
-//! also normalised, and attention heads share keys and values.
+//! with bidirectional attention. They have Llama's layers, some with windowed attention. The output of each block is also
+//! normalised, and attention heads share keys and values.
 
 use anyhow::{Result, anyhow, bail, ensure};
 

@@ -69,7 +69,7 @@ impl Biases {
     pub const NONE: Self =
         Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
 
-    /// Sets the biases of linear layers: those of the attention block by `attention`, those of the feed-forward block by
+    /// Sets the biases of linear layers: the attention block's biases by `attention`, the feed-forward block's biases by
     /// `feed_forward`. Normalisations have none.
     pub(super) fn from_blocks(attention: bool, feed_forward: bool) -> Self {
         let (query_key_value, attention_output) = (attention, attention);
@@ -150,13 +150,12 @@ pub enum QueryKeyValue {
     Separate([&'static str; 3]),
     /// One linear layer, whose outputs are all queries, then all keys, then all values.
     Stacked(&'static str),
-    /// One linear layer, whose outputs are query, key and value of the first attention head, then those of the next head.
+    /// One linear layer, whose outputs are query, key and value of the first attention head, then of the next head.
     /// Dimensions of queries and keys that rotate as a pair are adjacent.
     HeadByHead(&'static str),
     /// As `HeadByHead`, but the dimensions of a rotating pair lie in the first and second half of the rotating dimensions.
     HeadByHeadInHalves(&'static str),
-    /// One linear layer with outputs as in `HeadByHead`, without rotation and without a bias of its own; queries and values
-    /// have separate biases.
+    /// One linear layer without rotation or bias, with outputs as in `HeadByHead`; queries and values have separate biases.
     HeadByHeadBiased {
         /// Tensor name of the linear layer.
         part: &'static str,
@@ -170,8 +169,8 @@ pub enum QueryKeyValue {
 pub enum Intermediate {
     /// One linear layer; the activation is applied to all its outputs.
     Plain(&'static str),
-    /// Two linear layers of a gated linear unit. The activation is applied to the outputs of the first, which then multiply
-    /// those of the second.
+    /// Two linear layers of a gated linear unit. The activation is applied to the first layer's outputs, which then multiply
+    /// the second layer's outputs.
     Gated([&'static str; 2]),
     /// Both linear layers of a gated linear unit in one tensor; the activation is applied to the first half of its outputs.
     GateFirst(&'static str),

@@ -14,7 +14,7 @@ use crate::model::config::{
 };
 use crate::system::printable::shortened;
 
-/// GTE under the `model_type` "new" of its own code, which comes with its checkpoints.
+/// GTE under the `model_type` "new", as in the code that comes with its checkpoints.
 pub(super) const GTE_OWN_CODE: Family = Family {
     token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
     read: read_gte_own_code,
@@ -80,7 +80,7 @@ fn read_without_positions(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     Ok(Config { position_embedding_type: PositionEmbedding::None, ..Config::read(text, &[keys])? })
 }
 
-/// Config keys of nomic-bert, under transformers' names and the names of its own code. Newer files have both.
+/// Config keys of nomic-bert, under transformers' names and the names of nomic-bert's code. Newer files have both.
 const NOMIC_KEYS: &[ConfigKey] = keys! {
     hidden_size: hidden_size | n_embd, num_hidden_layers: num_hidden_layers | n_layer,
     num_attention_heads: num_attention_heads | n_head, intermediate_size: intermediate_size | n_inner,

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHT_FILES, is_pickle};
 use crate::system::errors::Facts;
 
-/// The error that a needed file of a model is missing. A type of its own distinguishes it from errors in existing files. It
+/// The error that a needed file of a model is missing. The separate type distinguishes it from errors in existing files. It
 /// holds the message.
 #[derive(Debug)]
 pub(in crate::model) struct MissingFile(pub(super) String);

@@ -17,7 +17,7 @@ pub enum TokenClass {
     /// Any other token.
     Text,
     /// The first token of a decoder's sequence, special or not. It is often an attention sink, whose contexts are far from
-    /// those of other tokens (Xiao et al. 2024; Gu et al. 2025).
+    /// other tokens' contexts (Xiao et al. 2024; Gu et al. 2025).
     First,
 }
 

@@ -44,8 +44,8 @@ pub enum PassStart<'a> {
         /// `[tokens, hidden]`: the hidden states that entered the layer, one sequence after the other.
         states: &'a [f32],
     },
-    /// As `Layer`, but all block outputs are held as in the earlier pass, except those of gated heads in this layer. The change
-    /// of the gated heads reaches later layers only through the residual stream. Later layers show only their attention.
+    /// As `Layer`, but all block outputs are held as in the earlier pass, except outputs of gated heads in this layer. The
+    /// change of the gated heads reaches later layers only through the residual stream. Later layers show only their attention.
     Held {
         /// First layer that runs.
         layer: usize,

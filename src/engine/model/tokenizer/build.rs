@@ -118,7 +118,7 @@ pub(super) fn build_wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> R
 }
 
 /// Builds ESM's tokenizer from a `vocab.txt` with one residue per line. Each letter is a token, and white space is ignored. The
-/// defaults are those of transformers' `EsmTokenizer`.
+/// defaults are as in transformers' `EsmTokenizer`.
 pub(super) fn build_residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let unusable = unusable_file_error(path);
@@ -299,14 +299,14 @@ const ROBERTA_SPECIALS: DefaultSpecials = DefaultSpecials {
     has_pair_separators: true,
 };
 
-/// Special tokens of MPNet: those of RoBERTa, in a vocabulary that also has those of BERT.
+/// Special tokens of MPNet: RoBERTa's special tokens, in a vocabulary that also has BERT's.
 const MPNET_SPECIALS: DefaultSpecials =
     DefaultSpecials { unknown: "[UNK]", mask_absorbs_space: true, has_pair_separators: false, ..ROBERTA_SPECIALS };
 
 const ESM_SPECIALS: DefaultSpecials =
     DefaultSpecials { first: "<cls>", separator: "<eos>", has_pair_separators: false, ..ROBERTA_SPECIALS };
 
-/// Special tokens of DeBERTa version 1: those of BERT, although it cuts words as RoBERTa does.
+/// Special tokens of DeBERTa version 1: BERT's special tokens, although it cuts words as RoBERTa does.
 const DEBERTA_SPECIALS: DefaultSpecials = DefaultSpecials { has_pair_separators: true, ..BERT_SPECIALS };
 
 /// Returns the default special tokens of a tokenizer's class.

@@ -15,7 +15,7 @@ pub(super) const CONTINUATION_MARK: &str = "@@";
 /// Suffix of the last symbol of a word in `bpe.codes`.
 const WORD_END: &str = "</w>";
 
-/// Special tokens whose ids precede those of the pieces in `vocab.txt`; that file does not list them (fairseq's dictionary).
+/// Special tokens, which `vocab.txt` does not list. Their ids precede the ids of its pieces (fairseq's dictionary).
 pub(super) const LEADING_SPECIAL_TOKENS: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
 
 /// The merges of `bpe.codes` with their ranks; the pair with the lowest rank is merged first.

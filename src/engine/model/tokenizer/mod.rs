@@ -157,7 +157,7 @@ impl ModelTokenizer {
     }
 
     /// Adapts the tokenizer to a run's options. Either it looks up words as vocabulary entries. Or it cuts text as its files
-    /// say, and splits residues as the options say. Fails if it has to cut text, and does not give back the entries of its own
+    /// say, and splits residues as the options say. Fails if it has to cut text, and does not give back the entries of its
     /// vocabulary.
     pub fn with_options(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {

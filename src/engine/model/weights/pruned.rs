@@ -49,8 +49,8 @@ struct ProjectionLayout {
     inputs: usize,
     /// Whether the weights are stored as `[inputs, outputs]`.
     transposed: bool,
-    /// Number of groups of a convolution of width 1, in which an output has weights only for the inputs of its own group;
-    /// `None` for a linear layer.
+    /// Number of groups of a convolution of width 1, where an output has weights only for the inputs in its group; `None` for
+    /// a linear layer.
     groups: Option<usize>,
 }
 

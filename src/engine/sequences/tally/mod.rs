@@ -174,7 +174,7 @@ impl Tally {
         self.windows_read().map_or((self.tokens, self.longest), |windows| (windows.tokens, windows.longest))
     }
 
-    /// Counts of file number `number`; those of a new file are zero.
+    /// Counts of file number `number`; counts of a new file are zero.
     fn file_tally(&mut self, number: usize) -> &mut FileTally {
         if self.files.len() <= number {
             self.files.resize(number + 1, FileTally::default());

@@ -125,7 +125,7 @@ struct FoldTraining<'a> {
     fold: &'a FoldSums,
 }
 
-/// What the classifiers of one probing task share.
+/// Data of one probing task that the task's classifiers share.
 struct TrainingTask {
     /// Index of the task.
     number: usize,

@@ -172,7 +172,7 @@ fn inner_product(a: &[f32], b: &[f32]) -> f64 {
 
 impl Composition {
     /// Computes the composition scores `|A B| / (|A| |B|)` of all pairs of a head and a head of a later layer, for
-    /// row vectors. They are those of Elhage et al. 2021, "Composition scores".
+    /// row vectors. Elhage et al. 2021 define them under "Composition scores".
     ///
     /// The earlier head writes by `A = W_V W_O`. The later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or `W_V W_O`.
     fn new(layers: &[BilinearWeights<'_>], grid: HeadGrid) -> Self {

@@ -62,8 +62,8 @@ pub(super) const NEXT_TOKEN_DETECTOR: Detector = Detector {
     })
 };
 
-/// Returns the offsets `k` that have a label `offset:k`: those of at least 2 tokens. Offsets -1, 0 and 1 have labels with
-/// names.
+/// Returns the offsets `k` that have a label `offset:k`, at least 2 tokens to either side. Offsets -1, 0 and 1 have
+/// labels with names.
 fn far_offsets() -> impl Iterator<Item = i32> {
     (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
 }

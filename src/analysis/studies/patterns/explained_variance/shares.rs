@@ -136,7 +136,7 @@ pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormSh
     })
 }
 
-/// Collects the shares of all heads, each from the layers with its layer's mask. Cues are those of any layer.
+/// Collects the shares of all heads, each from the layers with its layer's mask. Cues of all layers are merged.
 pub fn collect_by_layer(classes: &ByLayerClass<&[FormShares; FORM_COUNT]>, grid: HeadGrid) -> [FormShares; FORM_COUNT] {
     std::array::from_fn(|form| {
         let of_head = |place: usize| classes.for_layer(grid.layer_and_head(place).0)[form].heads[place].clone();

@@ -49,7 +49,7 @@ impl NormInputs<'_> {
         self.mean_without(self.sums.without_norm, sum)
     }
 
-    /// Mean over text queries, of which `without_norm` are left out.
+    /// Mean over text queries; `without_norm` of them are left out.
     fn mean_without(&self, without_norm: ExactSum, sum: ExactSum) -> Fraction {
         self.with_query_evidence(Fraction::new(sum.value(), self.exposure.queries as f64 - without_norm.value()))
     }

@@ -18,7 +18,7 @@ use crate::stats::exact::{ComponentSum, ExactSum, add_elementwise};
 /// Denominators of the metrics of study `norms`. All heads share them, since they depend on the sentences alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NormExposure {
-    /// Number of text tokens, each of which is a query.
+    /// Number of text tokens, each one a query.
     pub queries: u64,
     /// Number of sentences with text.
     pub sentences: u64,

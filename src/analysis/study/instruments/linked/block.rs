@@ -53,7 +53,7 @@ pub struct LinkBlock {
     pub places: PlaceHits,
     /// Right choices of each rule of [`SAME_CLASS_RULES`].
     pub same_class: [u64; SAME_CLASS_RULES.len()],
-    /// Number of sources in sentences some of whose words have classes.
+    /// Number of sources in sentences where some words have classes.
     pub classed: u64,
     /// Right choices of the rules that choose by class, by the class of the source.
     pub classes: BTreeMap<Box<str>, ClassHits>,

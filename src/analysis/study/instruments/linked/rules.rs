@@ -15,7 +15,7 @@ pub const SAME_CLASS_RULES: [&str; 5] =
 /// Names of the position rules without a parameter. Arrays of choices and of right choices have this order.
 pub const FIXED_PLACE_RULES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
-/// What each position rule chooses for one source.
+/// Choices of the position rules for one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceChoice {
     /// Rank of each candidate: -1, -2, ... before the source, from the nearest on, and 1, 2, ... after it.
@@ -188,7 +188,7 @@ impl ClassHits {
     }
 }
 
-/// Minimum number of scored sources for a class to have a rule of its own. With fewer sources, an accuracy has a
+/// Minimum number of scored sources for a class to have a separate rule. With fewer sources, an accuracy has a
 /// standard error of 9 points.
 const MIN_SOURCES_FOR_RULE: u64 = 30;
 

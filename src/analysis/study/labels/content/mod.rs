@@ -6,7 +6,7 @@ use super::{Assessment, Evidence, MeasuredScore, assess_all};
 
 /// Multiple of the position-matched chance level that a label of content must exceed.
 ///
-/// That level is accurate to about a tenth, since it assumes equal offset preferences for all queries. A label
+/// The chance level is accurate to about a tenth, since it assumes equal offset preferences for all queries. A label
 /// needs more than twice that distance.
 pub const POSITION_FACTOR: f64 = 1.25;
 

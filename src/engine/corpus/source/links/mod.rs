@@ -80,7 +80,7 @@ impl LinkOptions {
     }
 }
 
-/// Links from a file or from rules, added to sentences as they are read, with a record of which were used.
+/// Links from a file or from rules, added to sentences as they are read, with a record of their use.
 #[derive(Default)]
 pub(super) struct ExternalLinks {
     options: LinkOptions,

@@ -139,8 +139,8 @@ impl PackedEncoder {
     }
 
     /// Shows the attention of all layers after `first`, from the hidden states that entered `first`. All block outputs are
-    /// those of `writes`, except for the gated heads of `first`, whose change the residual stream carries on. Fails if more
-    /// than attention is needed.
+    /// from `writes`, except for the gated heads of `first`; the residual stream carries on their change. Fails if more than
+    /// attention is needed.
     fn show_held_attention(
         &self,
         first: usize,

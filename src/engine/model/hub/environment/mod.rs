@@ -17,7 +17,7 @@ mod tests;
 /// Default time limit for a response to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Hint for an endpoint whose responses are not those of the Hub.
+/// Hint for an endpoint that does not respond as the Hub does.
 pub(super) const ENDPOINT_HINT: &str =
     "set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder";
 

@@ -1,5 +1,4 @@
-//! The objects that the pickle of a state dict makes, and kinds of files without a state dict, each of which needs its own
-//! hint.
+//! The objects that the pickle of a state dict makes, and kinds of files without a state dict, each kind with its own hint.
 
 use std::error::Error;
 use std::fmt;

@@ -169,7 +169,7 @@ fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Resul
     Ok(all)
 }
 
-/// Number of scored tokens; for a task, the number of items, each of which may be several sequences.
+/// Number of scored tokens; for a task, the number of items. An item may be several sequences.
 fn count_tokens_or_items(sequences: &[Sequence]) -> u64 {
     let scored = sequences.iter().map(|sequence| sequence.predicted_positions().count() as u64);
     let items: BTreeSet<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();

@@ -25,7 +25,7 @@ const COPY_LENGTHS: RangeInclusive<usize> = 16..=32;
 /// Numbers of filler tokens between the two copies.
 const FILLER_LENGTHS: RangeInclusive<usize> = 0..=8;
 
-/// Maximum number of tokens in one copy with filler, all of which should differ.
+/// Maximum number of tokens in one copy with filler. These tokens should all differ.
 const MAX_DISTINCT_WORDS: usize = *COPY_LENGTHS.end() + *FILLER_LENGTHS.end();
 
 /// Minimum number of words in a vocabulary: 4, as of nucleotides. The shortest copy, with one token masked, then recurs by

@@ -53,7 +53,7 @@ sums_of_a_head! {
 /// Denominators of the token-level metrics. All heads share them, since they depend on the sentences alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
-    /// Text tokens, each of which is a query.
+    /// Text tokens, each one a query.
     pub queries: Eligible,
     /// Number of queries that see a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSET_COUNT],

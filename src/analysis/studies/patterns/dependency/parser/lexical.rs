@@ -93,8 +93,8 @@ const BUCKET_COUNT: usize = 24;
 /// candidate's components.
 const BUCKET_PARAMETER_COUNT: usize = 1 + 2 * COMPONENT_COUNT;
 
-/// Number of parameters of the baseline: those of all buckets, then the root's score, then the root's weights of the word's
-/// components.
+/// Number of parameters of the baseline: parameters of all buckets, then the root's score, then the root's weights of
+/// the word's components.
 const PARAMETER_COUNT: usize = BUCKET_COUNT * BUCKET_PARAMETER_COUNT + 1 + COMPONENT_COUNT;
 
 /// Returns the distance bucket of a word and its candidate, left side first.

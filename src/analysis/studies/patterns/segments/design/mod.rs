@@ -155,8 +155,8 @@ impl RegressionDesign {
     }
 }
 
-/// Returns the Cholesky factor of a positive semidefinite matrix, of which the lower half is read. The column of a
-/// collinear regressor stays 0.
+/// Returns the Cholesky factor of a positive semidefinite matrix, from its lower half. The column of a collinear
+/// regressor stays 0.
 fn cholesky(products: &[[f64; REGRESSOR_COUNT]; REGRESSOR_COUNT]) -> [[f64; REGRESSOR_COUNT]; REGRESSOR_COUNT] {
     let mut factor = [[0.0; REGRESSOR_COUNT]; REGRESSOR_COUNT];
     for column in 0..REGRESSOR_COUNT {

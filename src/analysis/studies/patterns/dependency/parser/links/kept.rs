@@ -42,7 +42,7 @@ pub struct KeptLinks {
     pub sentence: Range<usize>,
     /// Sources of links (the words that links start from), each with its candidates. Empty if pairs are scored instead.
     pub sources: Vec<LinkSource>,
-    /// Pairs of words, each of which may be linked. `None` unless the type is undirected and the model an encoder.
+    /// Pairs of words that may be linked. `None` unless the type is undirected and the model an encoder.
     pub pairs: Option<LinkedPairs>,
     /// Number of right choices of each attention head, by [`Direction::BOTH_OF_LINKS`], `[heads]`. For pairs, the first
     /// entry is the number of linked pairs among the pairs with the largest weights.
