@@ -50,7 +50,7 @@ const EMPTY_PRESET: Preset = Preset {
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "clark2019",
-        description: "Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own",
+        description: "Clark et al. 2019: pairs of segments, with separate metrics and labels in a separate section",
         studies: &["clark2019"],
         // The paper's corpora are words, joined by spaces.
         spacing: Spacing::Spaced,

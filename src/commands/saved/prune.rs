@@ -100,7 +100,7 @@ fn choose_heads(
         let count = order.removable_heads(budget.max_cost, budget.measure).with_context(|| {
             let measures: BTreeSet<&str> = order.budgets.iter().map(|(measure, ..)| measure.noun_phrase()).collect();
             let measures = Vec::from_iter(measures).join(" and of ");
-            format!("`{name}` has no shares of {}: it has those of {measures}", budget.measure.noun_phrase())
+            format!("`{name}` has no shares of {}: it has shares of {measures}", budget.measure.noun_phrase())
         });
         let count = if order.accuracies.is_some() { count.hint("give `--of right`") } else { count };
         let count = count.with_option("of").class(ErrorClass::Usage)?;

@@ -66,7 +66,7 @@ impl TokenCounter {
             let id = tokenizer.id(&token).with_context(|| {
                 format!("the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary")
             });
-            let id = id.with_value(&token).hint("`headscope counts` writes those of a model's own tokens")?;
+            let id = id.with_value(&token).hint("`headscope counts` writes the counts of a model's own tokens")?;
             sum = sum.checked_add(count).with_context(|| format!("the counts `{file}` add up to more than 2^64"))?;
             counts.insert(id, count);
         }

@@ -100,7 +100,7 @@ fn read(text: &str) -> Result<(Config, TensorNames)> {
 
 pub(super) fn read_version_1(text: &str) -> Result<(Config, TensorNames)> {
     let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, parse_fields(text)?);
-    let reason = "it mixes the weights of heads, so that none has weights of its own";
+    let reason = "it mixes the weights of heads, so no head has separate weights";
     ensure!(!options.talking_head, wrong_value("talking_head", true, reason));
     let kinds = options.kinds();
     if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {

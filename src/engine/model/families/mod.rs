@@ -142,7 +142,7 @@ const UNSUPPORTED_MODELS: &[(&[&str], &str)] = &[
     (&["mixtral", "qwen2_moe", "qwen3_moe"], "layers of experts are not supported"),
 ];
 
-const SUPPORTED_DECODERS: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3 are supported";
+const SUPPORTED_DECODERS: &str = "the supported decoders are Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3";
 
 /// Fails if a `config.json` describes an unsupported architecture, quantised weights, or a model of text and another medium.
 fn ensure_supported(json: &Value) -> Result<()> {

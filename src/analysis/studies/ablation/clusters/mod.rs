@@ -93,7 +93,7 @@ const VERDICTS: &[VerdictRule] = &[
         verdict: "one will do, of a cluster",
         statistic: "loss without all but one less that with all, for each that is kept: the largest p",
         margin: "both ends of the band of `negligible`, from within",
-        test_family: "all clusters of which each such change is within the band",
+        test_family: "all clusters where each such change is within the band",
         min_evidence: MIN_EVIDENCE,
         printed: "the band, q, and in how many of 20 random sets of as many heads of the same layers one would do",
     },

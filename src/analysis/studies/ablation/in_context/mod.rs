@@ -96,7 +96,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     verdict: "a head has a part in copying",
     statistic: "`in_context_effect` and `copy_effect`, the larger p",
     margin: "0",
-    test_family: "all heads of which both are above 0",
+    test_family: "all heads where both are above 0",
     min_evidence: "10 sequences",
     printed: "both effects with their intervals, q",
 }];

@@ -47,8 +47,8 @@ fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -
 }
 
 const VOITA_SOURCE: &str = "Voita et al. 2019, section 5.3: rare tokens.";
-const RAREST_CAVEATS: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the \
-    500 commonest tokens do not count, so that a corpus of few words has no value.";
+const RAREST_CAVEATS: &str = "R are the sentence's tokens of least count in the corpus. A sentence does not count if they are among the \
+    500 commonest tokens, so a corpus of few words has no value.";
 
 pub(super) const METRICS: &[FrequencyMetric] = &[
     FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.sums.argmax as f64))
