@@ -20,7 +20,7 @@ pub enum Ink {
     /// Emphasis, and lines of curves.
     Accent,
     /// A second line, in contrast to `Accent`.
-    SecondLine,
+    Second,
     /// Background or stroke in the colour of a label.
     Label(Hue),
     /// Background of a number in a heat map; step 0 is for the least number, the last step for the largest.
@@ -70,7 +70,7 @@ const DARK_STEPS: [&str; HEAT_MAP_STEPS] =
 
 impl Ink {
     pub fn all_inks() -> impl Iterator<Item = Self> {
-        let others = [Self::Text, Self::Muted, Self::Guide, Self::Ground, Self::Accent, Self::SecondLine];
+        let others = [Self::Text, Self::Muted, Self::Guide, Self::Ground, Self::Accent, Self::Second];
         let steps = (0..HEAT_MAP_STEPS).flat_map(|step| [Self::Step(step), Self::TextOnStep(step)]);
         others.into_iter().chain(Hue::ALL.map(Self::Label)).chain(steps)
     }
@@ -93,7 +93,7 @@ impl Ink {
             Self::Guide => ["#d9dde2", "#363c44"],
             Self::Ground => ["#ffffff", "#121417"],
             Self::Accent => ["#0b5cad", "#7db7f0"],
-            Self::SecondLine => ["#b34e00", "#f0a35e"],
+            Self::Second => ["#b34e00", "#f0a35e"],
             Self::Label(Hue::Grey) => ["#e6e8eb", "#2b2f35"],
             Self::Label(Hue::Blue) => ["#9ec9e2", "#094364"],
             Self::Label(Hue::Sky) => ["#cfe9fb", "#2d5a75"],
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn text_stands_out() {
         assert!((contrast("#000000", "#ffffff") - 21.0).abs() < 1e-9);
-        let on_ground = [Ink::Text, Ink::Muted, Ink::Accent, Ink::SecondLine].map(|text| (text, Ink::Ground));
+        let on_ground = [Ink::Text, Ink::Muted, Ink::Accent, Ink::Second].map(|text| (text, Ink::Ground));
         let on_others =
             Ink::all_inks().filter(|ink| matches!(ink, Ink::Label(_) | Ink::Step(_))).map(|ink| (ink.text_ink(), ink));
         for (text, behind) in on_ground.into_iter().chain(on_others) {
@@ -153,6 +153,15 @@ mod tests {
                 assert!(contrast >= 4.5, "{text:?} on {behind:?}: {contrast}");
             }
         }
+    }
+
+    /// Style sheets of users may name the inks, so these names stay.
+    #[test]
+    fn inks_have_fixed_names() {
+        let names: Vec<String> = Ink::all_inks().map(Ink::name).collect();
+        let hues = "grey blue sky green orange purple vermillion";
+        let steps = "s0 t0 s1 t1 s2 t2 s3 t3 s4 t4 s5 t5 s6 t6 s7 t7 s8 t8";
+        assert_eq!(names.join(" "), format!("text muted guide ground accent second {hues} {steps}"));
     }
 
     #[test]

@@ -14,11 +14,8 @@ const SPACE_BELOW_PX: f64 = 8.0;
 const HEADING_HEIGHT_PX: f64 = 16.0;
 
 /// Ink and dash pattern of each [`ArcMatch`], in the order of drawing.
-const MATCH_STYLES: [(ArcMatch, Ink, &str); 3] = [
-    (ArcMatch::Neutral, Ink::Muted, ""),
-    (ArcMatch::Wrong, Ink::SecondLine, "4 3"),
-    (ArcMatch::Right, Ink::Accent, ""),
-];
+const MATCH_STYLES: [(ArcMatch, Ink, &str); 3] =
+    [(ArcMatch::Neutral, Ink::Muted, ""), (ArcMatch::Wrong, Ink::Second, "4 3"), (ArcMatch::Right, Ink::Accent, "")];
 
 /// Stroke widths of arcs in pixels, each as (minimum weight of the arc, width), the largest weight first.
 const WEIGHT_STROKE_WIDTHS: [(f64, f64); 3] = [(0.5, 2.6), (0.2, 1.6), (0.0, 0.8)];
@@ -120,7 +117,7 @@ mod tests {
         let arcs = [(0, 2, 0.9, ArcMatch::Right), (1, 0, 0.3, ArcMatch::Wrong), (3, 3, 0.1, ArcMatch::Neutral)];
         let arcs = Arcs { sentences: vec![sentence(&arcs)] };
         let svg = draw_sentences(["title", "reading"], &arcs, Medium::StandaloneFile);
-        for (ink, line) in [(Ink::Accent, "2.6"), (Ink::SecondLine, "1.6"), (Ink::Muted, "0.8")] {
+        for (ink, line) in [(Ink::Accent, "2.6"), (Ink::Second, "1.6"), (Ink::Muted, "0.8")] {
             let line = format!("stroke=\"{}\" stroke-width=\"{line}\"", ink.colours()[0]);
             assert_eq!(svg.matches(&line).count(), 1, "{line}");
         }

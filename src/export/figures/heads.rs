@@ -242,7 +242,7 @@ pub fn draw_tree(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) 
         svg.text([x, bottom + 15.0], Anchor::Middle, SMALL_TEXT_SIZE_PX, Ink::Muted, &text);
     }
     if let Some(cut) = tree.cut {
-        svg.polyline(&[[scale.position(cut), TREE_TOP_PX], [scale.position(cut), bottom]], Ink::SecondLine, 1.5, "6 3");
+        svg.polyline(&[[scale.position(cut), TREE_TOP_PX], [scale.position(cut), bottom]], Ink::Second, 1.5, "6 3");
     }
     // The place of each head and each join.
     let mut at = vec![[0.0; 2]; heads];

@@ -134,10 +134,7 @@ type MarkShape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 /// Marks of a row in a forest plot. The first is the measured value; the others are for comparison.
 const MARK_SHAPES: [MarkShape; 4] = [
     (|svg, at, ink| svg.circle(at, 3.5, ink, ink), Ink::Accent),
-    (
-        |svg, [x, y], ink| svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0),
-        Ink::SecondLine,
-    ),
+    (|svg, [x, y], ink| svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0), Ink::Second),
     (|svg, [x, y], ink| svg.rect([x - 3.0, y - 3.0], [6.0, 6.0], ink), Ink::Muted),
     (|svg, [x, y], ink| svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0), Ink::Text),
 ];
@@ -219,7 +216,7 @@ const CURVES_TOP_PX: f64 = 12.0;
 
 /// Ink and dash pattern of each curve, as (ink, `stroke-dasharray`). Curves for comparison are grey.
 const CURVE_STROKES: [(Ink, &str); 4] =
-    [(Ink::Accent, ""), (Ink::SecondLine, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
+    [(Ink::Accent, ""), (Ink::Second, "7 3"), (Ink::Text, "2 3"), (Ink::Text, "9 3 2 3")];
 
 /// Draws curves over the number of removed heads.
 pub fn draw_curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
