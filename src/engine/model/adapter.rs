@@ -63,7 +63,8 @@ impl AdapterConfig {
         Ok(config)
     }
 
-    /// Fails unless the adapter is plain LoRA, without DoRA, biases or unsupported keys.
+    /// Fails unless the adapter is plain LoRA: without DoRA, biases, unsupported keys, or an initialisation that changed the
+    /// weights of the base model.
     fn check_supported(&self) -> Result<()> {
         let initialisation = self.init_lora_weights.as_str().unwrap_or_default().to_lowercase();
         let is_residual = RESIDUAL_INITIALISATIONS.iter().any(|known| initialisation.starts_with(known));

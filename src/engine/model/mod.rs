@@ -55,7 +55,7 @@ pub struct Model {
     pub head_refusal: Option<&'static str>,
     /// Name of the merged LoRA adapter; `None` without one.
     pub adapter: Option<String>,
-    /// Tensors of the checkpoint that lie outside the encoder and were not read, counted by kind.
+    /// Tensors of the checkpoint that lie outside the encoder and were not read, counted by the first part of their names.
     pub unread_tensors: Vec<LeftTensors>,
     /// Attention heads that write a constant whatever they attend to, layer by layer.
     pub constant_heads: Vec<HeadPlace>,

@@ -139,8 +139,8 @@ macro_rules! config_struct {
 pub(super) use config_struct;
 
 /// Reads one key of the text of a `config.json`: `text, key: Type = default`, or without a default. A default is that of the
-/// family's configuration class in transformers (`BertConfig`, `GPT2Config` and so on). Fails if the key is missing
-/// without a default, or has a value of another type.
+/// family's configuration class in transformers (`BertConfig`, `GPT2Config` and so on), or stands for a missing key. Fails if
+/// the key is missing without a default, or has a value of another type.
 macro_rules! config_value {
     ($text:expr, $key:ident: $kind:ty) => {{
         #[derive(serde::Deserialize)]
@@ -284,7 +284,8 @@ impl Config {
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
     }
 
-    /// Length in tokens of the longest sequence that can run: [`Config::max_positioned_tokens`], or more if [`Config::is_unbounded`].
+    /// Length in tokens of the longest sequence that can run: [`Config::max_positioned_tokens`], or more if
+    /// [`Config::is_unbounded`].
     pub fn max_runnable_tokens(&self) -> usize {
         if self.is_unbounded { self.full_attention.unwrap_or(MAX_SIZE) } else { self.max_positioned_tokens() }
     }

@@ -127,10 +127,10 @@ pub enum NormKind {
 /// Factor by which token embeddings are multiplied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum EmbeddingScale {
-    /// Embeddings are not scaled.
+    /// Token embeddings are not scaled.
     #[default]
     One,
-    /// All embeddings are multiplied by this number.
+    /// Token embeddings are multiplied by this number.
     Constant(f32),
     /// ESM's `token_dropout` (Rives et al. 2021): a mask has no embedding, and other embeddings are multiplied by
     /// `(1 - 0.15 * 0.8) / (1 - r)`. `r` is the share of masks in the sequence; the factor is 1 at the share of masks in
@@ -176,10 +176,10 @@ pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
 pub struct DistanceRows {
     /// Half the number of table rows.
     pub span: usize,
-    /// Number of distance buckets in both directions together. Up to half this number, each distance has its own row; longer
-    /// distances share rows by logarithm. `None`: each distance has its own row.
+    /// Number of distance buckets in each direction. Distances up to half this number have their own row. Longer ones share
+    /// rows, more of them the longer they are. `None`: each distance has its own row.
     pub buckets: Option<usize>,
-    /// Longest distance, in tokens, for which the model has separate buckets or rows.
+    /// Longest distance, in tokens, that the rows were made for.
     pub longest_distance: usize,
 }
 

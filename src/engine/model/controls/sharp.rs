@@ -183,8 +183,8 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     sum.mean()
 }
 
-/// Finds the factor at which `distance`, an increasing function, is within the relative [`TOLERANCE`] of `target`. Bisects the
-/// logarithm of the factor.
+/// Finds the factor at which `distance`, an increasing function, is within [`RELATIVE_TOLERANCE`] of `target`, or as near as
+/// [`MAX_BISECTION_STEPS`] come. Bisects the logarithm of the factor.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
 fn find_factor(target: f64, distance: impl Fn(f32) -> f64) -> f32 {
     let (mut low, mut high, mut factor) = (1.0 / MAX_FACTOR, MAX_FACTOR, 1.0_f64);

@@ -90,7 +90,7 @@ const GPT_NEO_KEYS: &[ConfigKey] = keys! {
 pub(super) fn read_gpt_neo(text: &str) -> Result<(Config, TensorNames)> {
     let config = read_body(text, GPT_NEO_KEYS)?;
     let wide = config_value!(text, intermediate_size: Option<usize> = None)?;
-    // Lists of consecutive types, each with the number of times it is repeated.
+    // Types of attention (`global`, `local`) by layer: lists of consecutive types, each with its number of repetitions.
     let attention_types = config_value!(text, attention_types: Vec<(Vec<String>, usize)>)?;
     let window = config_value!(text, window_size: usize = 256)?;
     let wide = wide.unwrap_or(config.hidden_size.saturating_mul(FEED_FORWARD_RATIO));

@@ -217,8 +217,9 @@ pub(super) fn read_neo_bert(text: &str) -> Result<(Config, TensorNames)> {
 /// decoder, all tokens before it). In a `sliding_attention` layer, it sees a window around it (in a decoder, before it).
 const LAYER_TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
 
-/// Type of each layer, as an index into [`TYPE_DESCRIPTIONS`]: from the config's `layer_types` (`given`), or else from `is_full`, whether a
-/// layer sees every token. Fails if the number of types is not the number of layers, or a type is unknown.
+/// Type of each layer, as an index into [`LAYER_TYPES`]. It comes from the config's `layer_types` (`given`), or else from
+/// `is_full`, which says whether a layer sees every token. Fails if the number of types is not the number of layers, or a type
+/// is unknown.
 pub(super) fn layer_types(
     given: Option<&[String]>,
     layers: usize,

@@ -328,8 +328,8 @@ impl TensorNames {
         Ok((config, names))
     }
 
-    /// As [`TensorNames::check_and_name`] for a pre-norm model, whose embeddings have no segments and no normalisation. `embeddings` has the
-    /// tensor names of `[words, positions]`; an empty name means none.
+    /// As [`TensorNames::check_and_name`], for a pre-norm model whose embeddings have no segments and no normalisation.
+    /// `[words, positions]` are tensor names of embeddings; an empty name means that there is none.
     pub(super) fn pre_norm(
         config: Config,
         (parts, stem): (&'static LayerNames, &str),

@@ -47,8 +47,8 @@ pub(in crate::model) fn is_prunable(family: &Family) -> bool {
 }
 
 /// Parses `pruned_heads` into the absent attention heads, ascending. `stems` has the name prefixes of all layers; layers with
-/// equal prefixes share weights and lack the same heads. Keys of `pruned_heads` number only layers with distinct weights. Fails
-/// if a layer or head does not exist, a layer has no heads left, or the family cannot be pruned.
+/// equal prefixes share weights and lack the same heads. Keys of `pruned_heads` number only layers with distinct weights, in
+/// the order of `stems`. Fails if a layer or head does not exist, a layer has no heads left, or the family cannot be pruned.
 pub(super) fn parse_pruned_heads(
     json: &Value,
     family: &Family,

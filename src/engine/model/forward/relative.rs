@@ -16,8 +16,8 @@ pub(super) enum DistanceTerm {
     /// ALiBi: subtracts the absolute distance times the slope of the attention head; `slopes` is `[heads]`.
     Slopes { slopes: Vec<f32> },
     /// DeBERTa: the query's product with a distance vector from `keys`, plus the key's product with one from `queries`. Both
-    /// tables are `[heads, head_dim, rows]`. `places` has the table row of each distance, here query position minus key
-    /// position, from the most negative one on.
+    /// tables are `[heads, head_dim, rows]`. `row_by_distance` has the table row of each distance, here query position minus
+    /// key position, from the most negative one on.
     Disentangled {
         /// Distance vectors that queries are multiplied by; `None` without this term.
         keys: Option<Vec<f32>>,

@@ -225,9 +225,10 @@ pub trait Visitor {
     /// Receives the mixing ratios of a layer over one sequence. Called after the layer's heads.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
-    /// Receives the direct effects of a part of the residual stream over one sequence, `[n, compared]`: `x_i · v_t`. `x_i` is the
-    /// part at token `i`. `v_t` is the prediction head's vector of a [compared](super::batch::BatchInput::compared_tokens) token, times the
-    /// weights of the final norm, and centred for layer norm. A norm of a block's output keeps its scale of this pass.
+    /// Receives the direct effects of a part of the residual stream over one sequence, `[n, compared]`: `x_i · v_t`. `x_i` is
+    /// the part at token `i`. `v_t` is the prediction head's vector of a [compared](super::batch::BatchInput::compared_tokens)
+    /// token, times the weights of the final norm, and centred for layer norm. A norm of a block's output keeps its scale of
+    /// this pass.
     ///
     /// The sum of all parts over the scales of the [final norm](Visitor::final_norm), plus the constants, gives the logits of the
     /// compared tokens before any cap (Elhage et al. 2021, "direct path").

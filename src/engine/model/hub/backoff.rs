@@ -50,7 +50,7 @@ const MAX_PAUSE_FACTOR: u32 = 8;
 const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 impl Backoff {
-    /// Five tries within 15 seconds, with the pauses of `http_backoff` in `huggingface_hub` 2.4.
+    /// Five tries with pauses of 15 seconds in total, as `http_backoff` of `huggingface_hub` 2.4 has them.
     pub(super) const DEFAULT: Self = Self { tries: 5, first_pause: Duration::from_secs(1) };
 
     /// One try, without retries.

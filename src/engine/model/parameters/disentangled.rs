@@ -17,7 +17,7 @@ pub struct DisentangledTerms {
     /// `[places, heads * head_dim]`: one position query for each table row of distances, which is multiplied by a token's key.
     /// `None`: scores have no such term.
     pub position_queries: Option<Vec<f32>>,
-    /// Mapping from distances to rows of `keys` and `queries`.
+    /// Mapping from distances to rows of `position_keys` and `position_queries`.
     pub distance_rows: DistanceRows,
 }
 

@@ -207,7 +207,7 @@ pub(super) const ROLE_KEYS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// Returns (special token under `key`, object that holds it). The token is a string, without an object, or the `content` of an
-/// object. `None` if the key is missing.
+/// object. `None` if the key is missing, or its value is neither.
 pub(super) fn named_token<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {
     let token = values.get(key)?;
     match token.as_str() {

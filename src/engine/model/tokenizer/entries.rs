@@ -105,8 +105,8 @@ pub struct Scripts {
 }
 
 /// Minimum number of entries with at least two letters for a vocabulary to know a script. In a small vocabulary, the share
-/// [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its alphabet. Of its 28,000 entries,
-/// bert-base-uncased has 8 with two letters in Cyrillic and 4 in Greek.
+/// [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its alphabet. Of its 28,000
+/// entries, bert-base-uncased has 8 with at least two letters in Cyrillic and 4 in Greek.
 const MIN_WORD_ENTRIES: usize = 100;
 /// Minimum share of entries with at least two letters for a small vocabulary to know a script.
 const MIN_WORD_ENTRY_SHARE: f64 = 0.01;

@@ -80,7 +80,7 @@ pub struct ModelTokenizer {
     word_splitter: Option<String>,
     /// The special token that a run puts before each text.
     beginning_token: BeginningToken,
-    /// Number of vocabulary entries that the tokenizer reads as one token, the entry itself.
+    /// Numbers of vocabulary entries that the tokenizer gives back, lower-cases or loses when it reads them.
     pub round_trip: RoundTrip,
     /// Number of vocabulary entries in each script.
     pub scripts: Scripts,

@@ -179,7 +179,7 @@ fn read_entry(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) 
     Ok((outcome, tokens))
 }
 
-/// Whether a character is a Chinese character or belongs to a Japanese syllabary.
+/// Whether a character is a Chinese character, which BERT's tokenizer sets apart, or belongs to a Japanese syllabary.
 fn is_japanese(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
 }

@@ -30,7 +30,7 @@ pub struct Checkpoint {
     files: Vec<ModelFile>,
     /// (index in `files`, tensor) by tensor name.
     tensors: HashMap<String, (usize, StoredTensor)>,
-    /// Names of tensors in their files, keyed by their names without prefix; only for tensors whose prefix was removed.
+    /// Names of tensors in their files, keyed by their names here; for tensors whose prefix or wrapper parts were removed.
     name_in_file: HashMap<String, String>,
     /// Architecture family, whose prefixes may precede tensor names.
     family: Family,

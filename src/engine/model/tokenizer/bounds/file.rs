@@ -200,8 +200,8 @@ fn ensure_bounded_template(template: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a replacement in sentencepiece's `precompiled_charsmap` is longer than [`MAX_TOKEN_BYTES`]. The map is the length of a
-/// trie, the trie, and the replacements, each with a zero at its end (sentencepiece, `normalizer.cc`).
+/// Fails if a replacement in sentencepiece's `precompiled_charsmap` is longer than [`MAX_TOKEN_BYTES`]. The map is the length
+/// of a trie, the trie, and the replacements, each with a zero at its end (sentencepiece, `normalizer.cc`).
 pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Result<()> {
     let trie = map.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
     let texts = map.get(trie.saturating_add(4)..).unwrap_or_default();
@@ -243,8 +243,8 @@ const NODE_BYTES: u64 = 340;
 /// nodes a token.
 const MAX_TRIE_NODES: (usize, usize) = (1 << 20, 16);
 
-/// Fails if the trie over the tokens of a unigram model has more nodes than [`MAX_TRIE_NODES`] allows, or needs more memory than is
-/// available. The trie has one node for each distinct prefix of a token.
+/// Fails if the trie over the tokens of a unigram model has more nodes than [`MAX_TRIE_NODES`] allows, or needs more memory
+/// than is available. The trie has one node for each distinct prefix of a token.
 pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut tokens: Vec<&[u8]> = tokens.into_iter().map(str::as_bytes).collect();
     tokens.sort_unstable();
@@ -267,7 +267,8 @@ pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterat
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_option_for(needed))))
 }
 
-/// Fails if an added token is longer than [`MAX_TOKEN_BYTES`], or all added tokens together are longer than [`MAX_ADDED_TOKEN_BYTES`].
+/// Fails if an added token is longer than [`MAX_TOKEN_BYTES`], or all added tokens together are longer than
+/// [`MAX_ADDED_TOKEN_BYTES`].
 pub(in crate::model::tokenizer) fn ensure_short_added_tokens<'a>(
     added: impl IntoIterator<Item = &'a AddedToken>,
 ) -> Result<()> {

@@ -112,7 +112,7 @@ fn estimate_bytes(part: &NormalizerWrapper, text: &str) -> usize {
     }
 }
 
-/// Splits a text into pieces of at most [`PIECE_BYTES`] bytes.
+/// Splits a text into pieces of at most [`MAX_PIECE_BYTES`] bytes.
 fn split_into_pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     iter::from_fn(move || {

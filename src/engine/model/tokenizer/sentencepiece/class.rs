@@ -61,7 +61,8 @@ impl SentencePieceClass {
         })
     }
 
-    /// Returns the class's default special tokens, in the order of [`ROLE_KEYS`]; an empty text for each role that the class lacks.
+    /// Returns the class's default special tokens, in the order of [`ROLE_KEYS`]; an empty text for each role that the class
+    /// lacks.
     fn default_special_tokens(self) -> [&'static str; 7] {
         match self {
             Self::Albert | Self::RemBert => ["[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],

@@ -23,7 +23,7 @@ pub(super) struct Piece {
     pub text: String,
     /// The logarithm of the piece's probability (unigram), or the negative rank of its merge (BPE).
     pub score: f32,
-    /// Type of the piece, `SentencePiece.Type`; see [`CONTROL`] and [`USER_DEFINED`].
+    /// Type of the piece, `SentencePiece.Type`; see [`CONTROL_TYPE`] and [`USER_DEFINED_TYPE`].
     pub kind: Option<u64>,
 }
 

@@ -410,7 +410,7 @@ impl<'a> ByteReader<'a> {
         std::str::from_utf8(self.take_slice(length)?).context("a name that is not UTF-8")
     }
 
-    /// Reads a line of text, and removes its end.
+    /// Reads a line of text, and returns it without its end.
     fn read_line(&mut self) -> Result<&'a str> {
         let line = &self.0[..self.0.len().min(MAX_TEXT_BYTES as usize)];
         let length = line.iter().position(|byte| *byte == b'\n').context("a name that does not end")?;

@@ -229,8 +229,8 @@ impl PackedEncoder {
         add_to(&mut forward.states, inputs);
     }
 
-    /// Backward pass of [`PackedEncoder::add_block_output`]. Turns `derivatives` into derivatives by the residual stream, and writes
-    /// derivatives by the added block output into `update`.
+    /// Backward pass of [`PackedEncoder::add_block_output`]. Turns `derivatives` into derivatives by the residual stream, and
+    /// writes derivatives by the added block output into `update`.
     fn add_backward(
         &self,
         bias: &[f32],
@@ -262,7 +262,8 @@ impl PackedEncoder {
     }
 }
 
-/// Backward pass of [`copy_predicted_rows`]: spreads rows of the predicted positions over the rows of all tokens, with 0 elsewhere.
+/// Backward pass of [`copy_predicted_rows`]: spreads rows of the predicted positions over the rows of all tokens, with 0
+/// elsewhere.
 fn scatter_predicted_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
     buffer.clear();
     buffer.resize(batch.tokens() * width, 0.0);
