@@ -9,7 +9,7 @@ use crate::system::errors::Facts;
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Maximum size of a sentence, in bytes: its words with their annotations, or its running text. A tokenizer takes up to 500
-/// bytes of memory per byte of text (measured on a text of dots). No model takes more than some ten kilobytes of text at
+/// bytes of memory per byte of text (measured on a text of dots). No encoder takes more than some ten kilobytes of text at
 /// once.
 pub const MAX_SENTENCE_BYTES: usize = 1 << 20;
 
@@ -90,6 +90,6 @@ impl SentenceSize {
 /// Maximum ratio of decompressed to compressed bytes of a corpus file. Text compresses to a tenth, and treebanks to a twentieth.
 pub(super) const MAX_DECOMPRESSION_RATIO: u64 = 256;
 
-/// Number of decompressed bytes below which [`MAX_DECOMPRESSION_RATIO`] is not checked: 64 MiB, which take a second to
+/// Number of decompressed bytes up to which [`MAX_DECOMPRESSION_RATIO`] is not checked: 64 MiB, which take a second to
 /// process.
 pub(super) const UNCHECKED_DECOMPRESSED_BYTES: u64 = 64 << 20;

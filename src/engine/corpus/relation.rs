@@ -35,7 +35,7 @@ pub(super) struct RelationNames(HashSet<Box<str>>);
 
 impl RelationNames {
     /// Checks the relation of a word with this syntactic head. Fails if the relation is empty, missing, reserved or too
-    /// long, or if it exceeds the number of relations. The error is a predicate (`is empty`) that the caller appends to the
+    /// long, or if it is one relation too many. The error is a predicate (`is empty`) that the caller appends to the
     /// word's location.
     pub(super) fn check(&mut self, head: TreeHead, relation: &str) -> Result<()> {
         ensure!(!relation.is_empty(), "is empty");

@@ -51,7 +51,7 @@ pub enum Sequences {
     /// masked, to be predicted, or replaced, to be detected. A decoder reads the intact sentence, and predicts each token
     /// from the tokens before it.
     Corrupted(CorruptedVariants),
-    /// Sequences of random tokens in which each token occurs twice, instead of the corpus:
+    /// Sequences of two equal copies of random tokens, with a filler between them, instead of the corpus:
     /// [`crate::sequences::derived::repeats`].
     Repeats(RepeatVariant),
     /// The items of the run's [`Task`](crate::sequences::derived::task::Task), instead of the corpus.

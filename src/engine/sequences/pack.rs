@@ -44,7 +44,7 @@ impl Pack {
     }
 }
 
-/// Iterator that groups sequences into packs, in the order in which they come.
+/// Iterator that groups sequences into packs, in the order in which they come. The grouping depends on the corpus alone.
 pub struct Packs<I> {
     sentences: I,
     /// The sequence that did not fit into the latest pack and begins the next one.

@@ -69,7 +69,8 @@ impl Sequence {
         self.forms.get(word).or_else(|| self.spellings.get(word)).map_or("", String::as_str)
     }
 
-    /// Whether the sequence belongs to the item of the preceding sequence, so that both must run in one pack.
+    /// Whether the sequence is the second or third text of a triple, which is scored together with the text before it. Both
+    /// must then run in one pack.
     pub fn continues_item(&self) -> bool {
         let is_later = |rule| matches!(rule, ScoreRule::Embedding(TripleText::Positive | TripleText::Negative, _));
         self.item.as_ref().is_some_and(|item| is_later(item.rule))

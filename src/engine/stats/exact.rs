@@ -75,7 +75,7 @@ impl AddAssign for ExactSum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentSum(i64);
 
-/// 2^32, the number of fixed-point units of [`Component`] in 1.
+/// 2^32, the number of fixed-point units of [`ComponentSum`] in 1.
 const COMPONENT_UNIT: f64 = 4_294_967_296.0;
 
 impl ComponentSum {

@@ -7,8 +7,8 @@ use anyhow::{Error, Result, anyhow};
 use crate::system::counted::join_with_and;
 use crate::system::errors::{Facts, similar};
 
-/// Prefix of the names of models and corpora that are embedded in the program. A Hub id has no colon, and a file of such a
-/// name is given as `./box:...`.
+/// Prefix of the names of models and corpora that are embedded in the program. A Hub id has no colon, and a file or
+/// folder of such a name is given as `./box:...`.
 pub const EMBEDDED_PREFIX: &str = "box:";
 
 /// Name of the default model.
@@ -54,8 +54,8 @@ pub fn model(name: &str) -> Result<EmbeddedFiles> {
     })
 }
 
-/// Name and bytes (CoNLL-U) of the embedded corpus that `path` names; `None` if `path` lacks [`EMBEDDED_PREFIX`]. Fails if there is
-/// no such corpus; the error lists all names.
+/// Name and bytes (CoNLL-U) of the embedded corpus that `path` names; `None` if `path` lacks [`EMBEDDED_PREFIX`]. Fails if
+/// there is no such corpus; the error lists all names.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(EMBEDDED_PREFIX))?;
     Some(if name == DEFAULT_CORPUS {
@@ -65,7 +65,8 @@ pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     })
 }
 
-/// Name of the embedded model that equals `name`, except for letter case or a missing [`EMBEDDED_PREFIX`]; `None` if there is none.
+/// Name of the embedded model that equals `name`, except for letter case or a missing [`EMBEDDED_PREFIX`]; `None` if there
+/// is none.
 pub fn similar_name(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(EMBEDDED_PREFIX).unwrap_or(known);

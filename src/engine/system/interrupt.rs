@@ -132,7 +132,7 @@ fn install_handlers(format: ErrorFormat) -> Result<()> {
 }
 
 /// The signals that this process ignores: bit `n - 1` is set for signal `n`. If they are unknown, `SIGHUP` alone counts as
-/// ignored, so that `nohup` works.
+/// ignored, so that `nohup` works; the next run then cleans up.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
     const HANG_UP: u64 = 1 << (signal_hook::consts::SIGHUP - 1);

@@ -12,7 +12,7 @@ pub fn one_line(text: &str) -> String {
     escape_except(text, is_unprintable)
 }
 
-/// Escapes the characters that do not satisfy `is_shown`.
+/// Escapes the characters for which `is_shown` is true.
 fn escape_except(text: &str, is_shown: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

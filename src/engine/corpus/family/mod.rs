@@ -24,7 +24,8 @@ pub struct RepeatCounts {
     /// Number of distinct sampling units: families, or documents in which a family begins.
     #[serde(default)]
     pub units: u64,
-    /// Number of sentences beyond [`MAX_REMEMBERED_DIGESTS`]; each repeat of such a sentence counts as distinct, and as a family.
+    /// Number of sentences beyond [`MAX_REMEMBERED_DIGESTS`]. Each repeat of such a sentence counts as distinct, and as a
+    /// family.
     pub not_remembered: u64,
 }
 

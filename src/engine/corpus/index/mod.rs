@@ -122,7 +122,7 @@ pub(super) struct Piece {
     pub lines_before: u64,
     /// SHA-256 of the decompressed bytes of the piece.
     pub sha256: [u8; DIGEST_BYTES],
-    /// Document in which the piece begins, as the index of its first sentence in the corpus.
+    /// Document in which the piece begins, as the index in the corpus of the document's first sentence.
     pub document: u64,
     /// Number of documents that began before the piece.
     pub documents_before: u64,

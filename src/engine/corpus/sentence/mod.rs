@@ -55,7 +55,8 @@ impl Sentence {
 }
 
 /// Membership of a sentence in a group of related sentences, called a family, which counts as one observation. A sentence
-/// with the words or the family name of an earlier sentence joins its group. Any other sentence begins a new group.
+/// joins the group of an earlier sentence with equal words, or else of one with an equal family name. Any other sentence
+/// begins a new group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentenceGroup {
     /// Number of the group, which decides the jackknife block. Groups are numbered from 0 in the order of their first

@@ -8,7 +8,7 @@ use crate::sequences::reading::{Context as Reads, DEFAULT_WINDOW_TOKENS};
 use crate::system::errors::Facts;
 
 /// Maximum number of tokens in a sequence: `requested`, else the number of positions of the model. Windows of documents
-/// have at most [`DEFAULT_WINDOW_TOKENS`] unless requested. Fails if `requested` exceeds the positions of the model.
+/// have at most [`DEFAULT_WINDOW_TOKENS`] unless requested. Fails if `requested` is more than the model can run.
 pub fn token_limit(config: &Config, requested: Option<usize>, context: Reads) -> Result<usize> {
     let positions = config.max_positioned_tokens();
     let most = if context == Reads::Document { DEFAULT_WINDOW_TOKENS.min(positions) } else { positions };

@@ -14,7 +14,7 @@ pub struct SentencePairs<I: Iterator> {
     /// Special tokens around a pair; `None` if the tokenizer cannot encode pairs.
     frame: Option<Frame>,
     max_tokens: usize,
-    /// Number of sentences so far that are in no pair: the last of a document with an odd number, and both of a pair that
+    /// Number of sentences so far that are in no pair: those without a partner in their document, and both of a pair that
     /// is too long.
     pub left_out: u64,
 }

@@ -51,7 +51,7 @@ impl TextAttention {
 
     /// Attention weights of a token at the offsets -8 to 8 from it; 0 where there is no other text token.
     pub fn offset_weights(&self, query: usize) -> &[f32; OFFSET_COUNT] {
-        // The row begins REACH weights on, so the weight REACH before the query is at the query's own place.
+        // The row begins after MAX_OFFSET_TOKENS zeros. So the weight at offset -MAX_OFFSET_TOKENS is at index `query`.
         self.rows[query * self.stride() + query..][..OFFSET_COUNT].try_into().expect("a slice of this length")
     }
 

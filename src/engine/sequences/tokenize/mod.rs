@@ -287,7 +287,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     /// Gives each word that is one whole token the class of that token, if the vocabulary is small and no word has a class.
-    /// Punctuation gets no class, since metrics score it separately.
+    /// Punctuation gets no class, since there is a separate label for it.
     fn add_token_classes(
         &self,
         (words, ids, kinds): (&[WordSpan], &[u32], &[TokenKind]),

@@ -199,7 +199,7 @@ fn column_value<'a>(name: &str, columns: &[&'a str; COLUMN_COUNT]) -> Option<&'a
     entry.map_or(Some(value), |entry| entry_value(entry, value))
 }
 
-/// Splits a word line at its tabs. Fails unless it has ten columns.
+/// Splits the line of a word or of a multiword token at its tabs. Fails unless it has ten columns.
 fn split_columns(line: &str) -> Result<[&str; COLUMN_COUNT]> {
     let (mut columns, count) = ([""; COLUMN_COUNT], line.split('\t').count());
     columns.iter_mut().zip(line.split('\t')).for_each(|(column, text)| *column = text);
@@ -285,8 +285,8 @@ fn parse_number(text: &str) -> Option<usize> {
     text.parse().ok().filter(|_| text.starts_with(|first: char| matches!(first, '1'..='9')))
 }
 
-/// Value of the word's column, DEPS or MISC, from which links are read; `None` if the run reads no links from it, or it is
-/// empty.
+/// Value of the word's column, DEPS or MISC, from which links are read. `None` if the run reads no links from columns, if
+/// DEPS is `_`, or if MISC lacks the entry.
 fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMN_COUNT]) -> Option<&'a str> {
     match from? {
         LinksFrom::Deps => Some(columns[8]).filter(|deps| *deps != "_"),

@@ -127,7 +127,7 @@ struct ParserState {
 
 impl Molecule {
     /// Parses a SMILES that begins after `before` bytes of the line, and adds its atoms. Fails if it is malformed; the
-    /// error names the column.
+    /// error names the character, by its byte in the line, counted from 1.
     pub fn add_smiles(&mut self, smiles: &str, before: usize) -> Result<()> {
         let first = self.tokens.len();
         let mut read = ParserState::default();
@@ -273,7 +273,8 @@ impl Molecule {
     }
 }
 
-/// Numbers distinct values in the order of their first occurrence. Returns the number of each value, and the count of distinct values.
+/// Numbers distinct values in the order of their first occurrence. Returns the number of each value, and the count of
+/// distinct values.
 fn number_distinct<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<usize>, usize) {
     let mut numbers = HashMap::new();
     let numbered = values.map(|value| {

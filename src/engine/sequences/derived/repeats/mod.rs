@@ -3,7 +3,8 @@
 //!
 //! Each jackknife block has one sequence, `first special, r_1 .. r_P, filler, r_1 .. r_P, last special`. All tokens outside the
 //! second copy differ, unless the vocabulary is too small. Lengths vary, so that no fixed offset fits all sequences. Random
-//! choices take the item with the lowest SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, so that anyone can reproduce them.
+//! choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first, so that anyone can
+//! reproduce them.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -59,8 +60,8 @@ impl RepeatVariant {
         (BLOCKS * variants) as f64 * (2.0 * mean(&COPY_LENGTHS) + mean(&FILLER_LENGTHS) + 2.0)
     }
 
-    /// Makes the sequences for a model with this many positions. There are none if positions or vocabulary are too few, or
-    /// if a mask is needed and missing.
+    /// Makes the sequences for a model with this many positions. There are none if positions or words are too few, or if a
+    /// mask is needed and missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::for_text(tokenizer)? else { return Ok(Vec::new()) };
         let words = order_by_digest("repeat-token", "all", tokenizer.word_start_ids());
@@ -198,8 +199,8 @@ impl Copies {
         })
     }
 
-    /// Number of the copy, 0 or 1, that contains the token and has a token before it; `None` for first tokens of a copy and
-    /// for tokens outside the copies.
+    /// Number of the copy, 0 or 1, that contains the token. `None` for tokens outside the copies, and for the first token of
+    /// a copy, which follows different tokens in the two copies.
     pub fn copy_of_token(&self, token: usize) -> Option<usize> {
         let copy = |start: usize| start + 1..start + self.copy_length;
         [self.text.start, self.text.start + self.copy_distance]

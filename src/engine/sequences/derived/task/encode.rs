@@ -230,7 +230,7 @@ impl ItemReader<'_> {
     }
 
     /// Encodes the text of a cloze item and its corrupted text, between which heads exchange contexts (activation
-    /// patching). Fails with the reason unless both have one length, one predicted position, one answer and one foil.
+    /// patching). Fails with the reason unless both agree in length, predicted position, answer and foil.
     fn encode_interchanged(&self, positions: ExchangedPositions) -> Result<Vec<Sequence>> {
         let ItemContent::Cloze { text: clean, answer, foil, corrupted: Some(corrupted) } = &self.item.content else {
             bail!(ItemSkip::NotCorrupted)
