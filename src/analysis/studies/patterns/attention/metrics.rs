@@ -13,7 +13,8 @@ pub fn metric_values(exposure: &TokenExposure, sums: &TokenSums<ExactSum>) -> Ve
     metric::cells(METRICS, |metric, cell| (metric.value)(exposure, sums, cell))
 }
 
-/// Chance levels of all metrics, one for each cell: their values under uniform attention.
+/// Chance levels of all metrics, one for each cell: their values under uniform attention, unless a metric has a chance level
+/// defined otherwise.
 pub fn chance_levels(exposure: &TokenExposure, uniform: &TokenSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(exposure, uniform, cell))
 }

@@ -16,7 +16,6 @@ use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Ob
 use metrics::{METRICS, chance_levels, metric_values};
 use sums::AttentionSums;
 
-/// Study `attention`.
 pub struct Attention;
 
 impl Study for Attention {

@@ -21,7 +21,7 @@ pub const RIDGES: [f64; 4] = [0.001, 0.01, 0.1, 1.0];
 pub struct LayerFit {
     /// Mean input over text tokens, `[hidden]`.
     pub mean: Vec<f32>,
-    /// Deviation from the mean for each position, `[positions, hidden]`. Later positions use the last row.
+    /// Part of the input that each position adds to the mean, `[positions, hidden]`. Later positions use the last row.
     pub positions: Vec<f32>,
     /// Regression weights of the embedding, `[embedding, hidden]`.
     pub weights: Vec<f32>,
@@ -304,8 +304,8 @@ fn position_means(at: &[f64], width: usize, tokens: &[f64], nearest: &[usize]) -
     nearest.iter().flat_map(row).collect()
 }
 
-/// Maps each position to the position whose mean stands for it, the nearest with a token: itself, else a lower one, else a
-/// higher one. `None` if there are no tokens.
+/// Maps each position to the position whose mean stands for it: itself, else the nearest lower one with a token, else the
+/// nearest higher one. `None` if there are no tokens.
 fn nearest_with_tokens(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let nearest_to = |position: usize| {

@@ -20,8 +20,8 @@ const CAVEATS: &str = "It says by what queries and keys meet, not to what a head
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
 const CHANCE: &str = "0: even attention has rebuilt 0";
 
-/// Share of a head's distance from uniform attention that returns when the head sees only the replaced inputs of `variant`,
-/// an index in [`VARIANTS`].
+/// Share of a head's distance from uniform attention that is restored by the replaced inputs of `variant`, an index in
+/// [`VARIANTS`].
 fn rebuilt_share(evidence: &Evidence<'_>, variant: usize) -> MeasuredScore {
     evidence.metric("rebuilt", Some(VARIANTS[variant]))
 }

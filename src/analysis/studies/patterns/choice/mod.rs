@@ -1,4 +1,5 @@
-//! Study `choice`: how much of a head's distance from uniform attention is restored without context (docs/methodology/choice.md).
+//! Study `choice`: how much of a head's distance from uniform attention is restored without context
+//! (docs/methodology/choice.md).
 
 mod fit;
 mod labels;

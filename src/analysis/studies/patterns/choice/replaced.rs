@@ -27,9 +27,9 @@ struct TokenParts {
     text_parts: Option<[usize; 2]>,
 }
 
-/// Index in [`SpecialTokenPlaces::text_parts`] of the part for the position: its deviation from the mean input.
+/// Index in [`TokenParts::text_parts`] of the part for the position: its deviation from the mean input.
 pub const POSITION_PART: usize = 0;
-/// Index in [`SpecialTokenPlaces::text_parts`] of the part for the embedding: its deviation from the mean input.
+/// Index in [`TokenParts::text_parts`] of the part for the embedding: its deviation from the mean input.
 pub const EMBEDDING_PART: usize = 1;
 
 /// Index of each part, by fold and a key such as the position.

@@ -15,9 +15,9 @@ use crate::stats::blocks::merge_fields;
 /// Names of the kinds of anaphors. All lists by kind have this order. An anaphor can belong to several kinds.
 pub const ANAPHOR_KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
 
-/// Index in [`KINDS`] of all anaphors.
+/// Index in [`ANAPHOR_KINDS`] of all anaphors.
 pub const ALL_ANAPHORS: usize = 0;
-/// Index in [`KINDS`] of anaphors whose antecedents all have another lemma.
+/// Index in [`ANAPHOR_KINDS`] of anaphors whose antecedents all have another lemma.
 pub const OTHER_LEMMA: usize = 4;
 
 /// Names of the rules that choose an antecedent without attention. All lists by baseline have this order.
@@ -51,29 +51,29 @@ merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, 
 pub struct MentionWindow {
     /// Word indices of the mentions' syntactic heads, ascending and distinct.
     pub heads: Vec<usize>,
-    /// Mentions of each entity, as indices into [`Window::heads`], ascending and distinct.
+    /// Mentions of each entity, as indices into [`MentionWindow::heads`], ascending and distinct.
     entities: Vec<Vec<usize>>,
     /// Scored anaphors, which have both right and wrong candidates, sorted by head word.
     pub anaphors: Vec<Anaphor>,
     /// Counts of the window's mentions and of its unscored anaphors.
     pub counts: MentionCounts,
-    /// Index in [`Window::heads`] of the first candidate antecedent, for each entry of [`Window::heads`].
+    /// Index in [`MentionWindow::heads`] of the first candidate antecedent, for each entry of [`MentionWindow::heads`].
     first_candidates: Vec<usize>,
 }
 
 /// A scored anaphor with its candidate antecedents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anaphor {
-    /// Range of indices into [`Window::heads`] of the candidate antecedents. It ends before the anaphor's own index. The
+    /// Range of indices into [`MentionWindow::heads`] of the candidate antecedents. It ends before the anaphor's own index. The
     /// anaphor sees each candidate and, except in decoders, each candidate sees the anaphor.
     pub candidates: Range<usize>,
-    /// Index in `Window::entities` of the anaphor's entity.
+    /// Index in `MentionWindow::entities` of the anaphor's entity.
     entity_index: usize,
     /// Number of candidates that are mentions of the anaphor's entity.
     pub right_candidate_count: usize,
-    /// Whether the anaphor belongs to each of the [`KINDS`].
+    /// Whether the anaphor belongs to each of the [`ANAPHOR_KINDS`].
     pub kinds: [bool; ANAPHOR_KINDS.len()],
-    /// Index in [`Window::heads`] of the antecedent that each of the [`BASELINES`] chooses.
+    /// Index in [`MentionWindow::heads`] of the antecedent that each of the [`BASELINES`] chooses.
     pub baseline_choices: [usize; BASELINES.len()],
 }
 
@@ -162,7 +162,7 @@ impl MentionWindow {
         });
     }
 
-    /// Whether a candidate, an index into [`Window::heads`], is a mention of the anaphor's entity.
+    /// Whether a candidate, an index into [`MentionWindow::heads`], is a mention of the anaphor's entity.
     pub fn is_antecedent(&self, anaphor: &Anaphor, candidate: usize) -> bool {
         self.entities[anaphor.entity_index].binary_search(&candidate).is_ok()
     }

@@ -18,7 +18,7 @@ use crate::study::instruments::fold_scores::ScoredSums;
 /// to the anaphor.
 pub const DIRECTION_NAMES: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
-/// Returns the indices in [`DIRECTIONS`] of the scored directions. A decoder has the first only, since an antecedent does
+/// Returns the indices in [`DIRECTION_NAMES`] of the scored directions. A decoder has the first only, since an antecedent does
 /// not see its anaphor.
 pub fn scored_directions(visibility: Visibility) -> Range<usize> {
     0..if visibility.is_causal() { 1 } else { DIRECTION_NAMES.len() }
@@ -59,7 +59,7 @@ impl KindSums {
 
 merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
-/// Sums of one jackknife block, for each of [`KINDS`].
+/// Sums of one jackknife block, for each of [`ANAPHOR_KINDS`].
 pub type KindBlock = [KindSums; ANAPHOR_KINDS.len()];
 
 /// Counts of all blocks of windows.
@@ -132,7 +132,7 @@ impl Sums for CoreferenceSums {
     }
 }
 
-/// Returns the candidate with the largest attention weight, in each of [`DIRECTIONS`], as an index into `heads`. Among
+/// Returns the candidate with the largest attention weight, in each of [`DIRECTION_NAMES`], as an index into `heads`. Among
 /// equals, the first candidate. The anaphor's head word is `heads[candidates.end]`.
 fn choose_antecedents(
     words: &WordAttention,

@@ -148,7 +148,7 @@ impl RelationSums {
         }
     }
 
-    /// Whether no count of right predictions exceeds the number of arcs. Sums read from a file may fail this.
+    /// Whether no count exceeds the number of arcs. Sums read from a file may fail this.
     pub fn is_valid(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.with_others, self.places.iter().sum()];
         let of_heads = self.hits.as_flattened().iter().chain(self.to_special.as_flattened());
@@ -244,8 +244,8 @@ impl DuplicateArcs {
         zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
     }
 
-    /// Whether these counts of repeated sentences are at most the counts over all sentences: `all` for heads, `total`
-    /// for offsets.
+    /// Whether the right and the wrong predictions in duplicate sentences are at most those in all sentences. `all` has the
+    /// counts of heads, and `total` those of offsets.
     pub fn is_consistent_with(&self, all: &AgreementCounts, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; OFFSET_CLASS_COUNT];

@@ -40,7 +40,6 @@ pub use relation::{
     TagBaseline,
 };
 
-/// Study `dependency`.
 pub struct Dependency;
 
 /// A metric of the relation `all`. Arguments: sums of the relation in each direction, index of the attention head, and

@@ -276,7 +276,7 @@ pub(super) struct MarginExcess {
     pub difference: ShareDifference,
     /// One-sided p-value of the test that the difference exceeds the margin. `None` without a standard error.
     pub p: Option<f64>,
-    /// Whether the difference is at least the margin.
+    /// Whether the difference is at least the margin. [`RelationMetrics::specificity_tests`] asks for more.
     pub is_above_margin: bool,
 }
 
@@ -288,8 +288,8 @@ impl MarginExcess {
 }
 
 impl RelationMetrics {
-    /// Drops the details that no policy needs: tests and further comparisons of attention heads below the best offset. The
-    /// difference and its interval stay. The best head keeps everything.
+    /// Drops tests and further comparisons of attention heads below the best offset, in directions where they are below. The
+    /// accuracy, the difference and their intervals stay. The best head keeps everything.
     pub(super) fn drop_unlabelled_comparisons(&mut self) {
         for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
             for direction in Direction::BOTH {

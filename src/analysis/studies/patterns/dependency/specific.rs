@@ -35,7 +35,8 @@ pub struct ArcsBySentence {
 
 impl ArcsBySentence {
     /// Groups `arcs` by sentence and relation. `sentence` returns the index of an arc's sentence. `all` has the indices of
-    /// the relation `all`: in a decoder, one for each side of the syntactic head.
+    /// the relation `all`: in a decoder, one for each side of the syntactic head. There, arcs are compared only with arcs
+    /// on their side.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pool_indices, mut group_indices) = (BTreeMap::new(), BTreeMap::new());
         let (mut places, mut pooled_arcs) = (Vec::new(), Vec::<u64>::new());

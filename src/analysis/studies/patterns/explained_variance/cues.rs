@@ -28,13 +28,13 @@ pub const SYNTACTIC_HEAD_CUE: usize = FIRST_PAIR_CUE + 2;
 pub const DEPENDENT_CUE: usize = FIRST_PAIR_CUE + 3;
 /// Index of the cue that the words of query and key are siblings: they have one syntactic head.
 pub const SIBLING_CUE: usize = FIRST_PAIR_CUE + 4;
-/// Number of pair cues, from [`SAME_TOKEN_MASS`] to [`SIBLING_CUE`].
+/// Number of pair cues, from [`SAME_TOKEN_CUE`] to [`SIBLING_CUE`].
 pub const PAIR_CUE_COUNT: usize = 5;
 /// Index of the cue whose value is the commonness of the key's token: the share of corpus tokens that are rarer.
 pub const COMMONNESS_CUE: usize = FIRST_PAIR_CUE + PAIR_CUE_COUNT;
 /// Index of the cue whose value is the cosine between the input embeddings of query and key.
 pub const COSINE_CUE: usize = COMMONNESS_CUE + 1;
-/// Index of the first of the [`TAGS`] cues for the part of speech of the key's word.
+/// Index of the first of the [`TAG_COUNT`] cues for the part of speech of the key's word.
 pub const FIRST_TAG_CUE: usize = COSINE_CUE + 1;
 /// Index of the cue that the key is the first token of a decoder's input.
 pub const FIRST_TOKEN_CUE: usize = FIRST_TAG_CUE + TAG_COUNT;
@@ -60,7 +60,7 @@ pub fn cue_name(cue: usize) -> String {
     }
 }
 
-/// A named group of cues. `has` says whether the cue with this index belongs to the group.
+/// A named group of cues.
 #[derive(Clone, Copy, Debug)]
 pub struct CueGroup {
     pub name: &'static str,

@@ -1,4 +1,5 @@
-//! Attention to fixed positions: how much of a head's attention recurs at the same positions of another sequence.
+//! Attention to fixed positions: how much of a head's attention recurs at the same positions of another sequence, with
+//! other tokens.
 //!
 //! Each sequence is compared with the sequence before it in the pack. The two must be similar in length and in different
 //! groups of related sentences. For centred attention rows `x` and `y` of both, the mean of `x y` is the squared mean row. It

@@ -217,7 +217,7 @@ impl SentenceCues {
         }
     }
 
-    /// Weight that uniform attention gives to each key of a row.
+    /// Weight that uniform attention gives to each key of a row, in one form.
     pub fn uniform_weight(&self, form: usize, row: usize) -> f64 {
         1.0 / self.key_counts[form][row] as f64
     }

@@ -19,7 +19,7 @@ use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 /// Sums of one head in one form of attention (all keys, or text keys).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedHeadSums {
-    /// Products of attention with each cue, `[CUES]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9
+    /// Products of attention with each cue, `[CUE_COUNT]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9
     /// rows.
     pub products: Vec<ComponentSum>,
     /// Squares of attention, centred within rows.

@@ -41,7 +41,8 @@ impl FrequencyInputs<'_> {
     }
 }
 
-/// Mean of a shift over the `queries` that attend to other text tokens. The evidence is the count of all eligible queries.
+/// Mean of a shift over the `queries` that attend to other text tokens; in the chance baseline, all eligible queries do. The
+/// evidence is the count of all eligible queries.
 fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -> Fraction {
     Fraction::new(sum, queries as f64).with_evidence(count, sentences)
 }

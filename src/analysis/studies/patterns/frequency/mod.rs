@@ -24,7 +24,6 @@ use crate::study::{
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 
-/// Study `frequency`.
 pub struct Frequency;
 
 const MIN_RARE_ARGMAX: Threshold = Threshold::rule(

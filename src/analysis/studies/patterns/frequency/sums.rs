@@ -98,8 +98,8 @@ merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     pub exposure: FrequencyExposure,
-    /// Pairs of a query that is not among the rarest and another text token. In the first element each key has one weight
-    /// per row; in the second, its weight under uniform attention.
+    /// Pairs of a query that is not among the rarest and another text token. In the first element, the weight of a
+    /// query is spread evenly over its visible text tokens. In the second, each key has its weight under uniform attention.
     pairs: [PositionPairs; 2],
     /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
@@ -107,7 +107,7 @@ pub struct FrequencyBlock {
 
 impl FrequencyBlock {
     /// Rates of rarest tokens at each offset, `[for the most attended token, for attention mass]`, over all blocks but
-    /// `block`.
+    /// `block`; over all for `None`.
     pub fn rates(&self, block: Option<&Self>) -> [TargetRates; 2] {
         [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }
@@ -275,8 +275,8 @@ fn sum_sentence<'a>(
     sums
 }
 
-/// Position of the visible text token with the largest weight; the first among equals. It can be the query, whose weight is
-/// `own_weight`, since `row` has attention to other tokens only.
+/// Position of the visible text token with the largest weight; the first among equals. It can be the query, whose weight
+/// `own_weight` is not in `row`: that has attention to other text tokens only.
 #[inline]
 fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_weight: f32) -> usize {
     let largest_weight = largest(row);

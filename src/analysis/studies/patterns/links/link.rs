@@ -303,7 +303,8 @@ impl LinkMetrics {
     }
 
     /// Tests the leads that one step, `reach`, requires. Returns the test, and whether all leads reach their margins. The
-    /// leads among one class and over the same positions are required only if they rest on `min_count` sources.
+    /// lead among one class must exceed 0. Leads among one class and over the same positions are required only if they rest
+    /// on `min_count` sources.
     pub fn test_leads(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
@@ -341,8 +342,8 @@ impl LinkMetrics {
         (LeadTest { difference, p, q: None }, is_above)
     }
 
-    /// Returns a sentence on the attention head whose largest weights are on linked pairs most often. `None` if the type
-    /// has a direction.
+    /// Returns a sentence on the attention head whose largest weights are on linked pairs most often. `None` if no pairs
+    /// are scored: for types with a direction, and in decoders.
     pub fn pairs_line(&self) -> Option<String> {
         let pairs = self.pairs.as_ref()?;
         let precision = |head: &HeadLinks| head.precision_at_length.unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The section `links` of the report: results on each type of links, corrected for the number of tests, with tables and a figure.
+//! The section `links` of the report: results on each type of links, corrected for the number of tests, with tables and a
+//! figure.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
@@ -141,8 +142,8 @@ impl LinksSection {
         Ok(())
     }
 
-    /// Writes how many firm link labels hold beyond same-class rules, and how many beyond all rules. Writes nothing without
-    /// firm labels.
+    /// Writes how many firm link labels hold beyond same-class rules, and how many beyond all rules. Also
+    /// writes the number of borderline labels. Writes nothing if no label is firm or borderline.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.links.iter().flat_map(|links| (0..links.by_head.len()).map(move |place| (links, place)));
         let mut assessed: Vec<Vec<Assessment>> =

@@ -32,7 +32,6 @@ use metrics::{METRICS, NormInputs};
 use shares::OutputShares;
 use sums::{MixingSums, NormsSums};
 
-/// Study `norms`.
 pub struct Norms;
 
 impl Study for Norms {

@@ -23,8 +23,8 @@ impl RepeatInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Chance levels of all metrics, one for each cell: their values under uniform attention. With `of_all`, also that of
-    /// the copying score.
+    /// Chance levels of all metrics, one for each cell: their values under uniform attention, or as a metric defines them.
+    /// With `of_all`, also that of the copying score.
     pub fn chance_levels(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
@@ -32,7 +32,7 @@ impl RepeatInputs<'_> {
         metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&inputs, cell))
     }
 
-    /// Value of one of [`PARTS`] for a kind of target key.
+    /// Value of one of [`KEY_METRIC_PARTS`] for a kind of target key.
     fn part_value(&self, kind: usize, cell: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
         let sum = match KEY_METRIC_PARTS[cell] {
@@ -44,7 +44,7 @@ impl RepeatInputs<'_> {
         self.mean_over_queries(kind, sum)
     }
 
-    /// Value of one of [`PARTS`] under uniform attention, where each key is equally likely to be the most attended.
+    /// Value of one of [`KEY_METRIC_PARTS`] under uniform attention, where each key is equally likely to be the most attended.
     fn part_chance(&self, kind: usize, cell: usize) -> Fraction {
         if KEY_METRIC_PARTS[cell] == "argmax" {
             self.mean_over_queries(kind, self.exposure.uniform[kind].value())
@@ -78,7 +78,7 @@ const KEY_EXPLANATION: Explanation = Explanation {
         otherwise.",
 };
 
-/// Returns the metric of one kind of target key, with all of [`PARTS`].
+/// Returns the metric of one kind of target key, with all of [`KEY_METRIC_PARTS`].
 const fn key_metric<const KEY: usize>(explanation: Explanation) -> RepeatMetric {
     RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.part_value(KEY, cell))
         .with_chance(|inputs, cell| inputs.part_chance(KEY, cell))

@@ -52,9 +52,9 @@ pub struct RepeatExposure {
     /// Attention to the target key under uniform attention, summed over `queries`: `1/v(i)` for a query `i` that sees
     /// `v(i)` keys.
     pub uniform: [ExactSum; KEY_KINDS],
-    /// Number of queries that see a text token at each of [`OFFSETS`].
+    /// Number of queries that see a text token at each of [`KEY_OFFSETS`].
     pub offset_queries: [u64; KEY_OFFSETS.len()],
-    /// Attention to the token at each of [`OFFSETS`] under uniform attention, summed over `offset_queries`.
+    /// Attention to the token at each of [`KEY_OFFSETS`] under uniform attention, summed over `offset_queries`.
     pub offset_uniform: [ExactSum; KEY_OFFSETS.len()],
     /// Number of sequences on which the head detectors are computed: decoder sequences without a mask.
     pub detected: u64,
@@ -81,7 +81,7 @@ pub struct RepeatHeadSums {
     pub null: [ExactSum; KEY_KINDS],
     /// Number of queries that attend to their target key most, for each kind of target.
     pub argmax: [u64; KEY_KINDS],
-    /// Attention to the token at each of [`OFFSETS`].
+    /// Attention to the token at each of [`KEY_OFFSETS`].
     pub offset: [ExactSum; KEY_OFFSETS.len()],
     /// Score of each of [`DETECTOR_NAMES`], summed over sequences: the share of a sequence's attention on the key positions
     /// of that head type.
@@ -134,7 +134,7 @@ pub struct RepeatState {
     text: Range<usize>,
     ids: Vec<u32>,
     pairs: Vec<QueryKeyPair>,
-    /// Queries with a text token at one of [`OFFSETS`], as (index of the offset, query, key).
+    /// Queries with a text token at one of [`KEY_OFFSETS`], as (index of the offset, query, key).
     at_offset: Vec<(usize, usize, usize)>,
     /// Key positions of the detected head types, as (index in [`DETECTOR_NAMES`], query, key).
     detected: Vec<(usize, usize, usize)>,

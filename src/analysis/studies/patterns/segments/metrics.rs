@@ -14,7 +14,7 @@ pub fn metric_values(exposure: &SegmentExposure, sums: &SegmentHeadSums<ExactSum
     metric::cells(METRICS, |metric, _| (metric.value)(exposure, sums))
 }
 
-/// Chance levels of all metrics: their values under uniform attention.
+/// Chance levels of all metrics: their values under uniform attention, unless a metric has a chance level defined otherwise.
 pub fn chance_levels(exposure: &SegmentExposure) -> Vec<Fraction> {
     let uniform = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
     metric::cells(METRICS, |metric, _| metric.chance.unwrap_or(metric.value)(exposure, &uniform))
@@ -25,7 +25,7 @@ fn variation_share(exposure: &SegmentExposure, part: ExactSum, total: ExactSum) 
     Fraction::new(part.value(), total.value()).with_evidence(exposure.rows, exposure.first)
 }
 
-/// Chance level 0. Shares of variation exclude what noise explains, so their chance level is 0.
+/// Chance level 0 of shares of variation, which exclude what noise explains.
 fn zero_chance(exposure: &SegmentExposure, _: &SegmentHeadSums<ExactSum>) -> Fraction {
     Fraction::mean(0.0, exposure.rows, exposure.first)
 }

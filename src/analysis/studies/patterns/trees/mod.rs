@@ -18,7 +18,6 @@ use crate::study::section::NoSection;
 use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
 use spanning::{GoldEdges, TreeBuffers};
 
-/// Study `trees`.
 pub struct Trees;
 
 const METRICS: &[HeadMetric<TreeCounts>] = &[HeadMetric::<TreeCounts>::single(|counts, head| {

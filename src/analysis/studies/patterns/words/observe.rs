@@ -31,8 +31,8 @@ pub enum QuerySet {
 /// Number of sets of queries: the variants of [`QuerySet`].
 pub const QUERY_SET_COUNT: usize = 5;
 
-/// Number of masses (attention summed over a kind of keys) per head: one for each UPOS tag, then those from [`SAME_TAG_MASS`] to
-/// [`SAME_WORD_MASS`].
+/// Number of masses (attention summed over a kind of keys) per head: one for each UPOS tag, then those from
+/// [`SAME_TAG_MASS`] to [`SAME_WORD_MASS`].
 pub const MASS_COUNT: usize = TAG_COUNT + 4;
 
 /// Index of the mass on other words with the query's UPOS tag.

@@ -76,7 +76,7 @@ pub struct WordsBlock {
 }
 
 impl WordsBlock {
-    /// Rate of target keys at each offset, for each mass, over all blocks but `block`.
+    /// Rate of target keys at each offset, for each mass, over all blocks but `block`; over all for `None`.
     pub fn rates(&self, block: Option<&Self>) -> Vec<TargetRates> {
         let rates = |mass: usize| {
             let queries = query_set(mass) as usize;

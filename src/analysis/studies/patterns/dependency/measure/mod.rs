@@ -128,7 +128,7 @@ pub struct BaselineParsers {
 
 impl BaselineParsers {
     /// Scores the parsers on one relation; `heads` is the model's number of attention heads. A decoder's two sides of a
-    /// relation are summed.
+    /// relation are summed, since a direction is right on one side only.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
         let of_block = |block: &Vec<RelationSums>| {

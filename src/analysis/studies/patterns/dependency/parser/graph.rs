@@ -28,8 +28,8 @@ pub struct GraphParser {
 pub struct NodeScores {
     /// Weights of one attention head between nodes.
     weights: Vec<f32>,
-    /// Scores `[nodes, nodes]`, dependent by candidate, from the dependent's attention. [`Parser::score_candidates`] leaves the full
-    /// scores here.
+    /// Scores `[nodes, nodes]`, dependent by candidate, from the dependent's attention to the candidate.
+    /// [`GraphParser::score_candidates`] leaves the scores from all evidence here.
     by_dependent: Vec<f64>,
     /// Scores `[nodes, nodes]`, candidate by dependent, from the candidate's attention to the dependent.
     by_candidate: Vec<f64>,

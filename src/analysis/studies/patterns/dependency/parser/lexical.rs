@@ -221,7 +221,7 @@ fn sentences_in_blocks<'a>(
     sentences.iter().filter(|one| has(one.sentence.block)).collect()
 }
 
-/// Principal components of the word embeddings in one fold.
+/// Leading principal components of the word embeddings in one fold.
 pub struct EmbeddingSpace {
     /// Mean embedding over words, `[width]`.
     mean: Vec<f64>,

@@ -13,8 +13,8 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 /// evaluations (Liu & Nocedal 1989, table 2).
 const LBFGS_MEMORY_STEPS: usize = 30;
 
-/// Maximum number of L-BFGS steps. A fit of 72 heads needs some hundred; a fit that needs more than the maximum does not
-/// converge.
+/// Maximum number of L-BFGS steps. A small encoder's 72 heads need some hundred; a fit that needs more than the maximum
+/// does not converge.
 const MAX_LBFGS_STEPS: u64 = 5000;
 
 /// Minimum decrease of the function by a step, as a share of the decrease predicted by the slope (Armijo; Nocedal & Wright
@@ -61,8 +61,8 @@ pub struct FitCourse {
 }
 
 /// Minimises a smooth convex function by L-BFGS, from 0 until the gradient norm is at most `tolerance`. `function` writes
-/// its gradient and returns its value. [`MIN_DECREASE_SHARE`] alone suffices for step lengths, since the curvature of a convex function
-/// is never negative.
+/// its gradient and returns its value. [`MIN_DECREASE_SHARE`] alone suffices for step lengths, since the
+/// curvature of a convex function is never negative.
 pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &mut [f64]) -> f64) -> Minimum {
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient);
@@ -108,8 +108,8 @@ fn line_search(
     None
 }
 
-/// Whether a step decreases the function enough: by [`MIN_DECREASE_SHARE`] times the predicted change. If both values differ only by
-/// rounding, a shorter gradient suffices (approximate Wolfe conditions, Hager & Zhang 2005).
+/// Whether a step decreases the function enough: by [`MIN_DECREASE_SHARE`] times the predicted change. If both
+/// values differ only by rounding, a shorter gradient suffices (approximate Wolfe conditions, Hager & Zhang 2005).
 fn is_low_enough((from, to): (f64, f64), predicted: f64, shortens: impl FnOnce() -> bool) -> bool {
     to <= from + MIN_DECREASE_SHARE * predicted || (to <= from + from.abs() * RELATIVE_ROUNDING_ERROR && shortens())
 }

@@ -16,7 +16,7 @@ const PADDED_OFFSET_COUNT: usize = OFFSET_COUNT.next_multiple_of(LANES / 2);
 /// Buffers for value norms and attention rows, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct NormBuffers {
-    /// Attention rows, padded before and after, `[ROWS_AT_ONCE, MAX_OFFSET_TOKENS + width + SLOTS]`.
+    /// Attention rows, padded before and after, `[ROWS_AT_ONCE, MAX_OFFSET_TOKENS + width + PADDED_OFFSET_COUNT]`.
     rows: Vec<f32>,
     /// Norm `|f_j|` of each key's projected value, padded with zeros to whole SIMD vectors, `[width]`.
     norms: Vec<f32>,

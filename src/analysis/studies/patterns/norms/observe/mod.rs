@@ -153,8 +153,8 @@ pub fn sink_positions(roles: &TokenRoles) -> [&[usize]; SINK_KIND_COUNT] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
 }
 
-/// Whether a query sees a sink of this kind, an index in [`SINK_NAMES`]. Always true for punctuation, which many sentences
-/// lack.
+/// Whether a query sees a sink of this kind, an index in [`SINK_NAMES`]. Always true for punctuation: many sentences
+/// lack it, so every query counts.
 pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind: usize) -> bool {
     const PUNCTUATION: usize = 2;
     kind == PUNCTUATION || sink_positions(roles)[kind].iter().any(|&key| visibility.sees(query, key))

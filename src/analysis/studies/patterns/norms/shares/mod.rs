@@ -52,7 +52,8 @@ impl SumsOfSquares {
 
     /// Variance component between sentences, as a share of the total variance. `None` if the vectors hardly vary.
     ///
-    /// Unbiased estimates for one random factor with unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
+    /// Unbiased analysis-of-variance estimates for one random factor with unequal groups (Searle, Casella & `McCulloch`
+    /// 1992, section 3.6).
     fn between_component(&self) -> Option<f64> {
         let Self { total, sentence_means, grand_mean, count, sentences, squared_counts } = *self;
         let within = (total - sentence_means) / (count - sentences);

@@ -137,7 +137,7 @@ pub(super) const USED_DETECTOR: Detector = Detector {
 
 /// One attention head and its sink, for the conditions of the `sink:…` labels.
 struct SinkLabelRules<'a> {
-    /// Name of the kind of sink that the head attends to most, one of [`SINK_NAMES`].
+    /// Name of the kind of sink whose own label has the head's highest score, one of [`SINK_NAMES`].
     sink: &'static str,
     evidence: &'a Evidence<'a>,
     policy: &'a Policy,

@@ -1,4 +1,5 @@
-//! Study `classes`: attention to user-defined classes of words, or to tokens of a small vocabulary (docs/methodology/classes.md).
+//! Study `classes`: attention to user-defined classes of words, or to tokens of a small vocabulary
+//! (docs/methodology/classes.md).
 
 mod measure;
 mod section;

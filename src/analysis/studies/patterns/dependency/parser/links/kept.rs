@@ -45,7 +45,7 @@ pub struct KeptLinks {
     /// Pairs of words that may be linked. `None` unless the type is undirected and the model an encoder.
     pub pairs: Option<LinkedPairs>,
     /// Number of right choices of each attention head, by [`Direction::BOTH_OF_LINKS`], `[heads]`. For pairs, the first
-    /// entry is the number of linked pairs among the pairs with the largest weights.
+    /// entry is the number of linked pairs among the pairs with the largest corrected weights.
     pub hits: Vec<[u32; 2]>,
     /// Attention as half-precision bits. For sources: each head's weights to and from the candidate,
     /// `[candidates of all sources, heads, 2]`. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
@@ -140,7 +140,7 @@ impl KeptLinks {
         }
     }
 
-    /// Writes the corrected weights of a range of pairs to `rows`, `[pairs, heads]`.
+    /// Writes the corrected weights of all attention heads for a range of pairs to `rows`, `[pairs, heads]`.
     pub fn write_pair_rows(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
         let bits = &self.terms[pairs.start * self.row_width()..pairs.end * self.row_width()];
         rows.resize(bits.len(), 0.0);

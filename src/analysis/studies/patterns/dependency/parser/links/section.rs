@@ -39,8 +39,8 @@ pub const SOURCE_MODELS: [&str; 10] = [
 pub const PAIR_MODELS: [&str; 5] =
     ["attention", "attention of an untrained model", "best head", "separations", "chance"];
 
-/// Models that use the trained model's attention. The lead of attention is measured over other models only, which know
-/// distances, classes and embeddings.
+/// Models that use the trained model's attention. A lead over one of them does not show what attention
+/// knows beyond rules, so the lead of attention is measured over other models only.
 const ATTENTION_MODELS: [&str; 3] = ["attention", "attention and distances", "best head"];
 
 /// Results on all types of links.
@@ -180,7 +180,7 @@ impl LinkParser {
     }
 
     /// Returns a sentence for the attention head with the largest weight in the model of this type. `None` for all other
-    /// heads.
+    /// heads, and if that weight is not above 0.
     pub fn head_line(&self, place: HeadPlace) -> Option<String> {
         let larger_weight = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
         let best = self
@@ -211,7 +211,7 @@ impl LinkParser {
 }
 
 /// Layout of a summary table: introduction, first columns, names of the models beside attention, and indices of columns to
-/// drop if the table is too wide.
+/// drop if the table is too wide, first to last.
 type LinkTableLayout = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
 const SOURCES_TABLE: LinkTableLayout = (

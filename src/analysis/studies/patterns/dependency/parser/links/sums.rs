@@ -24,7 +24,7 @@ pub const MAX_SEQUENCE_BYTES: u64 = MAX_KEPT_BYTES / 4;
 /// Sampled sequences with links, by sequence index. They are kept whole, since models are fitted to sequences.
 ///
 /// The first sequences of the corpus are kept, up to [`MAX_KEPT_BYTES`] in all. The selection does not depend on the order
-/// in which workers see the sequences.
+/// in which workers see the sequences: a sequence that is preceded by too many bytes never fits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinkParserSums {
     grid: HeadGrid,
