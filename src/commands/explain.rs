@@ -131,7 +131,7 @@ fn with_suggestion(error: Error, name: &str) -> Error {
     }
 }
 
-/// Names of the labels, metrics and terms whose explanation contains `word`, with a maximum number of names.
+/// Names of the labels, metrics and terms whose explanation contains `word`, at most `MAX_ENTRIES` of them.
 fn entries_mentioning(word: &str) -> Vec<&'static str> {
     const MAX_ENTRIES: usize = 5;
     let is_it = |part: &str| part.eq_ignore_ascii_case(word);

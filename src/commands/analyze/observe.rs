@@ -286,8 +286,8 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Returns start and duration of the run since the last call; `None` if the report does not record them.
-    /// `loaded` is the instant at which the model was loaded.
+    /// Returns start and duration of the work since the last call, and restarts the clock.
+    /// Returns `None` if the report does not record them. `loaded` is the instant at which this stage began, after loading.
     fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
         let (started_at, started) = std::mem::replace(&mut self.start_times, current_times());
         self.options

@@ -148,7 +148,7 @@ pub fn parse() -> Command {
     command.unwrap_or_else(|usage| exit_with_usage_error(usage, name, Arguments::command()))
 }
 
-/// Returns a command that also prints one line on standard error, which gives the new name of the command.
+/// Returns a command that gives its new name in one line on standard error after it has run without an error.
 fn with_rename_notice(
     old: &'static str,
     new: &'static str,
@@ -166,7 +166,7 @@ fn with_rename_notice(
 }
 
 /// Returns the arguments of this process, with `analyze` inserted if the first word is a model.
-/// The flag says whether the first word is `diff`, the old name of `compare --numbers`.
+/// The flag says whether the first word is `diff`, the old name of `compare --numbers`, which then replaces it.
 fn process_arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let Some(place) = first_positional(&arguments, all) else { return (arguments, false) };

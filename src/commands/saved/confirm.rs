@@ -107,7 +107,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     })
 }
 
-/// Firm roles of the heads, as (head index, label), without heads that write a constant.
+/// Firm roles of the heads, as (head index, label). Heads that write a constant are left out, unless all heads do.
 /// The label `broad` is left out, because heads of untrained models have it as well.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.context.model;

@@ -84,7 +84,7 @@ pub struct SentenceOptions {
 
 impl SentenceOptions {
     /// Reads and tokenizes the chosen sentences for a model.
-    /// If no sentences of a corpus are named, those for which `is_wanted` returns true take precedence.
+    /// If no sentences of a corpus are named, only those for which `is_wanted` returns true are read, or others if none are.
     pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
         let config = &model.architecture.config;
         let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(ErrorClass::Usage)?;
@@ -209,7 +209,8 @@ pub fn head_view(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) 
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// Reads the chosen sentences. If no sentences of a corpus are named, those for which `is_wanted` returns true take precedence.
+/// Reads the chosen sentences. If no sentences of a corpus are named, it returns those for which `is_wanted` returns true.
+/// If there are none, it returns the first other sentences.
 /// Fails if the corpus cannot be read, a named sentence cannot be encoded, or there is no sentence.
 pub fn read_sentences(
     choice: &SentenceChoice,
@@ -316,7 +317,7 @@ fn may_contain(content: &Content, word: &str) -> bool {
     }
 }
 
-/// Whether a word of a tokenized sentence is `word`.
+/// Whether a word of a tokenized sentence is `word`, without regard to case.
 fn has_word(sequence: &Sequence, word: &str) -> bool {
     (0..sequence.words.len()).any(|other| is_same_word(sequence.form(other), word))
 }

@@ -282,7 +282,7 @@ pub fn draw_tree(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) 
     svg.into_document([TREE_LEFT_PX + TREE_WIDTH_PX + 20.0, bottom + 42.0], &figure.title, &figure.reading)
 }
 
-/// Order of the heads in which no lines of the dendrogram cross: heads that join are neighbours.
+/// Order of the heads in which no lines of the dendrogram cross: the heads of a join are side by side.
 fn dendrogram_order(tree: &Tree, heads: usize) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     for TreeJoin { members: [a, b], .. } in &tree.joins {

@@ -83,7 +83,7 @@ fn decimals_of_step(step: f64) -> usize {
     digits
 }
 
-/// Draws a bar chart, with the chance level of each bar.
+/// Draws a bar chart, with the reference level of each bar that has one.
 pub fn draw_bars(
     figure: &Figure,
     Bars { x_label: across, level_name: level, is_in_percent: shares, bars }: &Bars,

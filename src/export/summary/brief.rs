@@ -114,7 +114,8 @@ fn baselines_in_words(label: &Label) -> String {
 }
 
 /// At most [`MAX_LABELS`] labels, each once with the head that shows it most clearly.
-/// A decoder has [`DECODER_LABELS`] first; then labels of relations follow, then others.
+/// Firm labels come before borderline labels. In each group, a decoder has [`DECODER_LABELS`] first; then labels of
+/// relations follow, then others.
 fn strongest_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {
@@ -158,7 +159,8 @@ fn write_next_commands(out: &mut Summary, first: Option<&Label>) -> fmt::Result 
 /// Maximum number of heads listed with the labels that they keep; the report has all.
 const MAX_KEPT_HEADS: usize = 12;
 
-/// Writes a paragraph for each kind of control run: the labels that heads keep there.
+/// Writes a paragraph for each kind of control run.
+/// It counts the labels that heads keep in the control, or the labels found where nothing was learned.
 pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
         write!(out, "\nControl {kind}, mean of {}: ", format_count(runs.len(), "seed"))?;
@@ -202,7 +204,7 @@ fn family_counts(
     shown.collect()
 }
 
-/// Writes the heads that keep a label with every seed of a control. Only labels that the control can refute count.
+/// Writes the heads that keep a label with every seed of a control. Only labels that controls are run to test count.
 fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
         let labels = head.labels_in_all_controls(runs).filter_map(|label| {

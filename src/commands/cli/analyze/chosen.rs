@@ -107,7 +107,7 @@ pub(super) fn ablation_settings(
     }))
 }
 
-/// Maximum number of columns to probe for. Sums are kept for each combination of the column values that a word has.
+/// Maximum number of columns to probe for. Sums are kept for each combination of columns that a word has.
 const MAX_PROBED_COLUMNS: usize = 4;
 
 /// Columns to probe for, without duplicates.

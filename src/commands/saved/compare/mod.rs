@@ -92,7 +92,7 @@ pub fn read_and_compare(sides: &SidesOptions, pairing: &Pairing) -> Result<Compa
 }
 
 /// Compares two analyses of models with equal numbers of layers and heads. Heads are paired by place or by `matching`.
-/// `matching`: index in `b` of each head's partner, `[layers * heads]`, and the number of partners on which both halves agree.
+/// `matching`: index in `b` of each head's partner, `[layers * heads]`, and the number on which both halves of the text agree.
 /// `is_unknown`: whether the relation of the models is unknown, which adds a caveat.
 pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.context.model.grid();
@@ -276,7 +276,7 @@ fn compare_labels(
 }
 
 /// Standing of a head for a label in one analysis; `None` if the label was not assessed.
-/// A head that the model lacks counts as out of reach of every label.
+/// A head that is absent or removed counts as out of reach of every label.
 fn label_standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),

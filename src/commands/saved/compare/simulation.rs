@@ -17,7 +17,8 @@ const BLOCK_COUNT: usize = 64;
 /// Standard deviation of a block's score; the mean over all 64 blocks has a standard error of .02.
 const BLOCK_SD: f64 = 0.16;
 
-/// Draws the block scores of one corpus for heads with the true scores `scores`, and assesses the heads together.
+/// Draws the block scores of one corpus for heads with the true scores `scores`.
+/// The heads are assessed, and their tests are corrected together.
 fn simulate_assessments(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
     let mut assess_one = |score: &f64| {
         // The sum of twelve uniform numbers from 0 to 1 has mean 6 and variance 1.

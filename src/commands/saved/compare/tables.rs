@@ -116,7 +116,7 @@ pub fn render_page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
     )
 }
 
-/// Cells of an agreement: its name, the share of heads that agree, and Cohen's kappa.
+/// Cells of an agreement: its name, the share of heads that agree, the share expected by chance, and Cohen's kappa.
 fn agreement_cells((name, agreement): &(&'static str, CategoryAgreement)) -> Vec<String> {
     let expected = agreement.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
     vec![(*name).to_owned(), text::agreement_share(agreement), expected, text::kappa_text(agreement)]

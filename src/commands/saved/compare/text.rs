@@ -163,7 +163,7 @@ fn brief_label_row((place, label): (HeadPlace, &LabelComparison), full: bool) ->
     [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds.join(" | ")]
 }
 
-/// Writes the labels that were not kept; with `full`, every label.
+/// Writes the labels that are firm in an analysis and were not kept; with `full`, every label.
 fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
     let mut rows = labels_by_fate(outcome);
     if !full {

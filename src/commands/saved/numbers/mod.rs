@@ -120,7 +120,7 @@ struct ComparedLabels {
     pub idle_heads: Vec<IdleHeadLabels>,
     /// Number of labels that are firm in at least one analysis, without labels of how heads choose.
     pub firm_count: usize,
-    /// Number of firm labels that were compared.
+    /// Number of firm labels that were compared, without labels of how heads choose.
     pub compared_count: usize,
     /// Labels that were not compared, with the reasons.
     pub left_aside: Vec<LeftAside>,
@@ -274,15 +274,15 @@ impl NumberPair<'_> {
 /// Reason why a number was not tested.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
-    /// The numbers differ, but they rest on too few blocks for a test, or have no interval.
+    /// The numbers differ by more than the tolerance, but they rest on too few blocks for a test, or have no interval.
     Differing,
-    /// The head does nothing in one analysis.
+    /// The head is absent or removed in exactly one analysis. A head that writes a constant is compared.
     Idle,
     /// Only one analysis has the number.
     OneSided,
     /// The number is the accuracy on a relation that has too few words in an analysis for the policy.
     Rare,
-    /// The numbers are equal, and they rest on too few blocks for a test, or have no interval.
+    /// The numbers are equal within the tolerance, and they rest on too few blocks for a test, or have no interval.
     Equal,
     /// The number depends on rates of the corpus, which differ between corpora.
     CorpusDependent,
