@@ -47,8 +47,8 @@ struct SentenceKind {
 
 /// The two kinds of simulated sentences: short and easy ones, long and hard ones.
 ///
-/// Weighted by words, the mean `ease` is 0 (0.6 x 1 x 0.06 = 0.4 x 3 x 0.03), so a head has its given accuracy over
-/// all words. A sentence has 0.6 x 1 + 0.4 x 3 = 1.8 words with a relation on average.
+/// Weighted by words, the mean `accuracy_shift` is 0 (0.6 x 1 x 0.06 = 0.4 x 3 x 0.03), so a head has its given
+/// accuracy over all words. A sentence has 0.6 x 1 + 0.4 x 3 = 1.8 words with a relation on average.
 const SENTENCE_KINDS: [SentenceKind; 2] = [
     SentenceKind { share: 0.6, words: 0..=2, accuracy_shift: 0.06 },
     SentenceKind { share: 0.4, words: 1..=5, accuracy_shift: -0.03 },

@@ -38,14 +38,14 @@ fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
     (usual > 0.0).then(|| tally.text_tokens as f64 / usual)
 }
 
-/// Whether a run analyses sentences of the corpus in addition to the items of a task.
+/// Whether a run analyses sentences of the corpus, and not only the items of a task.
 pub fn analyses_corpus(protocol: &Protocol, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> bool {
     let has_task = protocol.task.is_some();
     !has_task || sections.iter().any(|(study, _)| registry::reads_corpus(*study, has_task))
 }
 
 impl Report {
-    /// Whether the run analyses sentences of the corpus in addition to the items of a task.
+    /// Whether the run analyses sentences of the corpus, and not only the items of a task.
     pub fn analyses_corpus(&self) -> bool {
         analyses_corpus(&self.settings.protocol, &self.sections.0)
     }

@@ -312,7 +312,7 @@ fn label_clause(label: &Label) -> String {
     label_clause_with_note(label, "")
 }
 
-/// As [`clause`], with `level_note` after the level above which the label's score is measured.
+/// As [`label_clause`], with `level_note` after the level above which the label's score is measured.
 fn label_clause_with_note(label: &Label, level_note: &str) -> String {
     let phrase = detector_of_label(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = borderline_hedge(label);

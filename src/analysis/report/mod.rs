@@ -284,8 +284,8 @@ impl Report {
         Self { attention_maps, ..Self::new(context, results) }
     }
 
-    /// Splits the report into its inputs and its results. The labels of controls are dropped, since the report
-    /// lacks their evidence.
+    /// Splits the report into its inputs and its results. The controls are dropped, since a report stores only their
+    /// outcome.
     pub fn into_parts(self) -> (ReportContext, Results) {
         let standard_errors = self.standard_errors().collect();
         let Self { tool, model, corpus, settings, chance, chance_ci95, denominators, heads, .. } = self;

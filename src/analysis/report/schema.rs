@@ -29,7 +29,7 @@ pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
     metrics_schema(|_| value.clone())
 }
 
-/// The schema of an object with a denominator or null for each metric that heads share unequally.
+/// The schema of an object with a denominator for each metric, or null where the head has the common denominator.
 pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Option<Denominator>>();
     metrics_schema(|_| value.clone())

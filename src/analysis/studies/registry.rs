@@ -85,7 +85,7 @@ pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives_label(label)))
 }
 
-/// Whether a label says how an attention head chooses its keys, by position, token or context.
+/// Whether a label says how an attention head chooses its keys (`chooses:*`).
 pub fn is_key_choice_label(label: &str) -> bool {
     STUDIES.iter().any(|study| study.card().choices.iter().any(|detector| detector.gives_label(label)))
 }

@@ -17,8 +17,8 @@ use crate::stats::block_test::MIN_BLOCKS_FOR_TEST;
 /// of EWT, GUM, PUD and German GSD unread.
 const MAX_UNREAD_SHARE: f64 = 0.05;
 
-/// Threshold of checks that measure a part of the corpus, such as its skipped sentences. A part above one half
-/// decides most numbers.
+/// Threshold of checks that measure a part of the corpus, such as its skipped sentences. A part above one half is
+/// most of the corpus.
 const MAX_PART_SHARE: f64 = 0.5;
 
 /// Threshold of each check of the input, in the order of [`HealthId::ALL`].

@@ -115,7 +115,8 @@ pub struct ViewContext<'a> {
 }
 
 impl<'a> ViewContext<'a> {
-    /// A context without facts of the run. Tests, numbers and the sentence on a task do not depend on such facts.
+    /// A context without facts of the run. Tests, numbers, and whether the model is above a task's baseline do not
+    /// depend on such facts.
     pub fn new(policy: &'a Policy) -> Self {
         static NO_FACTS: SectionFacts =
             SectionFacts { read: Context::Sentence, phases: None, labels: BTreeMap::new(), is_above_baseline: None };

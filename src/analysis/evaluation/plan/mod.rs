@@ -192,7 +192,7 @@ impl Plan {
     }
 
     /// The sums of the passes that have run, by the name of the study that requested them. `control` selects as in
-    /// [`Self::observed`].
+    /// [`Self::complete_study_sums`].
     fn study_sums<'a>(
         &self,
         passes: &'a [PassSums],

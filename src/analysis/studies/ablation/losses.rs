@@ -135,8 +135,8 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub is_first: bool,
-    /// Right answers by token id, each with the number of predictions for which it is right. Empty where items
-    /// cannot share answers.
+    /// Right answers, by class number or token id, each with the number of predictions for which it is right. Empty
+    /// where items cannot share answers.
     pub truths: BTreeMap<u32, u64>,
     /// Name of the item's group (condition) in the task file; `None` if it has no group.
     pub group: Option<String>,
@@ -181,7 +181,8 @@ pub struct RightShare {
 }
 
 impl RightShare {
-    /// Computes the interval of `share` from its jackknife over blocks; `units` is the number of sampling units.
+    /// Takes `share`, if it is finite, with the interval of its jackknife over blocks; `units` is the number of
+    /// sampling units.
     ///
     /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper &
     /// Pearson 1934): `[0, 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`, with `n` units.
@@ -225,7 +226,7 @@ pub struct ItemText {
     index: u64,
     /// Rule by which the score is computed from the model's predictions.
     rule: ScoreRule,
-    /// Scored tokens, each with the id of its foil (the token to compare with), if it has one.
+    /// Scored tokens, each with the number of its foil class (the class to compare with), if it has one.
     scored: Vec<ScoredToken<Option<u32>>>,
     /// Positions of the text's tokens, without special tokens.
     text_positions: Vec<usize>,

@@ -195,8 +195,8 @@ pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     (Chart::Forest(Forest::around_zero(scale, ["effect"], rows)), left_out)
 }
 
-/// Shortens a table to its first and last `rows_per_end` rows, with a row between them that counts the omitted
-/// rows.
+/// Shortens a table to `2 * rows_per_end` rows: the first `rows_per_end`, a row that counts the omitted ones, and the
+/// last `rows_per_end - 1`.
 pub fn shorten_to_both_ends(mut rows: Vec<Vec<String>>, rows_per_end: usize) -> Vec<Vec<String>> {
     if rows.len() > 2 * rows_per_end {
         let last = rows.len() + 1 - rows_per_end;

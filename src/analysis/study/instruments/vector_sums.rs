@@ -6,7 +6,7 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ComponentSum;
 
-/// Smallest unit of summed products, in the fixed-point format: with 256, sums reach 5.5e11 in steps of 6e-8.
+/// Unit in which products are summed as fixed-point numbers: with 256, sums reach 5.5e11 in steps of 6e-8.
 ///
 /// Vectors with components of 50 have sums of squares of 2500 a word, which fill this range after 10^8 words.
 const PRODUCT_UNIT: f64 = 256.0;

@@ -118,7 +118,8 @@ pub fn assess_all(
     Some(Assessment { label, meets_rule: fires, p_below_threshold, is_attainable: attainable })
 }
 
-/// Assesses a label that any one of several rules gives; the rule with the smallest p-value represents the label.
+/// Assesses a label that any one of several rules gives; the rule with the best assessment represents the label. A
+/// rule that is met is better than others, and then a rule with a smaller p-value.
 ///
 /// The p-value is the smallest of the rules' p-values times the number of rules that are on (Bonferroni). `None` if
 /// there is no rule.

@@ -13,9 +13,9 @@ pub struct Explanation {
     /// The formula, with the symbols of docs/methodology/units.md. A threshold's name in braces is replaced by its
     /// default.
     pub formula: &'static str,
-    /// Value of the metric for a head without any preference, as text.
+    /// Value of the label or metric for a head without any preference, as text.
     pub chance: &'static str,
-    /// The publication that the definition or the threshold comes from.
+    /// The source of the definition or of the threshold: a publication, or [`OURS`].
     pub source: &'static str,
     /// Conclusions that the number does not allow; empty if there are none.
     pub caveats: &'static str,

@@ -50,10 +50,10 @@ impl<T: Copy> PerUnit<T> {
 
 /// The largest differences between two models that may come from the precision of their weights alone.
 ///
-/// They are round numbers near or above the largest differences between a model and its bfloat16 version, whose
-/// weights are rounded to 8 bits. The models are all-MiniLM-L6-v2 with the default studies, and `box:small` also
-/// with norms, repeats, segments, similarity, effect, gradient and output-shift. The corpora are EWT dev and GUM
-/// dev.
+/// They are round numbers near or above the largest differences between a model and its bfloat16 version (each
+/// weight rounded to 8 bits, to nearest). The models are all-MiniLM-L6-v2 with the default studies, and `box:small`
+/// also with norms, repeats, segments, similarity, effect, gradient and output-shift. The corpora are EWT dev and
+/// GUM dev.
 ///
 /// Shares: .0053 (`sentence_share` of a sink), .0050 (`explained_alone`), and three of 30,992 above .005. Nats:
 /// .0099 (`loss_effect_by_class`), .0096 (`entropy`). Tokens: .0052 (`mean_distance`). `compare` finds no change in

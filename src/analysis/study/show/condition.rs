@@ -13,7 +13,7 @@ use crate::system::errors::Facts;
 pub struct Condition {
     /// Name of the column.
     column: String,
-    /// The comparison sign, one of [`RELATIONS`].
+    /// The comparison sign, one of [`COMPARISON_SIGNS`].
     comparison_sign: &'static str,
     /// Value that a cell is compared with, as text.
     value: String,

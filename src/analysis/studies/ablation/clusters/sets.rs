@@ -49,8 +49,9 @@ impl Clusters {
     }
 }
 
-/// Draws the random set with this `number`, ascending, with as many heads in each layer as the cluster. The drawn
-/// heads have the lowest SHA-256 (docs/methodology/similarity.md).
+/// Draws a random set for the cluster with this `number`, ascending, with as many heads in each layer as the cluster.
+/// `seed` tells the sets of one cluster apart. The drawn heads have the lowest SHA-256
+/// (docs/methodology/similarity.md).
 fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> Vec<usize> {
     let hash = |place: &usize| Sha256::digest(format!("headscope/clusters/{seed}/{number}/{place}"));
     let of_layer = |layer: usize| {

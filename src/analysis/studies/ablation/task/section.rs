@@ -147,7 +147,7 @@ impl TaskResult {
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
         let class = most_frequent.filter(|_| kind.is_some_and(TaskKind::has_class_labels));
-        // Share of the item's predictions that are right without reading the item.
+        // Number of the item's predictions that are right by chance, without reading the item.
         let baseline = |item: &Item| {
             class.map_or(TWO_CHOICE_CHANCE, |(class, _)| {
                 item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64)

@@ -22,7 +22,7 @@ pub struct ItemEffects {
     pub units: u64,
     /// Logit difference between answer and foil that the model outputs, summed over items.
     pub score: ExactSum,
-    /// Direct effect of each part of the residual stream, summed over items, in the order of [`place`]. The last
+    /// Direct effect of each part of the residual stream, summed over items, in the order of [`part_index`]. The last
     /// entry is the effect of the constants: the biases of the final norm and of the prediction head.
     parts: Vec<ExactSum>,
 }

@@ -18,7 +18,8 @@ pub const MIN_WORDS_PER_DIMENSION: u64 = 10;
 pub struct TaskClasses {
     /// Class names of the probing task, ascending.
     pub names: Vec<String>,
-    /// Number of words that have a class, in the even-numbered and in the odd-numbered fold.
+    /// Number of words that have a class, in the even-numbered and in the odd-numbered blocks. 0 if a fold has too
+    /// many classes.
     pub words: [u64; 2],
     /// Class that the control task assigns to each bucket of word forms, `[BUCKETS]`; empty if no word has a class.
     pub control_classes: Vec<usize>,
@@ -99,7 +100,7 @@ pub struct FoldProbes {
 #[derive(Clone, Debug, Default)]
 pub struct Probes {
     pub tasks: Vec<TaskClasses>,
-    /// Classifiers trained on the even-numbered and on the odd-numbered fold; `None` if no word was seen.
+    /// Classifiers trained on the even-numbered and on the odd-numbered blocks; `None` if no word was seen.
     pub folds: Option<[FoldProbes; 2]>,
 }
 
@@ -298,7 +299,7 @@ impl FoldTraining<'_> {
     }
 
     /// Trains the control classifier of a task on a head's contexts, as `(task, classes, classifier)`. `None` if
-    /// there are too few words.
+    /// the covariance is not positive definite.
     fn train_control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
         let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         let TaskClasses { names, control_classes: control, .. } = &self.tasks[task];

@@ -47,7 +47,8 @@ impl TaskMeasurement<'_> {
         self.scores.blocks.map_blocks(|block| part(&block[self.number]))
     }
 
-    /// Accuracy with its interval, from the right predictions that `part` selects; nulls if nothing was trained.
+    /// Accuracy with its interval, from the right predictions that `part` selects. Nulls if nothing was trained, or
+    /// if a fold has no word.
     fn accuracy_share(&self, is_trained: bool, part: impl Fn(&TaskHits) -> f64) -> Share {
         self.jackknife(Scale::Share, is_trained, part)
     }

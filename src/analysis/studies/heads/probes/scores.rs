@@ -24,7 +24,7 @@ pub struct HeadHits {
     pub alone: u64,
     /// Number of words that the classifier on embedding and context together gets right.
     pub together: u64,
-    /// Number of words whose control class the classifier on the context alone gets right.
+    /// Number of words whose control class the control task's classifier on the context gets right.
     pub control: u64,
 }
 
@@ -37,7 +37,8 @@ pub struct TaskHits {
     pub sentences: u64,
     /// Number of words that have the most frequent class of the other fold.
     pub majority: u64,
-    /// Number of words that have the class that their form has most often in the other fold.
+    /// Number of words that have the class that their form has most often in the other fold. A form that the other
+    /// fold lacks has the fold's most frequent class.
     pub form: u64,
     /// Right predictions of the classifier on the word embedding.
     pub embedding: u64,

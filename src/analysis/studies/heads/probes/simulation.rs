@@ -7,8 +7,10 @@ use rand_chacha::ChaCha8Rng;
 use super::tests::{TestWord, probed};
 use crate::corpus::Upos;
 
-/// A simulated sentence of one to ten words with one of two tags. The embedding and the context of a word are its
-/// tag plus noise; the noise of the contexts differs between sentences.
+/// A simulated sentence of one to ten words with one of two tags. A word's embedding and its context in the second
+/// head are its tag plus noise. The context in the first head is noise alone.
+///
+/// Sentences differ in the noise of the second head's contexts.
 fn draw_sentence(rng: &mut ChaCha8Rng) -> Vec<TestWord> {
     let (words, spread) = (rng.random_range(1..11), rng.random_range(0.6..2.0_f32));
     let word = |rng: &mut ChaCha8Rng| {

@@ -403,7 +403,7 @@ impl Moments {
     }
 }
 
-/// Probing tasks of a run that requests no other task.
+/// Probing tasks of every run; requested tasks come after them.
 pub const DEFAULT_TASKS: [&str; 2] = ["upos", "relation"];
 
 /// Names of all probing tasks: the default tasks and the requested ones.

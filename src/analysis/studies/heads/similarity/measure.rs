@@ -69,9 +69,10 @@ impl PairsByBlock<'_> {
             .interval()
     }
 
-    /// Finds clusters of heads by `distances` over all blocks, as `(indices of the heads, stability)`. Stability is
-    /// the share of non-empty resamples of the blocks in which all heads of the cluster are together. It is `None`
-    /// without resamples.
+    /// Finds clusters of heads by `distances` over all blocks, as `(indices of the heads, ascending, stability)`.
+    ///
+    /// Stability is the share of non-empty resamples of the blocks in which all heads of the cluster are together. It
+    /// is `None` without resamples.
     pub fn find_clusters(
         &self,
         distances: &[f64],
@@ -161,7 +162,8 @@ pub fn clusters_of_heads(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
     (0..heads).map(members).filter(|members| members.len() > 1).collect()
 }
 
-/// Hellinger distance from a summed squared distance and the number of rows.
+/// Root of the mean squared Hellinger distance over `rows`, clipped to 0 and 1; `square` is the summed squared
+/// distance.
 pub fn mean_hellinger_distance(square: f64, rows: f64) -> f64 {
     (square / rows).clamp(0.0, 1.0).sqrt()
 }

@@ -23,7 +23,7 @@ pub struct LinkHits {
     pub among_all: [u64; 2],
     /// Number of sources for which the head chooses a target among the candidates of the source's class.
     pub among_class: [u64; 2],
-    /// As `right`, over sources whose candidates' positions exist in a neighbouring sequence.
+    /// As `right`, over sources with candidates whose positions exist in a neighbouring sequence.
     pub beside: [u64; 2],
     /// As `beside`, with the head's weights at the same positions of the neighbouring sequence.
     pub elsewhere: [u64; 2],
@@ -66,7 +66,7 @@ pub struct LinkBlock {
     /// Number of sentences that follow a sentence of another group, and of those among them with a similar length:
     /// `[all, similar]`.
     pub followers: [u64; 2],
-    /// Number of sources whose candidates' positions exist in a neighbouring sequence.
+    /// Number of sources with candidates whose positions exist in a neighbouring sequence.
     pub with_neighbour: u64,
     /// Number of top pairs of words by corrected weight: in each sentence, as many as it has words.
     pub pairs: u64,

@@ -188,8 +188,8 @@ impl ClassHits {
     }
 }
 
-/// Minimum number of scored sources for a class to have a separate rule. With fewer sources, an accuracy has a
-/// standard error of 9 points.
+/// Minimum number of scored sources for a class to have a separate rule. With 30 sources, an accuracy has a standard
+/// error of up to 9 points; with fewer, the bound is larger.
 const MIN_SOURCES_FOR_RULE: u64 = 30;
 
 /// Maximum number of candidate classes that have rules. Rules for all word forms find .18 of random links, where
