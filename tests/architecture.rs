@@ -352,3 +352,28 @@ fn worked_example_uses_names_of_the_code() {
         |name: &str| if name.starts_with(char::is_uppercase) { format!("{name}(") } else { format!("fn {name}") };
     assert_eq!(missing(paths, &declared), [""; 0]);
 }
+
+/// Names of the functions that stand under an attribute, with at most one more attribute between.
+fn functions_under<'a>(code: &'a str, attribute: &str) -> Vec<&'a str> {
+    let function = |rest: &'a str| {
+        let declaration = rest.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with("#["))?;
+        let after =
+            declaration.split_once("fn ").filter(|(before, _)| before.is_empty() || before.starts_with("pub"))?.1;
+        after.split('(').next()
+    };
+    code.split(attribute).skip(1).filter_map(function).collect()
+}
+
+/// Renaming tools see the code of one system alone.
+#[test]
+fn functions_for_other_systems_have_a_twin_on_unix() {
+    let mut twins = 0;
+    for (file, code) in code() {
+        let on_unix = functions_under(&code, "#[cfg(unix)]");
+        for name in functions_under(&code, "#[cfg(not(unix))]") {
+            assert!(on_unix.contains(&name), "{file}: `{name}` has no twin under #[cfg(unix)], which has {on_unix:?}");
+            twins += 1;
+        }
+    }
+    assert!(twins >= 2, "only {twins} were found");
+}

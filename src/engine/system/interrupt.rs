@@ -144,7 +144,7 @@ fn ignored_signals() -> u64 {
 
 /// Installs a handler for Ctrl-C.
 #[cfg(not(unix))]
-fn watch(format: ErrorFormat) -> Result<()> {
+fn install_handlers(format: ErrorFormat) -> Result<()> {
     /// Number of `SIGINT` on Unix.
     const INTERRUPT: u8 = 2;
     Ok(ctrlc::set_handler(move || exit_by_signal(INTERRUPT, "Ctrl-C", format))?)

@@ -4,19 +4,19 @@ use std::borrow::Cow;
 
 /// Escapes the characters that control a terminal, except line ends.
 pub fn printable(text: &str) -> String {
-    escape_except(text, |c| is_unprintable(c) && c != '\n')
+    escape_where(text, |c| is_unprintable(c) && c != '\n')
 }
 
 /// Escapes the characters that control a terminal, line ends included, for text that must stay on one line.
 pub fn one_line(text: &str) -> String {
-    escape_except(text, is_unprintable)
+    escape_where(text, is_unprintable)
 }
 
-/// Escapes the characters for which `is_shown` is true.
-fn escape_except(text: &str, is_shown: impl Fn(char) -> bool) -> String {
+/// Escapes the characters for which `is_escaped` is true.
+fn escape_where(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if is_shown(c) {
+        if is_escaped(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);

@@ -106,7 +106,7 @@ impl InputIdentity {
 
     /// Identity of the file at `path`.
     #[cfg(not(unix))]
-    fn of(path: &Path, _metadata: &Metadata) -> io::Result<Self> {
+    fn from_metadata(path: &Path, _metadata: &Metadata) -> io::Result<Self> {
         path.canonicalize().map(Self::Path)
     }
 }

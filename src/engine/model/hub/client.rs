@@ -74,7 +74,7 @@ impl<'a> Client<'a> {
                 _ => return Err(self.response_failure(&answer)),
             }
         }
-        Err(self.too_many_redirects_error("the description"))
+        Err(self.too_many_redirects_failure("the description"))
     }
 
     /// Locates a file of at most `most` bytes. The Hub itself states the file's name and size, then redirects to the bytes.
@@ -125,7 +125,7 @@ impl<'a> Client<'a> {
             let opened = (answer.status == 200).then_some(answer.body);
             return Ok(RemoteFile { etag, expected, url, opened });
         }
-        Err(self.too_many_redirects_error(file))
+        Err(self.too_many_redirects_failure(file))
     }
 
     /// Returns the expected size and digest of a file. They come from the model's description, or else from the response with
@@ -177,7 +177,7 @@ impl<'a> Client<'a> {
                 status => return Err(self.unavailable_host_failure(&url, status, file, &answer)),
             }
         }
-        Err(self.too_many_redirects_error(file))
+        Err(self.too_many_redirects_failure(file))
     }
 
     /// Makes the temporary failure that the host of a file's bytes answered with status `status`.
@@ -187,7 +187,7 @@ impl<'a> Client<'a> {
     }
 
     /// Makes the permanent failure that a request for `file` met too many redirects.
-    fn too_many_redirects_error(&self, file: &str) -> Failure {
+    fn too_many_redirects_failure(&self, file: &str) -> Failure {
         Failure::Refused(anyhow!("{file} of `{}` led on {MAX_REDIRECTS} times without an end", self.id))
     }
 
