@@ -23,7 +23,7 @@ pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
 pub struct RelationHits {
     /// Number of words with the relation.
     pub count: u64,
-    /// Number of words whose syntactic head each of [`OFFSETS`] predicts, clipped by [`head_number_at_offset`].
+    /// Number of words whose syntactic head each of [`OFFSETS`] predicts, each clipped to the words of the sentence.
     pub offset_hits: [u64; OFFSETS.len()],
     /// Number of words whose syntactic head each attention head predicts, `[layers * heads]`, as `[the word is the
     /// query, the syntactic head is the query]`.
