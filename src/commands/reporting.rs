@@ -220,9 +220,14 @@ pub fn compute_results(
         observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
-    let (absent, removed) = (model.absent.clone(), protocol.removed.clone());
-    let context =
-        EstimationContext { grid, threads, keeps_replicates: leaves_out, absent_heads: absent, removed_heads: removed };
+    let context = EstimationContext {
+        grid,
+        threads,
+        keeps_replicates: leaves_out,
+        absent_heads: model.absent.clone(),
+        removed_heads: protocol.removed.clone(),
+        query_heads_per_group: model.query_heads_per_group(),
+    };
     let health = health::run_health(&corpus, &tally, &model, &policy);
     let corpus = CorpusInfo::new(corpus, &tally, health, protocol.reading.is_some());
     let settings = Settings { protocol, policy };

@@ -31,7 +31,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::labels::{ABSENT, Label, Near, REMOVED, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
-use crate::study::section::{LateFact, Section, SectionFacts, View, ViewContext};
+use crate::study::section::{Section, SectionFacts, View, ViewContext};
 pub use attention_maps::{AttentionMaps, MAX_MAP_TOKENS, SentenceArc, SentenceUnit};
 use caveats::RunFacts;
 pub use caveats::{Caveat, is_about_certainty};
@@ -225,11 +225,8 @@ impl Report {
         let labels = labels.map(|label| label.label.as_str());
         let label_counts = registry::count_labels(&studies, labels);
         let controls = controls.into_iter().map(|control| ControlReport::new(control, &verdicts, grid)).collect();
-        let Results { estimates, mut sections, .. } = results;
+        let Results { estimates, sections, .. } = results;
         let heads_per_group = model.query_heads_per_group();
-        if let Some(heads) = heads_per_group {
-            sections.iter_mut().for_each(|(_, section)| section.complete(&LateFact::SharedKeys(heads)));
-        }
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
         let measured =

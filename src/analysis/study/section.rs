@@ -86,9 +86,6 @@ pub enum LateFact<'a> {
     Control(ControlKind, &'a [&'a dyn Section]),
     /// First label of every head, `[layers * heads]`, for sections that name heads.
     Labels(&'a [String]),
-    /// Number of consecutive heads of a layer that share keys and values. Only models in which heads share them
-    /// have this fact.
-    SharedKeys(usize),
     /// The report will be written with rounded numbers, so that sections drop numbers that no policy needs.
     Rounded,
 }

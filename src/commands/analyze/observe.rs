@@ -240,6 +240,7 @@ impl<'a> PreparedRun<'a> {
             keeps_replicates: false,
             absent_heads: model.pruned_heads().to_vec(),
             removed_heads: self.protocol.removed.clone(),
+            query_heads_per_group: first.identity.model.query_heads_per_group(),
         };
         let observed = self.plan.complete_study_sums(&first.passes, None);
         let upstream = Results::new(&observed, &context, policy).upstream_results(&observed, policy);

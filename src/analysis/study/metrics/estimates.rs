@@ -22,12 +22,21 @@ pub struct EstimationContext {
     pub absent_heads: Vec<HeadPlace>,
     /// The heads that the run removed. Removed heads still attend, but write nothing.
     pub removed_heads: Vec<HeadPlace>,
+    /// Number of consecutive query heads that share one key–value head; `None` if each query head has its own.
+    pub query_heads_per_group: Option<usize>,
 }
 
 impl EstimationContext {
-    /// A context in which all heads take part and leave-one-out values are not kept.
+    /// A context in which all heads take part, none share keys and values, and leave-one-out values are not kept.
     pub fn new(grid: HeadGrid, threads: NonZeroUsize) -> Self {
-        Self { grid, threads, keeps_replicates: false, absent_heads: Vec::new(), removed_heads: Vec::new() }
+        Self {
+            grid,
+            threads,
+            keeps_replicates: false,
+            absent_heads: Vec::new(),
+            removed_heads: Vec::new(),
+            query_heads_per_group: None,
+        }
     }
 
     /// Whether the checkpoint was saved with the head at index `place`.

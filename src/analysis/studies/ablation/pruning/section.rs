@@ -164,7 +164,7 @@ impl Curves {
             orders: curves,
             interaction: (scored && !sums.removals.negligible.is_empty())
                 .then(|| Interaction::new(sums, &total, context)),
-            heads_per_key_value_group: None,
+            heads_per_key_value_group: context.query_heads_per_group,
             layers_share_weights: !sums.removals.first_layers.is_empty(),
         }
     }

@@ -9,7 +9,7 @@ use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
-use crate::study::section::{LateFact, Section};
+use crate::study::section::Section;
 use crate::study::section::{ShareOf, ViewContext};
 use crate::system::parallel::core_count;
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ fn a_curve_by_hand() {
     // No variant is there twice: both orders end with the same one, without any head.
     assert_eq!(sums.demands().further_runs.ablated_sets().len(), 4 + 3 + 1);
     show(&mut sums, (1..128).step_by(2));
-    let mut found = curves(&sums);
+    let found = curves(&sums);
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));
     let rounded = |loss: &[f64]| loss.iter().map(|loss| (loss * 1e4).round() / 1e4).collect::<Vec<_>>();
     let [effect, random] = &found.orders[..] else { panic!("two orders") };
@@ -83,7 +83,8 @@ fn a_curve_by_hand() {
     assert!(summary.contains("what all heads are worth (1.390 nats)"), "{summary}");
     assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
     assert!(!summary.contains("keys"), "{summary}");
-    found.complete(&LateFact::SharedKeys(2));
+    let grouped = EstimationContext { query_heads_per_group: Some(2), ..EstimationContext::new(GRID, core_count()) };
+    let found = Curves::new(&sums, &grouped);
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("; keys and values go with the last of the 2 heads that share them."), "{summary}");
     assert_eq!(found.defect(GRID), None);

@@ -9,19 +9,13 @@ use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::loss_unit;
 use crate::studies::ablation::removal::scored_counts_text;
-use crate::study::section::{LateFact, Section, SectionFacts, ShareOf, View, ViewContext};
+use crate::study::section::{Section, SectionFacts, ShareOf, View, ViewContext};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::study::show::wording::{aligned_table, empty_sample_reason, plus_minus};
 use crate::study::{InBrief, Summary, TableRows};
 use crate::system::counted::{format_count, plural};
 
 impl Section for Curves {
-    fn complete(&mut self, completion: &LateFact<'_>) {
-        if let LateFact::SharedKeys(heads) = completion {
-            self.heads_per_key_value_group = Some(*heads);
-        }
-    }
-
     fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: InBrief {

@@ -63,13 +63,7 @@ fn show(sums: &mut KeptHeadLosses, rise: impl Fn(u64, &[usize]) -> f64) {
 
 fn result(folds: &[FoldFits; 2], sums: &KeptHeadLosses) -> GatesResult {
     let absent = vec![GRID.head_place(3)];
-    let context = EstimationContext {
-        grid: GRID,
-        threads: core_count(),
-        keeps_replicates: false,
-        absent_heads: absent,
-        removed_heads: Vec::new(),
-    };
+    let context = EstimationContext { absent_heads: absent, ..EstimationContext::new(GRID, core_count()) };
     let mut section = GatesResult::new([&folds[0], &folds[1]], sums, &context);
     section.complete(&LateFact::Policy(&default_policy()));
     section

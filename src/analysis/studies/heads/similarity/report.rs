@@ -4,7 +4,9 @@ use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compare::{Comparison, HeadPairs, SimilarWhen, Stratum, neighbour_layer_strata, permutation_test};
+use super::compare::{
+    Comparison, HeadPairs, SimilarWhen, Stratum, layer_strata, neighbour_layer_strata, permutation_test,
+};
 use super::measure::{PairsByBlock, cka, mean_hellinger_distance, median};
 use super::sums::{Disagreement, SimilaritySums};
 use super::weights::Weighed;
@@ -218,7 +220,7 @@ impl Similarity {
         };
         let all_cka: Option<Vec<f64>> = cka.iter().copied().collect();
         let of_layer: Vec<Option<usize>> = (0..heads).map(|place| Some(grid.layer_and_head(place).0)).collect();
-        Self {
+        let similarity = Self {
             sentences: total.sentences,
             tokens: total.rows,
             batches: total.batches,
@@ -241,7 +243,18 @@ impl Similarity {
             weights: sums.weighed.clone(),
             distance: rows_of_pairs(&distances, heads),
             cka: rows_of_pairs(&cka, heads),
-        }
+        };
+        let same_key_value_group =
+            context.query_heads_per_group.and_then(|shared| similarity.compare_sharing_heads(shared));
+        Self { same_key_value_group, ..similarity }
+    }
+
+    /// Compares heads that share keys and values with other heads of their layer; `shared` consecutive heads share
+    /// them. `None` if no token was seen.
+    pub fn compare_sharing_heads(&self, shared: usize) -> Option<Comparisons> {
+        let grid = self.grid()?;
+        let groups: Vec<Option<usize>> = (0..grid.head_count()).map(|place| Some(place / shared)).collect();
+        Some(comparisons(&self.distance.concat(), &self.cka.concat(), &groups, &layer_strata(grid)))
     }
 
     /// Indices of the heads of each kept cluster.

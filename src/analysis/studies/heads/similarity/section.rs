@@ -21,10 +21,8 @@ stored!(Similarity as similarity);
 
 impl Section for Similarity {
     fn complete(&mut self, completion: &LateFact<'_>) {
-        match completion {
-            LateFact::Labels(labels) => self.set_labels(labels),
-            LateFact::SharedKeys(heads) => self.compare_sharing_heads(*heads),
-            _ => {}
+        if let LateFact::Labels(labels) = completion {
+            self.set_labels(labels);
         }
     }
 
@@ -93,15 +91,6 @@ impl Section for Similarity {
 }
 
 impl Similarity {
-    /// Compares heads that share keys and values with other heads of their layer; `shared` consecutive heads share
-    /// them.
-    fn compare_sharing_heads(&mut self, shared: usize) {
-        let Some(grid) = self.grid() else { return };
-        let groups: Vec<Option<usize>> = (0..grid.head_count()).map(|place| Some(place / shared)).collect();
-        let Similarity { distance, cka, same_key_value_group, .. } = self;
-        *same_key_value_group = Some(comparisons(&distance.concat(), &cka.concat(), &groups, &layer_strata(grid)));
-    }
-
     /// Sets the labels of the clusters' heads, and compares heads with equal first labels with other heads.
     fn set_labels(&mut self, labels: &[String]) {
         let Some(grid) = self.grid() else { return };

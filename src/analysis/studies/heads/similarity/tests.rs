@@ -202,13 +202,12 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
     let mut section = planted();
     assert_eq!(section.same_key_value_group, None);
     // All heads of a layer share them: there are no others.
-    section.complete(&LateFact::SharedKeys(2));
-    assert_eq!(section.same_key_value_group, Some(Comparisons::default()));
+    assert_eq!(section.compare_sharing_heads(2), Some(Comparisons::default()));
     // The same heads as one layer of two groups of three: L0H0 is like L0H1 and unlike L1H0.
     let all = std::mem::take(&mut section.disagreement);
     section.disagreement = all[..1].to_vec();
-    section.complete(&LateFact::SharedKeys(3));
-    let found = section.same_key_value_group.unwrap().distance.unwrap();
+    section.same_key_value_group = section.compare_sharing_heads(3);
+    let found = section.same_key_value_group.as_ref().unwrap().distance.clone().unwrap();
     let pair = |a: usize, b: usize| section.distance[a][b];
     let same = [pair(1, 0), pair(2, 0), pair(2, 1), pair(4, 3), pair(5, 3), pair(5, 4)];
     assert_eq!(found.pairs, 6);
