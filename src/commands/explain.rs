@@ -5,7 +5,6 @@ use std::fmt::Write;
 use anyhow::{Error, Result, anyhow};
 
 use super::keys;
-use crate::export::write_to_string;
 use crate::model::grid::HeadPlace;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::entry::Entry;
@@ -17,6 +16,7 @@ use crate::study::verdict_rule::VerdictRow;
 use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::format_count;
 use crate::system::errors::Facts;
+use crate::system::printable::write_to_string;
 
 /// Text of `headscope explain` without a name.
 /// It has a line for each label, metric and study, then the names of the other terms and of the thresholds.

@@ -11,7 +11,6 @@ pub mod summary;
 pub mod svg;
 pub mod tables;
 
-use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -43,13 +42,6 @@ pub enum TableFormat {
     Latex,
     #[cfg(feature = "parquet")]
     Parquet,
-}
-
-/// Runs `write` on an empty text, and returns the text.
-pub fn write_to_string(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
-    let mut text = String::new();
-    write(&mut text).expect("writing to a string does not fail");
-    text
 }
 
 impl TableFormat {

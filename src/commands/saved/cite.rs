@@ -6,10 +6,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::export::{json, write_to_string};
+use crate::export::json;
 use crate::report::Report;
 use crate::studies::registry;
 use crate::study::metrics::explanation::Explanation;
+use crate::system::printable::write_to_string;
 use crate::system::terminal::print;
 
 const CITATION_CFF: &str = include_str!("../../../CITATION.cff");

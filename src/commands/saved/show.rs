@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::commands::reporting::{self, PolicyOptions, relabel_if_given};
 use crate::evaluation::presets::Preset;
 use crate::export::summary::{self, Detail};
-use crate::export::{OutputTarget, card, json, tables, write_to_string};
+use crate::export::{OutputTarget, card, json, tables};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry::{self, STUDIES};
@@ -18,6 +18,7 @@ use crate::study::tracked::RelationScores;
 use crate::system::counted::{format_count, plural};
 use crate::system::errors::{ErrorClass, Facts, similar};
 use crate::system::printable::shortened;
+use crate::system::printable::write_to_string;
 use crate::system::terminal::{self, print};
 
 /// Part of a saved report to show.

@@ -1,6 +1,14 @@
 //! Untrusted text for a terminal: control characters are escaped, passwords hidden, long values cut.
 
 use std::borrow::Cow;
+use std::fmt;
+
+/// Runs `write` on an empty text, and returns the text.
+pub fn write_to_string(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
+    write(&mut text).expect("writing to a string does not fail");
+    text
+}
 
 /// Escapes the characters that control a terminal, except line ends.
 pub fn printable(text: &str) -> String {

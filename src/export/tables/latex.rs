@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::export::write_to_string;
 use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::decimal;
 use crate::system::printable::printable;
+use crate::system::printable::write_to_string;
 
 /// Number of decimals of numbers in a table.
 const DIGITS: usize = 3;

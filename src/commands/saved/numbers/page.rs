@@ -7,9 +7,9 @@ use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOut
 use crate::commands::saved::sides::described::{
     LeftAside, PageTable, list_limit, render_comparison_page, write_left_aside, write_not_shared, write_sides,
 };
-use crate::export::write_to_string;
 use crate::study::show::wording::{plain_table, significance_text};
 use crate::system::counted::format_count;
+use crate::system::printable::write_to_string;
 use crate::system::printable::{one_line, printable};
 use anyhow::Result;
 

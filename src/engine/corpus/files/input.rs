@@ -106,6 +106,16 @@ impl Input {
         }
     }
 
+    /// Fails unless all inputs can be read twice. The check comes before any input is opened, since opening a pipe waits for a
+    /// writer.
+    pub(in crate::corpus) fn ensure_files(inputs: &[Self]) -> Result<()> {
+        let Some(once) = inputs.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
+        let shown = once.path().map_or_else(|| "standard input".into(), |path| path.display().to_string());
+        Err(anyhow!("`{shown}` can be read only once: an index is of files")
+            .with_file(&shown)
+            .hint("write it to a file"))
+    }
+
     pub(in crate::corpus) fn name(&self) -> String {
         match self {
             Self::Stdin(_) => "-".to_owned(),

@@ -1,6 +1,6 @@
 //! Builds the index of a corpus: reads it once from beginning to end, as a run without an index does.
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 
 use super::{Corpus, FileIdentity, read_ahead};
 use crate::corpus::files::input::Input;
@@ -19,17 +19,9 @@ pub struct IndexCounts {
 
 /// Indexes a corpus; `write` receives the parts of the index in order. Fails if an input can be read only once.
 pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
-    ensure_files(inputs).class(ErrorClass::Input)?;
+    Input::ensure_files(inputs).class(ErrorClass::Input)?;
     let corpus = Corpus::open(inputs)?;
     index(corpus, write).class(ErrorClass::Input)
-}
-
-/// Fails unless all inputs can be read twice. The check comes before any input is opened, since opening a pipe waits for a
-/// writer.
-pub(super) fn ensure_files(inputs: &[Input]) -> Result<()> {
-    let Some(once) = inputs.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
-    let shown = once.path().map_or_else(|| "standard input".into(), |path| path.display().to_string());
-    Err(anyhow!("`{shown}` can be read only once: an index is of files").with_file(&shown).hint("write it to a file"))
 }
 
 fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {

@@ -88,7 +88,7 @@ impl Corpus {
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
         if index.is_some() {
-            indexing::ensure_files(inputs).class(ErrorClass::Input)?;
+            Input::ensure_files(inputs).class(ErrorClass::Input)?;
         }
         let AnnotationOptions { requested_columns: requested, links, class_column: classes } = columns;
         let none = LinkOptions::default();

@@ -245,6 +245,30 @@ impl ModelTokenizer {
         Ok(encoding)
     }
 
+    /// Splits sequences of residues in a text for the tokenizer, and leaves any other text unchanged. A word that is already a
+    /// vocabulary entry stays, so a text that is already split does not change.
+    pub fn split_residues<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(parting) = self.parting.filter(|parting| *parting != residues::Parting::Letters) else {
+            return text.into();
+        };
+        if self.looks_up_words {
+            return text.into();
+        }
+        let mask = self.mask.and_then(|id| self.token(id)).filter(|mask| !mask.is_empty());
+        let spaced_text = mask.map_or(Cow::Borrowed(text), |mask| text.replace(&mask, &format!(" {mask} ")).into());
+        let mut parts = String::with_capacity(2 * text.len());
+        for part in spaced_text.split_whitespace() {
+            if self.id(part).is_some() {
+                parts.push_str(part);
+                parts.push(' ');
+            } else {
+                parting.append_split(part, &mut parts);
+            }
+        }
+        parts.truncate(parts.trim_end().len());
+        parts.into()
+    }
+
     /// Puts the beginning-of-text token before every text, unless the tokenizer's files already put a special token there.
     /// Fails if no file names that token.
     pub fn with_beginning_token(self) -> Result<Self> {

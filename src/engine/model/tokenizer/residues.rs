@@ -5,7 +5,6 @@
 //! single capitals and little else (ESM, `ProtBERT`, `ProtT5`). A vocabulary of k-mers has all words of length k over an
 //! alphabet (the 3-mers of DNABERT).
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +12,6 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ModelTokenizer;
 use super::bounds::Tokenizer;
 use super::entries::VocabularyEntries;
 
@@ -92,7 +90,7 @@ impl From<Parting> for String {
 
 impl Parting {
     /// Appends `letters` to `parts`, split for a tokenizer. A space follows each part, except with `Letters`.
-    fn append_split(self, letters: &str, parts: &mut String) {
+    pub(super) fn append_split(self, letters: &str, parts: &mut String) {
         let (length, stride) = match self {
             Self::Letters => return parts.push_str(letters),
             Self::Spaced => (1, 1),
@@ -149,30 +147,6 @@ fn kmer_length(entries: &[&str]) -> Option<usize> {
         let found = words.len() as f64;
         alphabet.len() > 1 && found >= MIN_KMER_SHARE * possible && found >= MIN_KMER_SHARE * entries.len() as f64
     })
-}
-
-impl ModelTokenizer {
-    /// Splits sequences of residues in a text for the tokenizer, and leaves any other text unchanged. A word that is already a
-    /// vocabulary entry stays, so a text that is already split does not change.
-    pub fn split_residues<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let Some(parting) = self.parting.filter(|parting| *parting != Parting::Letters) else { return text.into() };
-        if self.looks_up_words {
-            return text.into();
-        }
-        let mask = self.mask.and_then(|id| self.token(id)).filter(|mask| !mask.is_empty());
-        let spaced_text = mask.map_or(Cow::Borrowed(text), |mask| text.replace(&mask, &format!(" {mask} ")).into());
-        let mut parts = String::with_capacity(2 * text.len());
-        for part in spaced_text.split_whitespace() {
-            if self.id(part).is_some() {
-                parts.push_str(part);
-                parts.push(' ');
-            } else {
-                parting.append_split(part, &mut parts);
-            }
-        }
-        parts.truncate(parts.trim_end().len());
-        parts.into()
-    }
 }
 
 #[cfg(test)]

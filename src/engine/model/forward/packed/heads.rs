@@ -283,13 +283,24 @@ impl PackedEncoder {
     }
 }
 
+impl PackedEncoder {
+    /// The attention heads of layer `number`, to be applied to other inputs than the layer's own.
+    pub(super) fn attention_on_other_inputs(
+        &self,
+        number: usize,
+        positions: Positions,
+    ) -> Box<dyn LayerAttention + '_> {
+        Box::new(PackedLayerAttention { encoder: self, number, positions })
+    }
+}
+
 /// The attention heads of layer `number`, applied to other inputs than the layer's own.
-pub(super) struct PackedLayerAttention<'a> {
-    pub encoder: &'a PackedEncoder,
+struct PackedLayerAttention<'a> {
+    encoder: &'a PackedEncoder,
     /// Number of the layer in the model.
-    pub number: usize,
+    number: usize,
     /// Whether scores depend on positions.
-    pub positions: Positions,
+    positions: Positions,
 }
 
 impl LayerAttention for PackedLayerAttention<'_> {

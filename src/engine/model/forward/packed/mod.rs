@@ -311,8 +311,7 @@ impl Encoder for PackedEncoder {
     }
 
     fn layer_attention(&self, layer: usize, positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
-        let attention = heads::PackedLayerAttention { encoder: self, number: layer, positions };
-        (layer < self.parameters.layer_indices.len()).then(|| Box::new(attention) as _)
+        (layer < self.parameters.layer_indices.len()).then(|| self.attention_on_other_inputs(layer, positions))
     }
 
     fn forward_from(
