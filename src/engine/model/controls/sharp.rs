@@ -17,8 +17,8 @@ const RELATIVE_TOLERANCE: f64 = 0.005;
 /// Largest number of bisection steps on the logarithm of a layer's factor. Further steps fall below the resolution of float32.
 const MAX_BISECTION_STEPS: usize = 40;
 
-/// Bound of a layer's factor of queries and keys, which is searched from `1 / MAX_FACTOR` to `MAX_FACTOR`. Scores scale with
-/// the square of the factor.
+/// Maximum factor of a layer's queries and keys; the search runs from `1 / MAX_FACTOR` to `MAX_FACTOR`. Scores scale
+/// with the square of the factor.
 const MAX_FACTOR: f64 = 4096.0;
 
 /// Sequences over which the attention of trained and untrained layers is compared, with the queries that are counted.
@@ -70,7 +70,7 @@ pub fn distances_from_uniform(
     Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
 }
 
-/// A running mean of the squared Hellinger distance from uniform attention, over attention rows.
+/// Sum of squared Hellinger distances from uniform attention over attention rows, for their mean.
 #[derive(Clone, Default)]
 struct DistanceSum {
     sum: f64,
@@ -87,7 +87,7 @@ impl DistanceSum {
         self.rows += queries.len();
     }
 
-    /// Returns the mean over the added rows; 0 without any.
+    /// Mean squared Hellinger distance of the added attention rows; 0 without rows.
     fn mean(self) -> f64 {
         if self.rows == 0 { 0.0 } else { self.sum / self.rows as f64 }
     }
@@ -99,7 +99,7 @@ struct DistanceVisitor<'a> {
     classes: &'a LayerClasses,
     /// Positions of the counted queries in each sequence.
     rows: &'a [Vec<usize>],
-    /// Running mean of each layer.
+    /// Sums of distances of each layer's attention rows, `[layers]`.
     layers: Vec<DistanceSum>,
 }
 
@@ -148,7 +148,8 @@ impl Visitor for LayerInputVisitor {
     }
 }
 
-/// Builds an encoder that has only the attention heads of `layer`, at every layer number.
+/// Builds an encoder for [`layer_distance`] that repeats `layer` at each layer number. Weights outside its attention
+/// heads are zeros.
 fn attention_only_encoder(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     let Parameters { config, layer_indices: order, embeddings, .. } = parameters;
     let zero_linear = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
@@ -183,8 +184,8 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     sum.mean()
 }
 
-/// Finds the factor at which `distance`, an increasing function, is within [`RELATIVE_TOLERANCE`] of `target`, or as near as
-/// [`MAX_BISECTION_STEPS`] come. Bisects the logarithm of the factor.
+/// Finds the factor at which `distance`, an increasing function, is within [`RELATIVE_TOLERANCE`] of `target`, or the
+/// nearest that [`MAX_BISECTION_STEPS`] bisections of the logarithm reach.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
 fn find_factor(target: f64, distance: impl Fn(f32) -> f64) -> f32 {
     let (mut low, mut high, mut factor) = (1.0 / MAX_FACTOR, MAX_FACTOR, 1.0_f64);

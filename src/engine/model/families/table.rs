@@ -1,8 +1,8 @@
 //! Table of all architecture families that can be loaded.
 
 use super::{
-    DiscriminatorNames, Family, TokenHeadNames, TransformNames, bert, deberta, gemma, gpt, llama, modernbert,
-    post_rotary, roberta, seq2seq, small,
+    DiscriminatorNames, Family, TokenHeadNames, TransformNames, bert, compact_bert, deberta, gemma, gpt, llama,
+    modernbert, post_rotary, roberta, seq2seq,
 };
 use crate::model::config::{Activation, BlockPlan};
 
@@ -20,7 +20,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "vocab_projector.weight",
             ["vocab_projector.bias"; 2],
         )],
-        read: small::read_distilbert,
+        read: compact_bert::read_distilbert,
         ..bert::BERT.with_names("distilbert", "DistilBert", "distilbert.")
     },
     // ELECTRA (Clark et al. 2020), generator and discriminator: narrow embeddings.
@@ -36,7 +36,7 @@ pub(super) const FAMILIES: &[Family] = &[
             dense: "discriminator_predictions.dense",
             output: "discriminator_predictions.dense_prediction",
         }),
-        read: small::read_electra,
+        read: compact_bert::read_electra,
         ..bert::BERT.with_names("electra", "Electra", "electra.")
     },
     // ALBERT (Lan et al. 2020): narrow embeddings, and layers that share their parameters.
@@ -46,7 +46,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "predictions.decoder.weight",
             ["predictions.bias", "predictions.decoder.bias"],
         )],
-        read: small::read_albert,
+        read: compact_bert::read_albert,
         ..bert::BERT.with_names("albert", "Albert", "albert.")
     },
     // MPNet (Song et al. 2020): no segments, and a bias by distance that all layers add to their scores.
@@ -104,11 +104,14 @@ pub(super) const FAMILIES: &[Family] = &[
             bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
             ..bert::HEAD
         }],
-        read: small::read_rembert,
+        read: compact_bert::read_rembert,
         ..bert::BERT.with_names("rembert", "RemBert", "rembert.")
     },
     // SqueezeBERT (Iandola et al. 2020): BERT with convolutions in groups in place of linear layers.
-    Family { read: small::read_squeezebert, ..bert::BERT.with_names("squeezebert", "SqueezeBert", "transformer.") },
+    Family {
+        read: compact_bert::read_squeezebert,
+        ..bert::BERT.with_names("squeezebert", "SqueezeBert", "transformer.")
+    },
     // data2vec for text (Baevski et al. 2022).
     Family { model_type: "data2vec-text", class_prefix: "Data2VecText", prefix: "data2vec_text.", ..roberta::ROBERTA },
     // LUKE (Yamada et al. 2020) on words alone: without entities, only its attention from word to word remains.

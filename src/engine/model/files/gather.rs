@@ -90,7 +90,8 @@ fn find_first_module<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, Fil
     Ok(Some((folder.to_owned(), FileStore { names, fetch: Box::new(fetch) })))
 }
 
-/// Fetches the files of a model from one folder, without its pooling. Fails if a needed file is missing or cannot be used.
+/// Fetches the files of a model from one folder; `pooling` of the result is a placeholder. Fails if a needed file is
+/// missing or unusable.
 fn fetch_folder(
     id: String,
     revision: Option<String>,
@@ -258,12 +259,12 @@ mod tests {
 
     #[test]
     fn names_that_leave_the_folder() {
-        for name in ["../a.bin", "/etc/a.bin", "a/b.bin", "./a.bin", "a.bin/", "..", ".", "", "a\\\\b.bin", "C:a.bin"] {
+        let names = ["../a.bin", "/etc/a.bin", "a/b.bin", "./a.bin", "a.bin/", "..", ".", "", "a\\\\b.bin", "C:a.bin"];
+        let errors = names.map(|name| {
             let text = format!(r#"{{"weight_map": {{"x": "1.bin", "y": "{name}"}}}}"#);
-            let error = parse_shard_names(&text, "bin").unwrap_err().to_string();
-            assert!(error.starts_with("it lists the file "), "{name}: {error}");
-            assert!(error.ends_with(", which does not lie beside it"), "{name}: {error}");
-        }
+            parse_shard_names(&text, "bin").unwrap_err().to_string()
+        });
+        insta::assert_snapshot!(errors.join("\n"), @"");
     }
 
     #[test]

@@ -121,9 +121,9 @@ const TILE_QUERIES: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<LayerClass>", into = "Vec<LayerClass>")]
 pub struct LayerClasses {
-    /// The visibility of each class, in order of first use.
+    /// Visible keys of each class, in order of first use.
     kinds: Vec<Visibility>,
-    /// Index in `kinds` for each layer; empty if all layers are in one class.
+    /// Class of each layer, an index into `kinds`; empty if all layers are in one class.
     of_layers: Vec<usize>,
 }
 
@@ -147,7 +147,7 @@ impl LayerClass {
 }
 
 impl Default for LayerClasses {
-    /// Makes one class of all layers, whose queries see every key.
+    /// All layers are in one class, in which every query sees every key.
     fn default() -> Self {
         Self::new(&[])
     }
@@ -212,8 +212,8 @@ impl LayerClasses {
 }
 
 impl From<LayerClasses> for Vec<LayerClass> {
-    /// Converts the classes to a list, which is empty if every layer sees every key. If all layers are in one class, the class
-    /// lists no layers.
+    /// Converts the classes to a list, which is empty if every query of every layer sees every key. If there is a
+    /// single class, its `layers` are left empty.
     fn from(classes: LayerClasses) -> Self {
         if classes.are_full() {
             return Self::new();

@@ -2,7 +2,6 @@
 //! settings, [`client`] the protocol, [`backoff`] the retries, and [`digest`] the checks of files. [`download`] brings a file
 //! into the [`cache`]. Only this folder of the crate reaches the network.
 
-mod answer;
 mod backoff;
 mod cache;
 mod client;
@@ -10,6 +9,7 @@ mod commit;
 mod digest;
 mod download;
 mod environment;
+mod response;
 
 use anyhow::{Result, anyhow};
 

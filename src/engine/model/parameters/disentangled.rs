@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::parts::{Linear, Norm};
+use super::layer_parts::{Linear, Norm};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::{Config, DistanceRows};
 use crate::model::families::DisentangledNames;

@@ -4,7 +4,7 @@
 mod classifier;
 mod disentangled;
 mod heads;
-mod parts;
+mod layer_parts;
 mod position_bias;
 mod prediction;
 
@@ -21,7 +21,7 @@ use crate::system::parallel::{core_count, parallel_map};
 
 pub use classifier::{ClassLabels, ClassifiedUnit, Classifier};
 pub use disentangled::DisentangledTerms;
-pub use parts::{Linear, Norm};
+pub use layer_parts::{Linear, Norm};
 pub use position_bias::PositionBias;
 pub use prediction::{Objective, PredictionHead, Transform};
 
@@ -30,8 +30,9 @@ pub use prediction::{Objective, PredictionHead, Transform};
 pub struct Embeddings {
     /// Word embeddings, `[vocab, embedding width]`.
     pub words: Arc<Vec<f32>>,
-    /// Position embeddings, `[max_positions, embedding width]`, plus a family's constant for plain text; `None` unless
-    /// positions are absolute.
+    /// Position embeddings, `[max_positions, embedding width]`; `None` unless positions are absolute. The embedding of
+    /// plain text ([`PlainTextConstant`](super::families::PlainTextConstant)), if the family has one, is already added
+    /// to each row.
     pub positions: Option<Vec<f32>>,
     /// Segment embeddings, `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
@@ -41,7 +42,6 @@ pub struct Embeddings {
     pub projection: Option<Linear>,
 }
 
-/// Parameters of one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Query, key and value projections, stacked, `[3 * heads * head_dim, hidden]`; shared keys and values are copied for each
@@ -82,7 +82,7 @@ pub struct RotaryAngles {
 }
 
 impl RotaryAngles {
-    /// Yields (cosine, sine), times `factor`, of each pair's angle at a position.
+    /// Yields (cosine, sine) of each dimension pair's rotation angle at a position, both multiplied by `self.factor`.
     pub fn cosines_and_sines(&self, position: usize) -> impl Iterator<Item = (f32, f32)> + '_ {
         self.frequencies.iter().map(move |&frequency| {
             let (sine, cosine) = (position as f32 * frequency).sin_cos();
@@ -94,8 +94,8 @@ impl RotaryAngles {
 /// Tensor name of the embeddings that an encoder and its decoder share.
 const SHARED_NAME: &str = "shared";
 
-/// Other tensor names of embeddings that an encoder and its decoder share: (name, whether only models with tied input and
-/// output embeddings use it).
+/// Alternatives to [`SHARED_NAME`] in checkpoints that store the shared embeddings under another name: `(tensor name,
+/// whether it holds output embeddings)`. Output embeddings are used only if input and output embeddings are tied.
 const SHARED_EMBEDDINGS: [(&str, bool); 3] =
     [("encoder.embed_tokens.weight", false), ("decoder.embed_tokens.weight", false), ("lm_head.weight", true)];
 
@@ -122,7 +122,7 @@ impl Embeddings {
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
         let mut positions = absolute.then(|| table(positions, config.max_position_embeddings)).transpose()?;
         if let (Some(positions), Some(constant)) = (&mut positions, &names.plain_text) {
-            let constant = parts::load_plain_text_constant(tensors, constant, width)?;
+            let constant = layer_parts::load_plain_text_constant(tensors, constant, width)?;
             for row in positions.chunks_exact_mut(width) {
                 row.iter_mut().zip(&constant).for_each(|(value, constant)| *value += constant);
             }

@@ -13,7 +13,7 @@ pub enum PositionBias {
         weight: Vec<f32>,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, from which on all longer distances of a direction share the last bucket.
+        /// Distance, in tokens, at which the last bucket of each direction begins.
         longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the attention head.

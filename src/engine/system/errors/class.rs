@@ -5,7 +5,7 @@
 pub enum ErrorClass {
     /// Any failure that belongs to no other class.
     Other,
-    /// A wrong command line, or a wrong table that replaces it.
+    /// A wrong command line, or a wrong table of runs (`batch`).
     Usage,
     /// An unusable input: a corpus, a report or another file.
     Input,

@@ -21,7 +21,7 @@ use crate::model::files::{
     list_subfolder_files, readable_files,
 };
 use crate::system::errors::{Facts, causes};
-use crate::system::files::{input, output, shared};
+use crate::system::files::{input, output, shared_folder};
 use crate::system::progress::DownloadProgress;
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ impl Cache {
         let path = self.hub_folder.join(".locks").join(&self.folder_name).join(format!("{etag}.lock"));
         create_parent(&path)?;
         let failed = |error| write_error(&path, error);
-        let file = shared::open(&path).map_err(failed)?;
+        let file = shared_folder::open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
             Err(TryLockError::WouldBlock) => progress.note("waiting for another process that fetches the same file"),
