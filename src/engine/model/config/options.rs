@@ -1,6 +1,7 @@
 //! Options of an encoder's parts: activation, positions, order of blocks, normalisation, and factor of the embeddings.
 
 use anyhow::{Result, anyhow, bail};
+use itertools::Itertools;
 use serde::Deserialize;
 
 use crate::system::errors::Facts;
@@ -163,8 +164,7 @@ impl EmbeddingScale {
 /// kind of name, and lists all names.
 pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        let known = known.join(", ");
+        let known = all.iter().map(|(known, _)| *known).join(", ");
         bail!(anyhow!("{what} {:?} is not supported (supported: {known})", shortened(name)).with_value(name));
     };
     Ok(*found)

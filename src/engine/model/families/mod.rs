@@ -19,6 +19,7 @@ mod table;
 use std::fmt;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use itertools::Itertools;
 use serde_json::Value;
 
 use super::config::{Config, lookup};
@@ -164,7 +165,7 @@ fn ensure_supported(json: &Value) -> Result<()> {
 
 /// Finds the family of a `config.json` by `model_type` or else by a class in `architectures`. Fails if it is not supported.
 fn find_family(json: &Value) -> Result<Family> {
-    let supported = || FAMILIES.iter().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
+    let supported = || FAMILIES.iter().map(|family| family.model_type).join(", ");
     match json.get("model_type") {
         Some(Value::String(model_type)) => {
             let families: Vec<(&str, Family)> = FAMILIES.iter().map(|family| (family.model_type, *family)).collect();
@@ -197,10 +198,7 @@ mod tests {
 
     #[test]
     fn every_family_has_a_name_of_its_own() {
-        let mut names: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), FAMILIES.len());
+        assert!(FAMILIES.iter().map(|family| family.model_type).all_unique());
         // Otherwise a tensor of the encoder could be taken for one of the head's.
         assert!(FAMILIES.iter().all(|family| family.prefix.ends_with('.')));
     }

@@ -330,8 +330,9 @@ impl TensorNames {
         Ok((config, names))
     }
 
-    /// As [`TensorNames::check_and_name`], for a pre-norm model whose embeddings have no segments and no normalisation.
-    /// `[words, positions]` are tensor names of embeddings; an empty name means that there is none.
+    /// Checks the config, and makes tensor names with numbered layers for a pre-norm model whose embeddings have no
+    /// segments and no normalisation. `[words, positions]` are tensor names of embeddings; an empty name means that
+    /// there is none. Fails if a size fits no encoder.
     pub(super) fn pre_norm(
         config: Config,
         (parts, stem): (&'static LayerNames, &str),

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools;
 use serde_json::Value;
 
 use super::Family;
@@ -60,12 +61,7 @@ pub(super) fn parse_pruned_heads(
         Some(Value::Object(layers)) => layers,
         Some(other) => return Err(wrong_format_error(other)),
     };
-    let mut distinct_stems: Vec<&String> = Vec::new();
-    for stem in stems {
-        if !distinct_stems.contains(&stem) {
-            distinct_stems.push(stem);
-        }
-    }
+    let distinct_stems: Vec<&String> = stems.iter().unique().collect();
     let mut absent = BTreeSet::new();
     for (key, value) in layers {
         let numbers = value.as_array().map(|heads| heads.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>());

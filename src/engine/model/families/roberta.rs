@@ -12,14 +12,8 @@ use crate::model::config::{
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 
-pub(super) const ROBERTA: Family = Family {
-    model_type: "roberta",
-    class_prefix: "Roberta",
-    prefix: "roberta.",
-    token_heads: &[HEAD],
-    read,
-    ..bert::BERT
-};
+pub(super) const ROBERTA: Family =
+    Family { token_heads: &[HEAD], read, ..bert::BERT.with_names("roberta", "Roberta", "roberta.") };
 
 /// Tensor names of RoBERTa's masked-LM head, which MPNet shares.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {

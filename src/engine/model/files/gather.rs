@@ -47,7 +47,7 @@ pub(in crate::model) fn files_in(folder: &Path) -> io::Result<impl Iterator<Item
     Ok(folder.read_dir()?.filter_map(name))
 }
 
-/// Lists the files in a folder without those that cannot be read; none if the folder cannot be read.
+/// Lists the files in a folder that can be read; none if the folder cannot be read.
 pub(in crate::model) fn readable_files(folder: &Path) -> impl Iterator<Item = String> + use<> {
     files_in(folder).into_iter().flatten().filter_map(Result::ok)
 }
@@ -70,10 +70,8 @@ pub(in crate::model) fn list_first_modules(folder: &Path) -> Vec<String> {
 /// the version of sentence-transformers. Fails if the outer `config.json` cannot be read.
 fn find_first_module<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
     let names = &files.names;
-    let is_config = |name: &&String| {
-        let parts: Vec<&str> = name.split('/').collect();
-        matches!(parts[..], [folder, CONFIG] if folder.starts_with(FIRST_MODULE))
-    };
+    let is_config =
+        |name: &&String| name.starts_with(FIRST_MODULE) && name.split_once('/').is_some_and(|(_, file)| file == CONFIG);
     let Some(config) = names.iter().find(is_config) else { return Ok(None) };
     if names.contains(CONFIG) {
         let outer = files.fetch(CONFIG, MAX_CONFIG_BYTES)?.text(MAX_CONFIG_BYTES)?;

@@ -6,6 +6,8 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
+use itertools::Itertools;
+
 use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHT_FILES, is_pickle};
 use crate::system::errors::Facts;
 
@@ -131,7 +133,7 @@ impl ModelLocation<'_> {
 fn join_names(names: &BTreeSet<String>) -> String {
     const MAX_SHOWN_NAMES: usize = 12;
     let more = (names.len() > MAX_SHOWN_NAMES).then(|| format!("{} more", names.len() - MAX_SHOWN_NAMES));
-    names.iter().take(MAX_SHOWN_NAMES).cloned().chain(more).collect::<Vec<_>>().join(", ")
+    names.iter().take(MAX_SHOWN_NAMES).cloned().chain(more).join(", ")
 }
 
 /// Finds one of the two files of a BPE tokenizer if the other is missing, with the hint to add the missing one.

@@ -8,10 +8,10 @@ mod layer_parts;
 mod position_bias;
 mod prediction;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
+use itertools::Itertools;
 
 use super::config::{Config, PositionEmbedding, Rotary};
 use super::families::{Architecture, ConvolutionGroups, EmbeddingNames, Intermediate, PositionBiasNames, TensorNames};
@@ -53,9 +53,9 @@ pub struct Layer {
     pub rotary: Option<Arc<RotaryAngles>>,
     /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, if positions are relative.
     pub distances: Option<Vec<f32>>,
-    /// Score terms between a distance and the content of either token (DeBERTa).
+    /// DeBERTa's score terms between distances and the content of either token; `None` in other families.
     pub disentangled: Option<DisentangledTerms>,
-    /// Score term of each attention head for distances; `None` in families without one.
+    /// Bias that each attention head adds to its scores by distance; `None` in families without one.
     pub position_bias: Option<Arc<PositionBias>>,
     /// Output projection of the attention heads.
     pub attention_output: Linear,
@@ -156,8 +156,8 @@ struct SharedParameters {
     /// Rotation of queries and keys, by layer number.
     rotary: Vec<Option<Arc<RotaryAngles>>>,
     position_bias: Option<Arc<PositionBias>>,
-    /// `[places, hidden]`: embeddings of distances, which each layer projects to position keys and queries; `None` without
-    /// disentangled attention.
+    /// Table of distance embeddings, `[rows, hidden]`, which each layer projects to position keys and queries; `None`
+    /// without disentangled attention.
     distance_embeddings: Option<Vec<f32>>,
 }
 
@@ -185,12 +185,12 @@ impl SharedParameters {
             Ok(Arc::new(RotaryAngles { frequencies, factor }))
         };
         let rotary = config.rotary.iter().map(|rotary| rotary.as_ref().map(angles).transpose());
-        let places =
+        let distance_embeddings =
             names.disentangled.as_ref().map(|names| disentangled::load_distance_embeddings(tensors, names, config));
         Ok(Self {
             rotary: rotary.collect::<Result<_>>()?,
             position_bias: position_bias.map(Arc::new),
-            distance_embeddings: places.transpose()?,
+            distance_embeddings: distance_embeddings.transpose()?,
         })
     }
 }
@@ -230,9 +230,10 @@ impl Layer {
             }) => Some(Arc::new(PositionBias::load(tensors, &name(table), [rows, heads], [buckets, furthest])?)),
             _ => shared.position_bias.clone(),
         };
-        let of_places = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);
+        let projection = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);
         let disentangled = names.disentangled.as_ref().zip(shared.distance_embeddings.as_ref());
-        let disentangled = disentangled.map(|(names, places)| DisentangledTerms::load(places, names, of_places));
+        let disentangled =
+            disentangled.map(|(names, embeddings)| DisentangledTerms::load(embeddings, names, projection));
         let wider = config.feed_forward_width();
         let inner = |part, outputs| linear(part, [outputs, hidden], biases.intermediate, |of| of.intermediate);
         let intermediate = match parts.intermediate {
@@ -282,11 +283,8 @@ impl Layer {
             scale(&mut weight[..2 * width * inputs]);
             scale(&mut bias[..2 * width]);
         }
-        if let Some(places) = &mut layer.disentangled {
-            [&mut places.position_keys, &mut places.position_queries]
-                .into_iter()
-                .flatten()
-                .for_each(|part| scale(part));
+        if let Some(terms) = &mut layer.disentangled {
+            [&mut terms.position_keys, &mut terms.position_queries].into_iter().flatten().for_each(|part| scale(part));
         }
         layer
     }
@@ -352,14 +350,9 @@ impl Parameters {
         let norm = |name| names.norm(tensors, name, config.hidden_size);
         let final_norm = names.final_norm.map(norm).transpose()?;
         let embeddings = Embeddings::load(tensors, architecture, names)?;
-        let (mut stems, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());
-        for (number, stem) in names.layers.iter().enumerate() {
-            let place = *known.entry(stem).or_insert(stems.len());
-            if place == stems.len() {
-                stems.push((number, stem.as_str()));
-            }
-            order.push(place);
-        }
+        let all_stems = names.layers.iter().map(String::as_str);
+        let stems: Vec<(usize, &str)> = all_stems.clone().enumerate().unique_by(|(_, stem)| *stem).collect();
+        let order = all_stems.filter_map(|stem| stems.iter().position(|(_, known)| *known == stem)).collect();
         let layers = parallel_map(core_count(), stems, |layer| Layer::load(tensors, (config, names), &shared, layer));
         let layers = layers.into_iter().collect::<Result<_>>()?;
         Ok(Self { config: config.clone(), embeddings, layers, layer_indices: order, final_norm, prediction: None })
@@ -381,12 +374,12 @@ impl Parameters {
     /// out.
     pub fn constant_heads(&self) -> Vec<HeadPlace> {
         let size = self.config.head_dim();
-        let of_layer = |(number, layer): (usize, &Layer)| {
+        let places = self.layers().enumerate().flat_map(|(number, layer)| {
             let present = self.config.present_heads(number).into_iter();
-            let constant = present.filter(|&head| layer.is_constant_head(head, size)).collect::<Vec<_>>();
-            constant.into_iter().map(move |head| HeadPlace { layer: number, head })
-        };
-        self.layers().enumerate().flat_map(of_layer).collect()
+            let constant = present.filter(move |&head| layer.is_constant_head(head, size));
+            constant.map(move |head| HeadPlace { layer: number, head })
+        });
+        places.collect()
     }
 
     /// Yields the layers of the model, bottom-up; shared layers occur several times.

@@ -1,10 +1,10 @@
-//! The score term of each attention head for the distance between two tokens.
+//! Biases that attention heads add to their scores by the distance between two tokens.
 
 use anyhow::Result;
 
 use crate::model::weights::Tensors;
 
-/// The score term of each attention head for distances, in families that have one.
+/// Biases of a layer's attention heads by distance, in families that have them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PositionBias {
     /// A learnt bias of each attention head for each bucket of distances (Raffel et al. 2020, section 2.1).
@@ -55,9 +55,9 @@ impl PositionBias {
     }
 }
 
-/// Returns the bucket of a distance: key position minus query position. Each direction has half of the buckets. In each
-/// direction, the first half of the buckets hold one distance each, the others ever longer ranges. The last bucket holds all
-/// distances from `furthest` on.
+/// Bucket of a distance: key position minus query position. Each direction has half of the buckets. The first half of
+/// these hold one distance each, the second half logarithmic ranges. The last bucket holds all distances from
+/// `furthest` on.
 fn bucket_index(distance: isize, buckets: usize, furthest: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;

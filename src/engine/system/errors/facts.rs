@@ -10,7 +10,7 @@ use anyhow::Error;
 use super::class::ErrorClass;
 use crate::system::printable::shortened;
 
-/// Facts attached to an error in one call of a [`Facts`] method; all other fields are `None`.
+/// Facts that one call attached to an error, such as its file and line; all other fields are `None`.
 #[derive(Debug, Default)]
 struct ErrorFact {
     class: Option<ErrorClass>,
@@ -23,8 +23,8 @@ struct ErrorFact {
     option: Option<String>,
     /// Unusable value that the error is about.
     value: Option<String>,
-    /// New message of the error and its causes together, as [`Facts::map_message`] and [`Facts::hint_after`] set it.
-    /// `None`: the original messages stay.
+    /// New message of the error and its causes together, as `map_message` and `hint_after` set it; `None` if the
+    /// original messages stay.
     words: Option<String>,
 }
 

@@ -110,10 +110,9 @@ impl CurrentPass {
 
 impl Default for ProgressState {
     fn default() -> Self {
-        let (begun, planned) = (Instant::now(), VecDeque::new());
         Self {
-            started_at: begun,
-            planned,
+            started_at: Instant::now(),
+            planned: VecDeque::new(),
             pass_number: 0,
             pass_count: 0,
             finished_work: 0.0,

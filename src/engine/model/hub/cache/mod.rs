@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
+use itertools::Itertools;
 
 use super::digest::Digest;
 use super::environment::Environment;
@@ -86,7 +87,7 @@ impl Cache {
             let names = snapshot.names;
             CacheFailure::Missing(format!(
                 "`{id}` (revision `{revision}`) is not complete in the Hub cache `{shown}`: it holds {} of it",
-                if names.is_empty() { "nothing".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
+                if names.is_empty() { "nothing".to_owned() } else { names.iter().join(", ") }
             ))
         })
     }
