@@ -91,10 +91,10 @@ impl Model {
         let sources = WeightSources { weights, adapter };
         let checkpoint = sources.checkpoint(&architecture)?;
         let mut objective = Objective::detect(&architecture, |name| checkpoint.has_prefix(name));
-        let refused_head = Objective::head_refusal(|name| checkpoint.has_prefix(name)).filter(|_| objective.is_none());
+        let head_refusal = Objective::head_refusal(|name| checkpoint.has_prefix(name)).filter(|_| objective.is_none());
         ensure_room(&id, &architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
-        let left = checkpoint.unread_tensors(&architecture)?;
+        let unread_tensors = checkpoint.unread_tensors(&architecture)?;
         let constant_heads = parameters.constant_heads();
         let mut labels = None;
         match (head, objective) {
@@ -120,9 +120,9 @@ impl Model {
             objective,
             labels,
             pooling,
-            head_refusal: refused_head,
+            head_refusal,
             adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
-            unread_tensors: left,
+            unread_tensors,
             constant_heads,
             tokenizer,
             encoder,

@@ -43,15 +43,12 @@ pub fn match_sharpness(
             continue;
         }
         let inputs = projection_inputs(&fresh, number, &sample.batch)?;
+        let scaled = |factor: f32| fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width());
         let distance = |factor: f32| {
-            let layer = attention_only_encoder(
-                &fresh,
-                fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width()),
-            );
-            layer_distance(&layer, number, &inputs, sample)
+            let encoder = attention_only_encoder(&fresh, scaled(factor));
+            layer_distance(&encoder, number, &inputs, sample)
         };
-        let factor = find_factor(wanted, distance);
-        fresh.layers[stored] = fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width());
+        fresh.layers[stored] = scaled(find_factor(wanted, distance));
     }
     Ok(fresh)
 }
@@ -63,8 +60,7 @@ pub fn distances_from_uniform(
     shape: &Parameters,
     sample: &SharpnessSample<'_>,
 ) -> Result<Vec<f64>> {
-    let layers = shape.config.num_hidden_layers;
-    let layers = vec![DistanceSum::default(); layers];
+    let layers = vec![DistanceSum::default(); shape.config.num_hidden_layers];
     let mut sums = DistanceVisitor { classes: &shape.config.visibility, rows: sample.rows, layers };
     encoder.forward(&sample.batch, &mut Scratch::default(), &mut sums)?;
     Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
@@ -151,17 +147,14 @@ impl Visitor for LayerInputVisitor {
 /// Builds an encoder for [`layer_distance`] that repeats `layer` at each layer number. Weights outside its attention
 /// heads are zeros.
 fn attention_only_encoder(parameters: &Parameters, layer: Layer) -> PackedEncoder {
-    let Parameters { config, layer_indices: order, embeddings, .. } = parameters;
+    let Parameters { config, layer_indices, embeddings, .. } = parameters;
     let zero_linear = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
     let layer = Layer { intermediate: zero_linear(), output: zero_linear(), attention_output: zero_linear(), ..layer };
-    let embeddings = Embeddings { positions: None, ..embeddings.clone() };
-    let (layers, order) = (vec![layer], vec![0; order.len()]);
-    let config = config.clone();
     PackedEncoder::new(Parameters {
-        config,
-        embeddings,
-        layers,
-        layer_indices: order,
+        config: config.clone(),
+        embeddings: Embeddings { positions: None, ..embeddings.clone() },
+        layers: vec![layer],
+        layer_indices: vec![0; layer_indices.len()],
         final_norm: None,
         prediction: None,
     })

@@ -5,7 +5,7 @@
 use anyhow::{Result, anyhow, ensure};
 
 use super::{
-    Biases, Distribution, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames,
+    Biases, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames, WeightDistribution,
     WeightInitialisation, bert,
 };
 use crate::model::config::{
@@ -207,12 +207,12 @@ pub(super) fn read_neo_bert(text: &str) -> Result<(Config, TensorNames)> {
     let (config, names) = TensorNames::pre_norm(config, layer, ["encoder", ""], "layer_norm")?;
     let config = add_rotation(config, text, THETA, 1.0)?;
     // `NeoBERTPreTrainedModel` in the code beside the checkpoint.
-    let fresh = WeightInitialisation {
-        distribution: Distribution::Uniform,
+    let initialisation = WeightInitialisation {
+        distribution: WeightDistribution::Uniform,
         scales: vec![("encoder.weight", embedding_range.unwrap_or(0.02))],
         ..WeightInitialisation::default()
     };
-    Ok((config, TensorNames { biases: Biases::NONE, initialisation: fresh, ..names }))
+    Ok((config, TensorNames { biases: Biases::NONE, initialisation, ..names }))
 }
 
 /// Names of the layer types in `layer_types` and `rope_parameters`. In a `full_attention` layer, a token sees all tokens (in a

@@ -27,9 +27,9 @@ use super::grid::HeadGrid;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
-    Biases, ConvolutionGroups, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, Intermediate,
-    LayerNames, Markup, PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow, TensorNames, TokenHeadNames,
-    TransformNames, WeightInitialisation,
+    Biases, ConvolutionGroups, DiscriminatorNames, DisentangledNames, EmbeddingNames, Intermediate, LayerNames, Markup,
+    PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow, TensorNames, TokenHeadNames, TransformNames,
+    WeightDistribution, WeightInitialisation,
 };
 
 /// All architecture families that can be loaded.

@@ -81,7 +81,7 @@ impl Biases {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightInitialisation {
     /// Distribution of the weights of matrices, around 0.
-    pub distribution: Distribution,
+    pub distribution: WeightDistribution,
     /// `(part of a matrix's name, scale)`: the scale of matrices whose name contains the part. Other matrices have the scale
     /// `initializer_range`.
     pub scales: Vec<(&'static str, f64)>,
@@ -91,13 +91,13 @@ pub struct WeightInitialisation {
 
 impl Default for WeightInitialisation {
     fn default() -> Self {
-        Self { distribution: Distribution::Normal, scales: Vec::new(), norms: 1.0 }
+        Self { distribution: WeightDistribution::Normal, scales: Vec::new(), norms: 1.0 }
     }
 }
 
 /// Distribution from which a matrix's initial weights are drawn, for a given scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Distribution {
+pub enum WeightDistribution {
     /// Normal distribution; the scale is its standard deviation.
     Normal,
     /// Normal distribution, truncated at this number of standard deviations from 0; the scale is its standard deviation.

@@ -165,13 +165,9 @@ impl SharedParameters {
     fn load(tensors: &impl Tensors, config: &Config, names: &TensorNames) -> Result<Self> {
         let heads = config.num_attention_heads;
         let position_bias = match names.position_bias {
-            Some(PositionBiasNames::Buckets {
-                table,
-                in_each_layer: false,
-                rows,
-                buckets,
-                longest_distance: furthest,
-            }) => Some(PositionBias::load(tensors, table, [rows, heads], [buckets, furthest])?),
+            Some(PositionBiasNames::Buckets { table, in_each_layer: false, rows, buckets, longest_distance }) => {
+                Some(PositionBias::load(tensors, table, [rows, heads], [buckets, longest_distance])?)
+            }
             Some(PositionBiasNames::Slopes) => Some(PositionBias::from_head_count(heads)),
             Some(PositionBiasNames::Buckets { in_each_layer: true, .. }) | None => None,
         };
@@ -221,13 +217,9 @@ impl Layer {
         let query_key_norms = parts.query_key_norms.map(|parts| both(parts, config.head_dim()));
         let write_norms = parts.block_output_norms.map(|parts| both(parts, hidden));
         let position_bias = match names.position_bias {
-            Some(PositionBiasNames::Buckets {
-                table,
-                in_each_layer: true,
-                rows,
-                buckets,
-                longest_distance: furthest,
-            }) => Some(Arc::new(PositionBias::load(tensors, &name(table), [rows, heads], [buckets, furthest])?)),
+            Some(PositionBiasNames::Buckets { table, in_each_layer: true, rows, buckets, longest_distance }) => {
+                Some(Arc::new(PositionBias::load(tensors, &name(table), [rows, heads], [buckets, longest_distance])?))
+            }
             _ => shared.position_bias.clone(),
         };
         let projection = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);

@@ -28,9 +28,9 @@ impl PositionBias {
     /// `[number of buckets, distance at which the last one begins]`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], buckets: [usize; 2]) -> Result<Self> {
         let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
-        let [buckets, furthest] = buckets;
+        let [buckets, longest_distance] = buckets;
         weight.truncate(buckets * shape[1]);
-        Ok(Self::Buckets { weight, buckets, longest_distance: furthest })
+        Ok(Self::Buckets { weight, buckets, longest_distance })
     }
 
     /// Computes the slopes of ALiBi for `heads` attention heads. If `heads` is a power of two, head `h`, counted from 1, has
@@ -47,8 +47,8 @@ impl PositionBias {
     /// Returns the score term of the attention head `head` of `heads` at a distance: key position minus query position.
     pub fn score_term(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
         match self {
-            Self::Buckets { weight, buckets, longest_distance: furthest } => {
-                weight[bucket_index(distance, *buckets, *furthest) * heads + head]
+            Self::Buckets { weight, buckets, longest_distance } => {
+                weight[bucket_index(distance, *buckets, *longest_distance) * heads + head]
             }
             Self::Slopes { slopes } => -slopes[head] * distance.unsigned_abs() as f32,
         }
@@ -57,8 +57,8 @@ impl PositionBias {
 
 /// Bucket of a distance: key position minus query position. Each direction has half of the buckets. The first half of
 /// these hold one distance each, the second half logarithmic ranges. The last bucket holds all distances from
-/// `furthest` on.
-fn bucket_index(distance: isize, buckets: usize, furthest: usize) -> usize {
+/// `longest_distance` on.
+fn bucket_index(distance: isize, buckets: usize, longest_distance: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;
     let n = distance.unsigned_abs();
@@ -69,7 +69,7 @@ fn bucket_index(distance: isize, buckets: usize, furthest: usize) -> usize {
     // In f32 and in this order, as in transformers, because the bound between two buckets may be an integer.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 0, and rounded down")]
     let span = {
-        let whole = (furthest as f64 / exact as f64).ln() as f32;
+        let whole = (longest_distance as f64 / exact as f64).ln() as f32;
         ((n as f32 / exact as f32).ln() / whole * (half - exact) as f32) as usize
     };
     direction + exact.saturating_add(span).min(half - 1)

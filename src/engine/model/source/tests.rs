@@ -154,25 +154,14 @@ fn an_index_that_lists_what_is_not_there_or_not_beside_it() {
 
 #[test]
 fn a_folder_that_is_not_there() {
-    let error = ModelRef::parse("./no/such").resolve(&()).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "no such model folder: `./no/such`; name a model on the Hub as `org/name` or `org/name@revision`"
-    );
+    insta::assert_snapshot!(ModelRef::parse("./no/such").resolve(&()).unwrap_err(), @"");
 }
 
 #[test]
 fn an_address_of_something_else() {
-    for address in ["https://example.org/acme/tiny-bert", "https://huggingface.co/datasets/acme/words"] {
-        let error = ModelRef::parse(address).resolve(&()).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            format!(
-                "`{address}` is an address, and no model on the Hub: models are folders, or are named `org/name` or \
-                 `org/name@revision`"
-            )
-        );
-    }
+    let addresses = ["https://example.org/acme/tiny-bert", "https://huggingface.co/datasets/acme/words"];
+    let errors = addresses.map(|address| ModelRef::parse(address).resolve(&()).unwrap_err().to_string());
+    insta::assert_snapshot!(errors.join("\n"), @"");
 }
 
 #[test]
@@ -184,24 +173,13 @@ fn a_misspelt_folder_names_the_one_nearby() {
 
 #[test]
 fn a_file_in_place_of_a_folder() {
-    let error = ModelRef::parse("Cargo.toml").resolve(&()).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "`Cargo.toml` is a file: give the folder that holds config.json, tokenizer.json and model.safetensors"
-    );
+    insta::assert_snapshot!(ModelRef::parse("Cargo.toml").resolve(&()).unwrap_err(), @"");
 }
 
 #[test]
 fn the_first_missing_file_is_named() {
-    let has = "a model has the files config.json, tokenizer.json and model.safetensors";
-    assert_eq!(error_of(&[]), format!("`DIR/config.json` is missing: {has}"));
-    assert_eq!(
-        error_of(&[CONFIG, SAFETENSORS]),
-        "`DIR/tokenizer.json` is missing: a tokenizer is tokenizer.json, vocab.txt with bpe.codes, vocab.txt, vocab.json with \
-         merges.txt, sentencepiece.bpe.model, spiece.model, spm.model, sentencepiece.model or tokenizer.model; there is \
-         config.json, model.safetensors"
-    );
-    assert_eq!(error_of(&[CONFIG, TOKENIZER]), format!("`DIR/model.safetensors` is missing: {has}"));
+    let folders: [&[&str]; 3] = [&[], &[CONFIG, SAFETENSORS], &[CONFIG, TOKENIZER]];
+    insta::assert_snapshot!(folders.map(error_of).join("\n"), @"");
 }
 
 #[test]
@@ -225,10 +203,7 @@ fn a_vocabulary_in_place_of_a_tokenizer() {
 
 #[test]
 fn what_is_no_tokenizer() {
-    assert_eq!(
-        error_of(&[CONFIG, SAFETENSORS, "vocab.json"]),
-        "`DIR/tokenizer.json` is missing, but vocab.json is there, which is half a tokenizer: it needs merges.txt too"
-    );
+    insta::assert_snapshot!(error_of(&[CONFIG, SAFETENSORS, "vocab.json"]), @"");
 }
 
 #[test]
