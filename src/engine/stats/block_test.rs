@@ -54,8 +54,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the estimate, if it has at least [`MIN_BLOCKS_FOR_TEST`] blocks and [`MIN_EFFECTIVE_BLOCKS`] effective blocks;
-    /// else `None`.
+    /// The estimate, or `None` below [`MIN_BLOCKS_FOR_TEST`] blocks or [`MIN_EFFECTIVE_BLOCKS`] effective blocks.
     pub fn if_testable(self) -> Option<Self> {
         is_testable(self.blocks, self.effective_blocks).then_some(self)
     }
@@ -71,8 +70,7 @@ impl Estimate {
         if within { self.scale } else { Scale::Real }
     }
 
-    /// `(value, standard error)` on the scale of the t statistic. For a logit, the standard error follows from the
-    /// delta method.
+    /// `(value, standard error)` on the scale of the t statistic; for a logit, by the delta method.
     fn scaled_value_and_error(&self) -> (f64, f64) {
         match self.scale() {
             Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
@@ -86,8 +84,7 @@ impl Estimate {
         (self.scale() == Scale::Share && at_end) || self.standard_error <= ROUNDING_TOLERANCE
     }
 
-    /// 95 % interval: all margins that neither one-sided test at 2.5 %, [`Self::p_above`] or [`Self::p_below`],
-    /// rejects.
+    /// 95 % interval: all margins that neither [`Self::p_above`] nor [`Self::p_below`] rejects at 2.5 %.
     pub fn interval(&self) -> Interval {
         if self.is_constant() || self.degrees_of_freedom() <= 0.0 {
             return Interval(self.value, self.value);
@@ -214,11 +211,8 @@ impl Jackknife {
         let without = |(numerator, denominator): (&f64, &f64)| {
             (*denominator != 0.0).then(|| (above - numerator) / (below - denominator))
         };
-        Self::from_leave_one_out(
-            above / below,
-            numerators.iter().zip(denominators).map(without).collect(),
-            denominators,
-        )
+        let without_each = numerators.iter().zip(denominators).map(without).collect();
+        Self::from_leave_one_out(above / below, without_each, denominators)
     }
 
     /// A number that is no ratio of sums: its value over all blocks, its value without each block (`None` for an empty
@@ -274,8 +268,7 @@ impl Jackknife {
         self.estimate().map(|estimate| estimate.p_above(margin))
     }
 
-    /// Jackknife standard error, `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, with `θ_(b)` the number without block `b` of `m`
-    /// blocks.
+    /// Jackknife standard error, `SE² = (m - 1)/m · sum (θ_b - mean)²`, for `m` numbers `θ_b`, each without block `b`.
     fn jackknife_error(&self) -> f64 {
         let blocks = self.blocks() as f64;
         let mean = self.leave_one_out.iter().flatten().sum::<f64>() / blocks;

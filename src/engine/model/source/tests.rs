@@ -114,10 +114,8 @@ fn weights(names: &[&str], indexes: &[(&str, &str)]) -> Result<Vec<String>, Stri
         fs::write(folder.join(name), text).unwrap();
     }
     let name = |file: ModelFile| file.path().file_name().unwrap().to_str().unwrap().to_owned();
-    match ModelRef::Folder(folder.clone()).resolve(&()) {
-        Ok(files) => Ok(files.weights.into_iter().map(name).collect()),
-        Err(error) => Err(format!("{error:#}").replace(folder.to_str().unwrap(), "DIR")),
-    }
+    let files = ModelRef::Folder(folder.clone()).resolve(&()).map_err(|_| folder_error(&folder))?;
+    Ok(files.weights.into_iter().map(name).collect())
 }
 
 #[test]

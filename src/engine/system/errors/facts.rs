@@ -85,13 +85,12 @@ fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
 pub fn location(error: &Cause) -> (Option<&str>, Option<u64>) {
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
     let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));
-    let (file, line) = line_of_file.map_or_else(
-        || {
-            let file = facts(error).find_map(|fact| fact.file.as_deref());
-            (file, file.and(facts(error).find_map(|fact| fact.line).or_else(in_json)))
-        },
-        |(file, line)| (Some(file), Some(line)),
-    );
+    let (file, line) = if let Some((file, line)) = line_of_file {
+        (Some(file), Some(line))
+    } else {
+        let file = facts(error).find_map(|fact| fact.file.as_deref());
+        (file, file.and(facts(error).find_map(|fact| fact.line).or_else(in_json)))
+    };
     (file, line.filter(|line| *line > 0))
 }
 

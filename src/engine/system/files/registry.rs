@@ -45,7 +45,6 @@ struct AccessedFiles {
     written: Vec<FileId>,
 }
 
-/// The files that this process reads and writes.
 static ACCESSED_FILES: LazyLock<Mutex<AccessedFiles>> = LazyLock::new(Mutex::default);
 
 /// Registers a file that this process reads. Fails if the file is an output of this process.
