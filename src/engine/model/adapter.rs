@@ -140,10 +140,8 @@ impl Adapter {
             let own = name.strip_prefix("base_model.model.").unwrap_or(name);
             let own = own.replace(".base_layer.", ".").replace(".modules_to_save.", ".").replace(".default.", ".");
             let bare = own.strip_prefix(prefix).unwrap_or(&own);
-            let factor = ["lora_A", "lora_embedding_A"].into_iter().find_map(|part| {
-                let (module, _) = own.split_once(&format!(".{part}"))?;
-                Some((module, part))
-            });
+            let module = |part: &'static str| Some((own.split_once(&format!(".{part}"))?.0, part));
+            let factor = ["lora_A", "lora_embedding_A"].into_iter().find_map(module);
             match factor {
                 Some((module, part)) => {
                     let b = name.replacen(part, &part.replace('A', "B"), 1);

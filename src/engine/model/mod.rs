@@ -9,7 +9,7 @@ pub mod forward;
 pub mod grid;
 #[cfg(feature = "hub")]
 mod hub;
-pub mod initial;
+pub mod initial_weights;
 pub mod parameters;
 pub mod source;
 pub mod tokenizer;
@@ -29,7 +29,7 @@ use files::{AdapterFiles, ModelFile, ModelFiles, Pooling};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use grid::{HeadGrid, HeadPlace};
-use initial::InitialWeights;
+use initial_weights::InitialWeights;
 use parameters::{ClassLabels, ClassifiedUnit, Classifier, Objective, Parameters};
 use tokenizer::ModelTokenizer;
 use weights::left::LeftTensors;
@@ -75,34 +75,34 @@ impl Model {
 
     /// Loads a model with the prediction head of its training task, if it has one. Fails as [`Model::load`].
     pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
-        Self::load_with_head(files, Some(HeadKind::Training)).class(ErrorClass::Model)
+        Self::load_with_head(files, Some(PredictionHeadKind::Training)).class(ErrorClass::Model)
     }
 
     /// Loads a model with its classification head. Fails as [`Model::load`], and if the model has no such head.
     pub fn load_with_classifier(files: ModelFiles, classified: ClassifiedUnit) -> Result<Self> {
-        Self::load_with_head(files, Some(HeadKind::Classifier(classified))).class(ErrorClass::Model)
+        Self::load_with_head(files, Some(PredictionHeadKind::Classifier(classified))).class(ErrorClass::Model)
     }
 
     /// Loads a model with the prediction head `head`, or without one if `None`.
-    fn load_with_head(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
+    fn load_with_head(files: ModelFiles, head: Option<PredictionHeadKind>) -> Result<Self> {
         let ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling } = files;
         let tokenizer =
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let sources = WeightSources { weights, adapter };
         let checkpoint = sources.checkpoint(&architecture)?;
         let mut objective = Objective::detect(&architecture, |name| checkpoint.has_prefix(name));
-        let refused_head = Objective::head_refusal(|name| checkpoint.has_prefix(name)).filter(|_| objective.is_none());
+        let head_refusal = Objective::head_refusal(|name| checkpoint.has_prefix(name)).filter(|_| objective.is_none());
         ensure_room(&id, &architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
-        let left = checkpoint.unread_tensors(&architecture)?;
+        let unread_tensors = checkpoint.unread_tensors(&architecture)?;
         let constant_heads = parameters.constant_heads();
         let mut labels = None;
         match (head, objective) {
-            (Some(HeadKind::Training), Some(objective)) => {
+            (Some(PredictionHeadKind::Training), Some(objective)) => {
                 parameters = parameters.with_prediction(&checkpoint, &architecture, objective)?;
                 checkpoint.ensure_head_is_adapted(&architecture)?;
             }
-            (Some(HeadKind::Classifier(of)), _) => {
+            (Some(PredictionHeadKind::Classifier(of)), _) => {
                 let loaded = Classifier::load(&checkpoint, &architecture, &config.text(MAX_CONFIG_BYTES)?, of);
                 let classifier = loaded.with_context(|| format!("`{id}` cannot classify"))?;
                 parameters.prediction = Some(classifier.head);
@@ -120,9 +120,9 @@ impl Model {
             objective,
             labels,
             pooling,
-            head_refusal: refused_head,
+            head_refusal,
             adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
-            unread_tensors: left,
+            unread_tensors,
             constant_heads,
             tokenizer,
             encoder,
@@ -183,7 +183,7 @@ fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
 
 /// The kind of prediction head that is loaded with the encoder.
 #[derive(Clone, Copy)]
-enum HeadKind {
+enum PredictionHeadKind {
     /// Head of the training task, if the checkpoint has it.
     Training,
     /// Head that classifies sequences or tokens.
@@ -197,8 +197,8 @@ struct WeightSources {
 }
 
 impl WeightSources {
-    /// Opens the weight files, with tensors under the names of the architecture and the adapter merged. Fails if the files
-    /// cannot be read or merged.
+    /// Opens the weight files, merges the adapter into them, and gives tensors the names that `architecture` expects.
+    /// Fails if the files cannot be read or merged.
     fn checkpoint(&self, architecture: &Architecture) -> Result<Checkpoint> {
         let merged = self.adapter.as_ref().map(|files| Adapter::read(files, architecture)).transpose()?;
         let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);

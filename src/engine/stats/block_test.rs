@@ -54,8 +54,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the estimate, if it has at least [`MIN_BLOCKS_FOR_TEST`] blocks and [`MIN_EFFECTIVE_BLOCKS`] effective blocks;
-    /// else `None`.
+    /// The estimate, or `None` below [`MIN_BLOCKS_FOR_TEST`] blocks or [`MIN_EFFECTIVE_BLOCKS`] effective blocks.
     pub fn if_testable(self) -> Option<Self> {
         is_testable(self.blocks, self.effective_blocks).then_some(self)
     }
@@ -64,34 +63,33 @@ impl Estimate {
         self.effective_blocks - 1.0
     }
 
-    /// Range by which the t statistic is computed. A share that lies beyond 0 or 1 has no logit, and counts as a number
-    /// without bounds.
+    /// Scale on which the t statistic is computed: `self.scale`, or [`Scale::Real`] for a share outside 0 to 1, which
+    /// has no logit.
     fn scale(&self) -> Scale {
         let within = (-ROUNDING_TOLERANCE..=1.0 + F32_TOLERANCE).contains(&self.value);
         if within { self.scale } else { Scale::Real }
     }
 
-    /// `(number, standard error)` on the scale of the t statistic. The standard error of a logit is computed by the delta
-    /// method.
-    fn on_test_scale(&self) -> (f64, f64) {
+    /// `(value, standard error)` on the scale of the t statistic; for a logit, by the delta method.
+    fn scaled_value_and_error(&self) -> (f64, f64) {
         match self.scale() {
             Scale::Share => (logit(self.value), self.standard_error / (self.value * (1.0 - self.value))),
             Scale::Difference | Scale::Real => (self.value, self.standard_error),
         }
     }
 
-    /// Whether the number is equal in all blocks, as a share of 0 or 1 is.
+    /// Whether the number is equal in all blocks: its standard error is 0, or it is a share of 0 or 1.
     fn is_constant(&self) -> bool {
         let at_end = self.value <= ROUNDING_TOLERANCE || 1.0 - self.value <= F32_TOLERANCE;
         (self.scale() == Scale::Share && at_end) || self.standard_error <= ROUNDING_TOLERANCE
     }
 
-    /// 95 % interval: all margins from which the number does not differ by a one-sided test at 2.5 % in either direction.
+    /// 95 % interval: all margins that neither [`Self::p_above`] nor [`Self::p_below`] rejects at 2.5 %.
     pub fn interval(&self) -> Interval {
         if self.is_constant() || self.degrees_of_freedom() <= 0.0 {
             return Interval(self.value, self.value);
         }
-        let (middle, error) = self.on_test_scale();
+        let (middle, error) = self.scaled_value_and_error();
         let reach = student_critical(self.degrees_of_freedom()) * error;
         match self.scale() {
             Scale::Share => Interval(logistic(middle - reach), logistic(middle + reach)),
@@ -103,12 +101,12 @@ impl Estimate {
     /// One-sided p-value for the number being above the margin. If all `m` blocks have one value and it is above the
     /// margin, the p-value is `2^-m` (Fisher 1935, section 21).
     pub fn p_above(&self, margin: f64) -> f64 {
-        self.one_sided(margin, 1.0)
+        self.one_sided_p(margin, 1.0)
     }
 
     /// One-sided p-value for the number being below the margin.
     pub fn p_below(&self, margin: f64) -> f64 {
-        self.one_sided(margin, -1.0)
+        self.one_sided_p(margin, -1.0)
     }
 
     /// Two-sided p-value for the number being different from the margin.
@@ -122,12 +120,12 @@ impl Estimate {
     }
 
     /// One-sided p-value for the number being above the margin (`sign` 1) or below it (`sign` -1).
-    fn one_sided(&self, margin: f64, sign: f64) -> f64 {
+    fn one_sided_p(&self, margin: f64, sign: f64) -> f64 {
         let excess = sign * (self.value - margin);
         if self.is_constant() {
             return if excess > ROUNDING_TOLERANCE { (-(self.blocks as f64)).exp2() } else { 1.0 };
         }
-        let (value, error) = self.on_test_scale();
+        let (value, error) = self.scaled_value_and_error();
         let margin = if self.scale() == Scale::Share { logit(margin) } else { margin };
         let t = sign * (value - margin) / error;
         let half = student_p(t, self.degrees_of_freedom()) / 2.0;
@@ -168,13 +166,13 @@ fn clamp_freedom(freedom: f64) -> f64 {
 /// freedom.
 pub(super) fn student_critical(freedom: f64) -> f64 {
     /// Maximum number of percentiles in the cache of a thread, more than a report has metrics and relations.
-    const MAX_CACHED: usize = 4096;
+    const MAX_CACHE_ENTRIES: usize = 4096;
     thread_local! {
         static CACHE: RefCell<HashMap<u64, f64>> = RefCell::default();
     }
     let freedom = clamp_freedom(freedom);
     CACHE.with_borrow_mut(|cache| {
-        if cache.len() >= MAX_CACHED {
+        if cache.len() >= MAX_CACHE_ENTRIES {
             cache.clear();
         }
         *cache.entry(freedom.to_bits()).or_insert_with(|| {
@@ -207,17 +205,14 @@ impl Jackknife {
         Self::from_totals([numerators.iter().sum(), denominators.iter().sum()], numerators, denominators)
     }
 
-    /// The ratio of two totals, given as `[numerator, denominator]`, and the contribution of each block to both. The
-    /// contributions may add up to something else than the numerator, if that is a product of sums.
+    /// The ratio `above / below` of two totals, with each block's contribution to them. The numerators need not add up
+    /// to `above`, for example if `above` is a product of sums.
     pub fn from_totals([above, below]: [f64; 2], numerators: &[f64], denominators: &[f64]) -> Self {
         let without = |(numerator, denominator): (&f64, &f64)| {
             (*denominator != 0.0).then(|| (above - numerator) / (below - denominator))
         };
-        Self::from_leave_one_out(
-            above / below,
-            numerators.iter().zip(denominators).map(without).collect(),
-            denominators,
-        )
+        let without_each = numerators.iter().zip(denominators).map(without).collect();
+        Self::from_leave_one_out(above / below, without_each, denominators)
     }
 
     /// A number that is no ratio of sums: its value over all blocks, its value without each block (`None` for an empty
@@ -273,8 +268,7 @@ impl Jackknife {
         self.estimate().map(|estimate| estimate.p_above(margin))
     }
 
-    /// Jackknife standard error, `SE² = (m - 1)/m · sum (θ_(b) - mean)²`, with `θ_(b)` the number without block `b` of `m`
-    /// blocks.
+    /// Jackknife standard error, `SE² = (m - 1)/m · sum (θ_b - mean)²`, for `m` numbers `θ_b`, each without block `b`.
     fn jackknife_error(&self) -> f64 {
         let blocks = self.blocks() as f64;
         let mean = self.leave_one_out.iter().flatten().sum::<f64>() / blocks;

@@ -11,9 +11,9 @@ use super::exact::{ComponentSum, ExactSum};
 /// `f mod 64` (docs/methodology/units.md). The number is even, so that both folds have 32 blocks.
 pub const BLOCKS: usize = 64;
 
-/// Block of the document, or group of related sentences, with this number, counted from 0.
-pub fn block_of(family: u64) -> usize {
-    usize::try_from(family % BLOCKS as u64).expect("less than BLOCKS")
+/// Jackknife block of a group: a document, or a set of related sentences. `group` is its number, counted from 0.
+pub fn block_of(group: u64) -> usize {
+    usize::try_from(group % BLOCKS as u64).expect("less than BLOCKS")
 }
 
 /// One number for each jackknife block.
@@ -88,7 +88,7 @@ macro_rules! merge_fields {
 }
 pub use merge_fields;
 
-/// One value of sums for each jackknife block, `[BLOCKS]`.
+/// Sums of each jackknife block, `[BLOCKS]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocks<B>(Vec<B>);
 
@@ -149,7 +149,7 @@ impl<B> DerefMut for Blocks<B> {
     }
 }
 
-/// Blocks together with their total.
+/// Sums of each jackknife block, and their total, which is computed once.
 pub struct BlocksWithTotal<'a, B> {
     blocks: &'a Blocks<B>,
     total: B,

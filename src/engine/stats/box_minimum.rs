@@ -4,7 +4,7 @@
 //! No coordinate moves by more than a quarter of the box at once, so that of several minima one near the start is found.
 
 /// Number of latest function values whose maximum bounds the value after a step (Birgin et al. 2000, section 3).
-const REMEMBERED_VALUES: usize = 10;
+const LINE_SEARCH_MEMORY: usize = 10;
 
 /// Share of the decrease predicted by the gradient that a step must reach (Birgin et al. 2000, section 3).
 const SUFFICIENT_DECREASE: f64 = 1e-4;
@@ -46,7 +46,7 @@ pub fn minimise_in_box<E>(
     let mut point = moved_point(start, start, 0.0);
     let (mut value, mut gradient) = function(&point)?;
     let mut best = BoxMinimum { point: point.clone(), value, evaluations: 1, converged: false };
-    let mut remembered = vec![value];
+    let mut recent_values = vec![value];
     let mut length = 1.0 / max_abs(&projected_step(&point, &gradient, 1.0)).max(STEP_LENGTH_RANGE[0]);
     loop {
         best.converged = max_abs(&projected_step(&point, &gradient, 1.0)) <= tolerance;
@@ -57,7 +57,7 @@ pub fn minimise_in_box<E>(
         let shrinkage = (MAX_MOVE / max_abs(&direction)).min(1.0);
         direction.iter_mut().for_each(|along| *along *= shrinkage);
         let slope = dot(&gradient, &direction);
-        let bound = remembered.iter().rev().take(REMEMBERED_VALUES).copied().fold(f64::NEG_INFINITY, f64::max);
+        let bound = recent_values.iter().rev().take(LINE_SEARCH_MEMORY).copied().fold(f64::NEG_INFINITY, f64::max);
         let mut share = 1.0;
         let (next, next_value, next_gradient) = loop {
             let next = moved_point(&point, &direction, share);
@@ -82,7 +82,7 @@ pub fn minimise_in_box<E>(
         let spectral_length = if curvature > 0.0 { dot(&step, &step) / curvature } else { greatest };
         length = spectral_length.clamp(least, greatest);
         (point, value, gradient) = (next, next_value, next_gradient);
-        remembered.push(value);
+        recent_values.push(value);
     }
 }
 

@@ -15,15 +15,15 @@ pub struct DifferenceTest {
     pub p: f64,
 }
 
-/// A number that a report gives, with what a test needs.
+/// A number in a report, with its interval and its blocks, for [`welch_test`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReportedNumber {
     pub value: f64,
     pub ci95: Interval,
     /// Number of blocks with a nonzero denominator.
     pub blocks: usize,
-    /// Effective number of blocks ([`super::block_test::Estimate::effective_blocks`]): as many blocks of equal size would
-    /// carry equal evidence.
+    /// Effective number of blocks: the number of equal-sized blocks with the same statistical weight
+    /// ([`super::block_test::Estimate::effective_blocks`]).
     pub effective_blocks: f64,
     /// Number of trials, if the number is the share of successes in trials; `None` for other numbers.
     pub trials: Option<u64>,
@@ -75,8 +75,8 @@ fn student_test(
 }
 
 impl ReportedNumber {
-    /// Standard error of the number, from the half of its interval that is `half` wide. For a share of trials, it is at
-    /// least that of independent trials. Words of a sentence depend on each other, which only raises the variance, so a
+    /// Standard error of the number, from the width `half` of one side of its interval. For a share of trials, it is at
+    /// least the standard error of independent trials: dependence between words of a sentence only adds variance, so a
     /// lower value is due to chance.
     fn standard_error(&self, half: f64) -> f64 {
         let trial_variance = |trials: u64| self.value * (1.0 - self.value) / trials as f64;

@@ -39,11 +39,11 @@ impl AddAssign<f64> for ExactSum {
 fn to_fixed_point(value: f64) -> i128 {
     const MANTISSA: u64 = 1 << (f64::MANTISSA_DIGITS - 1);
     /// Stored exponent of a number whose last mantissa digit is worth 2^-64.
-    const UNIT: i64 = 1023 + 52 - 64;
+    const UNIT_EXPONENT: i64 = 1023 + 52 - 64;
     let bits = value.to_bits();
     // A subnormal number without its first digit would be smaller still: it is 0 either way.
     let digits = i128::from((bits & (MANTISSA - 1)) | MANTISSA);
-    let shift = ((bits >> 52) & 0x7ff).cast_signed() - UNIT;
+    let shift = ((bits >> 52) & 0x7ff).cast_signed() - UNIT_EXPONENT;
     let magnitude = match shift {
         // 53 digits and a sign.
         0..=74 => digits << shift,

@@ -48,7 +48,6 @@ mod tests {
         let read = serde_json::from_str::<Interval>;
         assert_eq!(read("[-1, 0.5]").unwrap(), Interval(-1.0, 0.5));
         assert_eq!(read("[0.5, 0.5]").unwrap(), Interval(0.5, 0.5));
-        let error = read("[0.5, -1]").unwrap_err().to_string();
-        assert!(error.contains("the interval from 0.5 to -1 ends before it begins"), "{error}");
+        insta::assert_snapshot!(read("[0.5, -1]").unwrap_err(), @"");
     }
 }

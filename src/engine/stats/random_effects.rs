@@ -19,7 +19,6 @@ pub struct RandomEffects {
     pub standard_error: f64,
     /// Standard deviation of the number between corpora, in excess of what sampling within the corpora explains.
     pub tau: f64,
-    /// Number of corpora.
     pub corpora: usize,
 }
 

@@ -11,7 +11,7 @@ use crate::system::errors::{Facts, similar};
 /// folder of such a name is given as `./box:...`.
 pub const EMBEDDED_PREFIX: &str = "box:";
 
-/// Name of the default model.
+/// Embedded model of the commands that need a model and name none.
 pub const DEFAULT_MODEL: &str = "box:small";
 
 /// Name of the default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.

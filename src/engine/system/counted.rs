@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::ops::Add;
 
+use itertools::Itertools;
+
 /// Formats a number with its noun, whose plural ends in -s: `1 head`, `2 heads`.
 pub fn format_count<N: Copy + Display + PartialEq + From<u8>>(number: N, one: &str) -> String {
     let ending = plural(&number, "", "s");
@@ -26,12 +28,12 @@ pub fn join_with_and<S: AsRef<str>>(parts: &[S]) -> String {
 /// Formats ascending numbers, with consecutive ones as ranges: `3,7-9`. Job schedulers take array indices in this form.
 pub fn format_ranges<N: Copy + Display + PartialEq + From<u8> + Add<Output = N>>(numbers: &[N]) -> String {
     let runs = numbers.chunk_by(|before, after| *before + N::from(1) == *after);
-    let written = runs.map(|run| match run {
+    let mut written = runs.map(|run| match run {
         [one] => one.to_string(),
         [first, .., last] => format!("{first}-{last}"),
         [] => unreachable!("a chunk has an entry"),
     });
-    written.collect::<Vec<_>>().join(",")
+    written.join(",")
 }
 
 #[cfg(test)]

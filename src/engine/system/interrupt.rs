@@ -15,7 +15,7 @@ use super::terminal::print_to_stderr;
 /// Time limit for printing the final message, since standard error may be a pipe that nobody reads.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Message of an interrupted run as `(what it leaves, hint)`; `None` for the default, [`OUTPUTS_ARE_REMOVED`].
+/// Message of an interrupted run as `(what it leaves, hint)`; `None` for the default message.
 static INTERRUPT_MESSAGE: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 /// Default message of an interrupted run.
@@ -131,8 +131,8 @@ fn install_handlers(format: ErrorFormat) -> Result<()> {
     Ok(())
 }
 
-/// The signals that this process ignores: bit `n - 1` is set for signal `n`. If they are unknown, `SIGHUP` alone counts as
-/// ignored, so that `nohup` works; the next run then cleans up.
+/// The signals that this process ignores: bit `n - 1` is set for signal `n`. If they are unknown, `SIGHUP` alone counts
+/// as ignored, so that `nohup` works. A process that `SIGHUP` ends then leaves its temporary files to the next run.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
     const HANG_UP: u64 = 1 << (signal_hook::consts::SIGHUP - 1);

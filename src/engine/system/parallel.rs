@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use itertools::Itertools;
+
 /// Number of threads that can run at the same time on this machine.
 pub fn core_count() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
@@ -29,9 +31,8 @@ pub fn parallel_map<T: Send, R: Send>(
         }
         done
     };
-    let mut done: Vec<(usize, R)> = on_threads(threads, worker).into_iter().flatten().collect();
-    done.sort_by_key(|(place, _)| *place);
-    done.into_iter().map(|(_, result)| result).collect()
+    let done = on_threads(threads, worker).into_iter().flatten().sorted_by_key(|(place, _)| *place);
+    done.map(|(_, result)| result).collect()
 }
 
 /// Runs `work` once on each of several threads, the current one included, and returns all results. The system may allow

@@ -67,11 +67,11 @@ pub fn is_unprintable(c: char) -> bool {
         )
 }
 
-/// Shortens a long value for a message to its beginning.
+/// Cuts a long value after its first 100 characters, for a message.
 pub fn shortened(text: &str) -> String {
     /// Maximum number of characters kept. Names of models, relations and tensors are shorter.
-    const LONGEST: usize = 100;
-    elide_middle(text, LONGEST, 0)
+    const MAX_CHARS: usize = 100;
+    elide_middle(text, MAX_CHARS, 0)
 }
 
 /// Replaces the middle of a text by `...` if the text has more than `first + last` characters.

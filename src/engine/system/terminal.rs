@@ -36,8 +36,8 @@ pub fn print_to_stderr(text: &str) {
 pub fn print_error(error: &Error) {
     /// Number of characters kept at the beginning and at the end. Only messages with extremely long values exceed both
     /// together.
-    const END_CHARS: usize = 3000;
-    print_to_stderr(&format!("error: {}", indented(&elide_middle(&format!("{error:#}"), END_CHARS, END_CHARS))));
+    const KEPT_CHARS: usize = 3000;
+    print_to_stderr(&format!("error: {}", indented(&elide_middle(&format!("{error:#}"), KEPT_CHARS, KEPT_CHARS))));
 }
 
 /// Indents all lines but the first.

@@ -54,7 +54,7 @@ struct WorkSlot {
     is_over: AtomicBool,
 }
 
-/// One slot for each thread with time-limited work. The watching thread is started with the first one.
+/// One slot for each running thread that has had time-limited work. The first use starts the watching thread.
 static SLOTS: LazyLock<Mutex<Vec<Arc<WorkSlot>>>> = LazyLock::new(|| {
     // If no thread can be started, there is no time limit.
     let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch_limits);
@@ -62,11 +62,11 @@ static SLOTS: LazyLock<Mutex<Vec<Arc<WorkSlot>>>> = LazyLock::new(|| {
 });
 
 thread_local! {
-    /// The slot of this thread.
+    /// Slot for the time-limited work of this thread, which is also in [`SLOTS`].
     static SLOT: OnceCell<Arc<WorkSlot>> = const { OnceCell::new() };
 }
 
-/// Slot of this thread, added to [`SLOTS`] on first use.
+/// Returns [`SLOT`], and adds it to [`SLOTS`] on first use.
 fn thread_slot() -> Arc<WorkSlot> {
     SLOT.with(|slot| {
         Arc::clone(slot.get_or_init(|| {
@@ -95,8 +95,8 @@ pub fn within_time_limit<T>(
 /// Runs `work` under the time limit `limit`, unless the thread is already inside limited work.
 fn within_limit<T>(limit: Duration, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
     /// Guard that ends the time limit when the work returns or panics.
-    struct Watched(Arc<WorkSlot>);
-    impl Drop for Watched {
+    struct LimitGuard(Arc<WorkSlot>);
+    impl Drop for LimitGuard {
         fn drop(&mut self) {
             *lock_mutex(&self.0.work) = None;
         }
@@ -110,11 +110,10 @@ fn within_limit<T>(limit: Duration, place: impl Fn(Error) -> Error + Send + 'sta
     slot.is_over.store(false, Ordering::Relaxed);
     *running = Some(Work { spent: Duration::ZERO, limit, error: Box::new(move || place(timeout_error(limit))) });
     drop(running);
-    let _watched = Watched(slot);
+    let _guard = LimitGuard(slot);
     work()
 }
 
-/// Makes the error about an exceeded limit.
 fn timeout_error(limit: Duration) -> Error {
     anyhow!("it takes more than {} s of processor time", limit.as_secs_f64())
 }
@@ -129,7 +128,8 @@ pub fn abort_if_over() {
     }
 }
 
-/// Runs the watching thread: adds the processor time used to all time-limited work.
+/// Loop of the watching thread: counts the processor time that the process uses against the limit of each piece of
+/// work.
 fn watch_limits() {
     let mut before = processor_time();
     loop {
@@ -143,7 +143,8 @@ fn watch_limits() {
     }
 }
 
-/// Adds processor time to the work of a slot. Marks work beyond its limit, and ends the process if it goes on.
+/// Counts processor time against the limit of the slot's work. Marks work beyond its limit as over, and ends the
+/// process if such work still runs after the grace period.
 fn add_time(slot: &WorkSlot, passed: Duration) {
     let mut work = lock_mutex(&slot.work);
     let Some(running) = &mut *work else { return };

@@ -13,14 +13,13 @@ pub struct Cost {
 
 const F32_BYTES: u64 = size_of::<f32>() as u64;
 
-/// Bytes of memory per pair of tokens of the longest sequence, for one attention head at a time. They hold its weights as f32,
-/// and as f64 its attention between words (twice) and the factors of that. Measured: 27 to 31 bytes over sequences of 4,000 to
-/// 16,000 tokens.
+/// Bytes per query–key pair of the longest sequence, for one attention head at a time. They hold its weights (f32), its
+/// attention between words twice (f64), and lift factors (f64). Measured: 27 to 31 bytes for 4,000 to 16,000 tokens.
 const PAIR_BYTES: u64 = 32;
 
-/// Bytes per pair of tokens of the longest sequence that derivatives take in addition to a forward pass. They hold one
-/// attention head's derivatives by its scores, and its capped scores.
-const DIFFERENTIATED_PAIR_BYTES: u64 = 2 * F32_BYTES;
+/// Further bytes per query–key pair in a backward pass, for one attention head at a time: the derivatives by its
+/// scores, and its capped scores.
+const DERIVATIVE_PAIR_BYTES: u64 = 2 * F32_BYTES;
 
 /// Multiplies the factors; the product saturates at `u64::MAX`.
 fn saturating_product(factors: &[usize]) -> u64 {
@@ -28,8 +27,8 @@ fn saturating_product(factors: &[usize]) -> u64 {
 }
 
 impl Config {
-    /// Bytes of an encoder with `stored` stored layers: its weights, and the Gram matrices of the attention heads' output
-    /// projections. Shared keys and values count once per attention head.
+    /// Bytes of an encoder that stores `stored` layers: its parameters, and the Gram matrices of the attention heads'
+    /// output projections. Shared keys and values count once per attention head.
     pub fn weight_bytes(&self, stored: usize) -> u64 {
         let (heads, size) = (self.num_attention_heads, self.head_dim());
         let grams = saturating_product(&[stored, heads, size, size]);
@@ -71,7 +70,7 @@ impl Config {
         // States between blocks, derivatives by the input of a block; queries, keys and values as they meet (`GradientScratch`).
         let scratch_bytes =
             saturating_product(&[tokens, 2 * self.hidden_size + 3 * self.heads_width()]).saturating_mul(F32_BYTES);
-        let pair_bytes = saturating_product(&[longest, longest]).saturating_mul(DIFFERENTIATED_PAIR_BYTES);
+        let pair_bytes = saturating_product(&[longest, longest]).saturating_mul(DERIVATIVE_PAIR_BYTES);
         let Cost { bytes, attention_weights: weights } = self.pass_cost(lengths);
         Cost {
             bytes: [kept, scratch_bytes, pair_bytes].iter().fold(bytes, |sum, more| sum.saturating_add(*more)),

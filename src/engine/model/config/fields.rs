@@ -29,16 +29,16 @@ pub(in crate::model) fn wrong_value(key: &str, value: impl Display, reason: impl
 }
 
 /// Default of `type_vocab_size`.
-pub(super) fn segments() -> usize {
+pub(super) fn default_segments() -> usize {
     2
 }
 
 /// Default of `layer_norm_eps`.
-pub(super) fn epsilon() -> f64 {
+pub(super) fn default_epsilon() -> f64 {
     1e-12
 }
 
 /// Default of `tie_word_embeddings`.
-pub(super) fn tied() -> bool {
+pub(super) fn default_tied() -> bool {
     true
 }

@@ -63,20 +63,20 @@ pub struct Config {
     pub intermediate_size: usize,
     /// Activation of the feed-forward blocks.
     pub hidden_act: Activation,
-    /// Number of rows of the position embedding; without one, the length in tokens of the longest sequence that the model was
-    /// made for.
+    /// Number of rows of the position embedding. Without a position embedding: tokens of the longest sequence for which
+    /// the model was made.
     pub max_position_embeddings: usize,
-    /// Way in which positions are encoded.
     #[serde(default)]
     pub position_embedding_type: PositionEmbedding,
-    /// Id of the padding token, if positions are counted from it as in RoBERTa: the first token then has the position after
-    /// that id. `None`: the first token has the position `first_position`.
+    /// Id of the padding token, in families that number positions from it as RoBERTa does: the first token then has
+    /// position `padding + 1`. `None`: the first token has the position `first_position`.
     #[serde(skip)]
     pub padding: Option<u32>,
     /// Position of the first token if `padding` is `None`.
     #[serde(skip)]
     pub first_position: usize,
-    /// Rotation of queries and keys by their positions, per layer (`None`: no rotation in it); empty: there is none.
+    /// Rotary position encoding of each layer, `[layers]`; `None` for a layer without rotation. Empty if no layer
+    /// rotates.
     #[serde(skip)]
     pub rotary: Vec<Option<Rotary>>,
     /// Visible keys of each query, for each layer.
@@ -93,15 +93,15 @@ pub struct Config {
     #[serde(skip)]
     pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter. Default 2, as in transformers' `BertConfig`.
-    #[serde(default = "fields::segments")]
+    #[serde(default = "fields::default_segments")]
     pub type_vocab_size: usize,
     /// Epsilon, added to the variance in layer normalisation. Default 1e-12, as in transformers' `BertConfig`.
-    #[serde(default = "fields::epsilon")]
+    #[serde(default = "fields::default_epsilon")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training. Default 0.02, as in every family of transformers.
     pub initializer_range: f64,
     /// Whether the head that predicts tokens uses their input embeddings. Default true, as in most families of transformers.
-    #[serde(default = "fields::tied")]
+    #[serde(default = "fields::default_tied")]
     pub tie_word_embeddings: bool,
     /// Soft bound `c` of the logits, each becoming `c tanh(logit / c)` (Gemma Team 2024). `None`: no bound.
     #[serde(skip)]
@@ -138,9 +138,9 @@ macro_rules! config_struct {
 }
 pub(super) use config_struct;
 
-/// Reads one key of the text of a `config.json`: `text, key: Type = default`, or without a default. A default is that of the
-/// family's configuration class in transformers (`BertConfig`, `GPT2Config` and so on), or stands for a missing key. Fails if
-/// the key is missing without a default, or has a value of another type.
+/// Reads one key of the text of a `config.json`: `text, key: Type = default`. The default is that of the family's
+/// configuration class in transformers (`BertConfig`, `GPT2Config` and so on), or marks the key as missing (`None`).
+/// Fails if the key is missing without a default, or has a value of another type.
 macro_rules! config_value {
     ($text:expr, $key:ident: $kind:ty) => {{
         #[derive(serde::Deserialize)]

@@ -1,6 +1,7 @@
 //! Options of an encoder's parts: activation, positions, order of blocks, normalisation, and factor of the embeddings.
 
 use anyhow::{Result, anyhow, bail};
+use itertools::Itertools;
 use serde::Deserialize;
 
 use crate::system::errors::Facts;
@@ -163,28 +164,27 @@ impl EmbeddingScale {
 /// kind of name, and lists all names.
 pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        let known = known.join(", ");
+        let known = all.iter().map(|(known, _)| *known).join(", ");
         bail!(anyhow!("{what} {:?} is not supported (supported: {known})", shortened(name)).with_value(name));
     };
     Ok(*found)
 }
 
-/// Mapping from distances (query position less key position) to rows of DeBERTa's tables, which have `2 * span` rows (He et al.
-/// 2021).
+/// Mapping from relative distances (query position less key position) to rows of DeBERTa's table of distance
+/// embeddings, which has `2 * span` rows (He et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DistanceRows {
-    /// Half the number of table rows.
+    /// Half the number of rows of the embedding table.
     pub span: usize,
-    /// Number of distance buckets in each direction. Distances up to half this number have their own row. Longer ones share
-    /// rows, more of them the longer they are. `None`: each distance has its own row.
+    /// Number of distance buckets in each direction. Distances up to half this number have a row each; longer distances
+    /// share rows in logarithmic ranges. `None`: each distance has its own row.
     pub buckets: Option<usize>,
-    /// Longest distance, in tokens, that the rows were made for.
+    /// Longest distance, in tokens, that the buckets were made for.
     pub longest_distance: usize,
 }
 
 impl DistanceRows {
-    /// Table row of a distance (`make_log_bucket_position` in Microsoft's code and transformers').
+    /// Row of the embedding table for a distance (`make_log_bucket_position` in Microsoft's code and transformers').
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded up from a number above 0")]
     pub fn row(self, distance: isize) -> usize {
         let n = distance.unsigned_abs();
@@ -199,7 +199,7 @@ impl DistanceRows {
         (if distance < 0 { span - place } else { span + place }).clamp(0, 2 * span - 1).cast_unsigned()
     }
 
-    /// Number of rows of the table.
+    /// Number of rows of the embedding table.
     pub fn rows(self) -> usize {
         2 * self.span
     }

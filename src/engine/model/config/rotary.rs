@@ -31,13 +31,13 @@ pub enum RotaryScaling {
     Default,
     /// All frequencies are divided by `factor`.
     Linear { factor: f64 },
-    /// Frequencies with long waves are divided by `factor`, those with short waves stay, and those between are interpolated
-    /// (Grattafiori et al. 2024).
+    /// Frequencies with long wavelengths are divided by `factor`, those with short wavelengths stay, and those between
+    /// are interpolated (Grattafiori et al. 2024).
     Llama3 {
         factor: f64,
-        /// Waves longer than `original / low` tokens are long.
+        /// Wavelengths above `original / low` tokens are long: their frequencies are divided by `factor`.
         low: f64,
-        /// Waves shorter than `original / high` tokens are short.
+        /// Wavelengths below `original / high` tokens are short: their frequencies stay.
         high: f64,
         /// Maximum text length in the first training, in tokens.
         original: f64,
@@ -103,7 +103,7 @@ impl Rotary {
 
 /// Keys of a `config.json` about rotary positions. transformers 5 replaces `rope_theta` and `rope_scaling` by `rope_parameters`.
 #[derive(Deserialize)]
-struct RotaryKeys {
+struct RotaryConfig {
     rope_scaling: Option<Value>,
     rope_parameters: Option<Value>,
     partial_rotary_factor: Option<f64>,
@@ -145,16 +145,16 @@ pub fn parse_rotary(
     rotating_share: f64,
     (head_dim, positions): (usize, usize),
 ) -> Result<Rotary> {
-    let keys: RotaryKeys = parse_fields(text)?;
+    let config: RotaryConfig = parse_fields(text)?;
     let non_empty = |value: Option<Value>| value.filter(|value| value.as_object().is_some_and(|keys| !keys.is_empty()));
-    let (name, section) = match non_empty(keys.rope_scaling) {
+    let (name, section) = match non_empty(config.rope_scaling) {
         Some(section) => ("rope_scaling", Some(section)),
-        None => ("rope_parameters", non_empty(keys.rope_parameters)),
+        None => ("rope_parameters", non_empty(config.rope_parameters)),
     };
     let nested = layer_type.and_then(|layer_type| section.as_ref()?.get(layer_type).cloned());
     let parameters = nested.or(section).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
     let parameters: RopeParameters = serde_json::from_value(parameters).map_err(|error| anyhow!("{name}: {error}"))?;
-    let theta = match (parameters.rope_theta, keys.others.get(key)) {
+    let theta = match (parameters.rope_theta, config.others.get(key)) {
         (Some(theta), _) => theta,
         (None, None | Some(Value::Null)) => theta,
         (None, Some(theta)) => {
@@ -162,7 +162,7 @@ pub fn parse_rotary(
             theta.as_f64().with_context(|| format!("{key} is {shown}: a number is expected"))?
         }
     };
-    let rotating_share = parameters.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(rotating_share);
+    let rotating_share = parameters.partial_rotary_factor.or(config.partial_rotary_factor).unwrap_or(rotating_share);
     ensure!(theta.is_finite() && theta > 1.0, wrong_value(key, theta, "a number above 1 is expected"));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down, as in transformers")]
     let dims = (head_dim as f64 * rotating_share) as usize;

@@ -31,10 +31,13 @@ pub fn rotate_outputs(parameters: &mut Parameters, seed: u64) {
     }
 }
 
-/// Returns `Q M`, `[rows, columns]` row-major, for `M` = `matrix` and a rotation or reflection `Q` drawn from the uniform (Haar)
-/// distribution. `normal` supplies the randomness: `rows * columns` standard normal numbers. If `M = U R` and `U` has orthonormal
-/// columns, then `Q M = (Q U) R`, and `Q U` is uniform. The `Q` factor of a matrix of normal numbers is uniform too, if its `R`
-/// has a positive diagonal (Mezzadri 2007), so it replaces `Q U`.
+/// Returns `Q M`, `[rows, columns]` row-major, for `M` = `matrix` and a uniform (Haar) random rotation or reflection
+/// `Q`. `normal` supplies the randomness: `rows * columns` standard normal numbers.
+///
+/// `Q` itself is never formed. With the QR decomposition `M = U R`, `Q M = (Q U) R`, and `Q U` is a uniform random
+/// matrix with orthonormal columns. The QR decomposition of a normal matrix yields such a matrix, once the diagonal of
+/// its triangle is made positive (Mezzadri 2007).
+///
 /// Panics if there are more columns than rows, or if `matrix` or `normal` has another length.
 fn rotate_matrix(matrix: &[f64], normal: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     assert!(columns <= rows && matrix.len() == rows * columns && normal.len() == matrix.len(), "as many numbers");

@@ -17,8 +17,8 @@ const RELATIVE_TOLERANCE: f64 = 0.005;
 /// Largest number of bisection steps on the logarithm of a layer's factor. Further steps fall below the resolution of float32.
 const MAX_BISECTION_STEPS: usize = 40;
 
-/// Bound of a layer's factor of queries and keys, which is searched from `1 / MAX_FACTOR` to `MAX_FACTOR`. Scores scale with
-/// the square of the factor.
+/// Maximum factor of a layer's queries and keys; the search runs from `1 / MAX_FACTOR` to `MAX_FACTOR`. Scores scale
+/// with the square of the factor.
 const MAX_FACTOR: f64 = 4096.0;
 
 /// Sequences over which the attention of trained and untrained layers is compared, with the queries that are counted.
@@ -43,15 +43,12 @@ pub fn match_sharpness(
             continue;
         }
         let inputs = projection_inputs(&fresh, number, &sample.batch)?;
+        let scaled = |factor: f32| fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width());
         let distance = |factor: f32| {
-            let layer = attention_only_encoder(
-                &fresh,
-                fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width()),
-            );
-            layer_distance(&layer, number, &inputs, sample)
+            let encoder = attention_only_encoder(&fresh, scaled(factor));
+            layer_distance(&encoder, number, &inputs, sample)
         };
-        let factor = find_factor(wanted, distance);
-        fresh.layers[stored] = fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width());
+        fresh.layers[stored] = scaled(find_factor(wanted, distance));
     }
     Ok(fresh)
 }
@@ -63,14 +60,13 @@ pub fn distances_from_uniform(
     shape: &Parameters,
     sample: &SharpnessSample<'_>,
 ) -> Result<Vec<f64>> {
-    let layers = shape.config.num_hidden_layers;
-    let layers = vec![DistanceSum::default(); layers];
+    let layers = vec![DistanceSum::default(); shape.config.num_hidden_layers];
     let mut sums = DistanceVisitor { classes: &shape.config.visibility, rows: sample.rows, layers };
     encoder.forward(&sample.batch, &mut Scratch::default(), &mut sums)?;
     Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
 }
 
-/// A running mean of the squared Hellinger distance from uniform attention, over attention rows.
+/// Sum of squared Hellinger distances from uniform attention over attention rows, for their mean.
 #[derive(Clone, Default)]
 struct DistanceSum {
     sum: f64,
@@ -87,7 +83,7 @@ impl DistanceSum {
         self.rows += queries.len();
     }
 
-    /// Returns the mean over the added rows; 0 without any.
+    /// Mean squared Hellinger distance of the added attention rows; 0 without rows.
     fn mean(self) -> f64 {
         if self.rows == 0 { 0.0 } else { self.sum / self.rows as f64 }
     }
@@ -99,7 +95,7 @@ struct DistanceVisitor<'a> {
     classes: &'a LayerClasses,
     /// Positions of the counted queries in each sequence.
     rows: &'a [Vec<usize>],
-    /// Running mean of each layer.
+    /// Sums of distances of each layer's attention rows, `[layers]`.
     layers: Vec<DistanceSum>,
 }
 
@@ -148,19 +144,17 @@ impl Visitor for LayerInputVisitor {
     }
 }
 
-/// Builds an encoder that has only the attention heads of `layer`, at every layer number.
+/// Builds an encoder for [`layer_distance`] that repeats `layer` at each layer number. Weights outside its attention
+/// heads are zeros.
 fn attention_only_encoder(parameters: &Parameters, layer: Layer) -> PackedEncoder {
-    let Parameters { config, layer_indices: order, embeddings, .. } = parameters;
+    let Parameters { config, layer_indices, embeddings, .. } = parameters;
     let zero_linear = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
     let layer = Layer { intermediate: zero_linear(), output: zero_linear(), attention_output: zero_linear(), ..layer };
-    let embeddings = Embeddings { positions: None, ..embeddings.clone() };
-    let (layers, order) = (vec![layer], vec![0; order.len()]);
-    let config = config.clone();
     PackedEncoder::new(Parameters {
-        config,
-        embeddings,
-        layers,
-        layer_indices: order,
+        config: config.clone(),
+        embeddings: Embeddings { positions: None, ..embeddings.clone() },
+        layers: vec![layer],
+        layer_indices: vec![0; layer_indices.len()],
         final_norm: None,
         prediction: None,
     })
@@ -183,8 +177,8 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     sum.mean()
 }
 
-/// Finds the factor at which `distance`, an increasing function, is within [`RELATIVE_TOLERANCE`] of `target`, or as near as
-/// [`MAX_BISECTION_STEPS`] come. Bisects the logarithm of the factor.
+/// Finds the factor at which `distance`, an increasing function, is within [`RELATIVE_TOLERANCE`] of `target`, or the
+/// nearest that [`MAX_BISECTION_STEPS`] bisections of the logarithm reach.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
 fn find_factor(target: f64, distance: impl Fn(f32) -> f64) -> f32 {
     let (mut low, mut high, mut factor) = (1.0 / MAX_FACTOR, MAX_FACTOR, 1.0_f64);

@@ -66,8 +66,8 @@ fn read(text: &str) -> Result<(Config, TensorNames)> {
     let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, parse_fields(text)?);
     let (kernel, reason) = (options.conv_kernel_size, "a convolution beside the first layer is not supported");
     ensure!(kernel == 0, wrong_value("conv_kernel_size", kernel, reason));
-    let kinds = options.kinds();
-    let [to_place, to_content] = has_score_terms(&kinds);
+    let terms = options.score_terms();
+    let [to_place, to_content] = has_score_terms(&terms);
     let count = 1 + usize::from(to_place) + usize::from(to_content);
     let (config, names) =
         options.build_shared_layout(config, ("deberta-v2", &LAYER), options.attention_head_size, count)?;
@@ -102,16 +102,16 @@ pub(super) fn read_version_1(text: &str) -> Result<(Config, TensorNames)> {
     let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, parse_fields(text)?);
     let reason = "it mixes the weights of heads, so no head has separate weights";
     ensure!(!options.talking_head, wrong_value("talking_head", true, reason));
-    let kinds = options.kinds();
-    if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {
+    let terms = options.score_terms();
+    if let Some(other) = terms.iter().find(|term| !["c2p", "p2c"].contains(&term.as_str())) {
         let shown = shortened(other);
         return Err(
             anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").with_value(other)
         );
     }
-    let [to_place, to_content] = has_score_terms(&kinds);
-    // The scale counts every kind, even if positions are absolute and no term is added.
-    let (config, names) = options.build_shared_layout(config, ("deberta", &VERSION_1_LAYER), None, 1 + kinds.len())?;
+    let [to_place, to_content] = has_score_terms(&terms);
+    // The scale counts every term, even if positions are absolute and no term is added.
+    let (config, names) = options.build_shared_layout(config, ("deberta", &VERSION_1_LAYER), None, 1 + terms.len())?;
     let furthest = options.max_distance(&config);
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
@@ -125,36 +125,35 @@ pub(super) fn read_version_1(text: &str) -> Result<(Config, TensorNames)> {
 }
 
 /// Whether scores have a term of queries and distances (`c2p`) and a term of keys and distances (`p2c`), as `[c2p, p2c]`.
-fn has_score_terms(kinds: &[String]) -> [bool; 2] {
-    ["c2p", "p2c"].map(|kind| kinds.iter().any(|known| known == kind))
+fn has_score_terms(terms: &[String]) -> [bool; 2] {
+    ["c2p", "p2c"].map(|term| terms.iter().any(|known| known == term))
 }
 
-/// Returns the value if it is above 0, otherwise `None`.
 fn positive_or_none(value: i64) -> Option<usize> {
     usize::try_from(value).ok().filter(|&value| value > 0)
 }
 
 impl DebertaConfig {
-    /// Terms of the scores in `pos_att_type`, as transformers reads them; empty without the key.
-    fn kinds(&self) -> Vec<String> {
+    /// Relative score terms (`c2p`, `p2c`) in `pos_att_type`, as transformers reads them; empty without the key.
+    fn score_terms(&self) -> Vec<String> {
         match &self.pos_att_type {
-            Some(ScoreTerms::List(kinds)) => kinds.clone(),
-            Some(ScoreTerms::Text(kinds)) => {
-                kinds.to_lowercase().split('|').map(|kind| kind.trim().to_owned()).collect()
+            Some(ScoreTerms::List(terms)) => terms.clone(),
+            Some(ScoreTerms::Text(terms)) => {
+                terms.to_lowercase().split('|').map(|term| term.trim().to_owned()).collect()
             }
             None => Vec::new(),
         }
     }
 
-    /// Makes the parts of config and tensor names that all versions share. The score scale is `1 / sqrt(head size * terms)`, so
-    /// that the sum of `terms` terms has the variance of a single term. Fails if embeddings are narrower than hidden states, or
-    /// a size fits no encoder.
+    /// Builds the config and the tensor names without score terms for distances, as in all versions. The score scale is
+    /// `1 / sqrt(head size * term_count)`, so that the sum of all terms has the variance of a single term. Fails if
+    /// embeddings are narrower than hidden states, or a size fits no encoder.
     fn build_shared_layout(
         &self,
         config: Config,
         (family, layer): (&str, &'static LayerNames),
         head_size: Option<usize>,
-        terms: usize,
+        term_count: usize,
     ) -> Result<(Config, TensorNames)> {
         let width = self.embedding_size.unwrap_or(config.hidden_size);
         let reason = format_args!("narrower embeddings are not supported for {family}");
@@ -163,7 +162,7 @@ impl DebertaConfig {
         let absolute = self.position_biased_input;
         let config = Config {
             head_size,
-            score_scale: Some(1.0 / ((size * terms) as f64).sqrt()),
+            score_scale: Some(1.0 / ((size * term_count) as f64).sqrt()),
             position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
             ..config
         };
@@ -196,8 +195,8 @@ impl DebertaConfig {
     }
 }
 
-/// Maximum of [`DistanceRows::span`]: each layer keeps two vectors per row of distances in either direction. Models have 256 or
-/// 512.
+/// Maximum `span` of distance rows, since each layer keeps two tables with `2 * span` rows: position keys and position
+/// queries. Models have 256 or 512.
 const MAX_SPAN: usize = 1 << 12;
 
 /// Maximum number of positions, since the table row of each distance is kept. Models have 512.

@@ -60,7 +60,7 @@ pub(super) fn read_gemma2(text: &str) -> Result<(Config, TensorNames)> {
     Ok((Config { score_cap: cap, ..config }, names))
 }
 
-/// Fails if a bound of scores or logits is given and is no finite number above 0.
+/// Fails if a given bound of scores or logits is not a finite number above 0.
 fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
     if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
         bail!(wrong_value(key, cap, "a number above 0 is expected"));
@@ -77,8 +77,9 @@ fn read_gemma3(text: &str) -> Result<(Config, TensorNames)> {
     read_layers(text, &options, full_every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
-/// Makes the config and tensor names of a Gemma. If the file lists no layer types, every `full_every`-th layer has no window.
-/// `theta` has the key and default of the base of the rotary frequencies, for layers `[without, with]` a window.
+/// Reads the config of a Gemma, and makes its tensor names. If the file lists no layer types, every `full_every`-th
+/// layer has no window. `theta` is `(config key, default)` of the rotary base, for `[layers without a window, layers
+/// with a window]`.
 fn read_layers(
     text: &str,
     options: &GemmaConfig,

@@ -67,7 +67,7 @@ const GPT_2_KEYS: &[ConfigKey] = keys! {
 };
 
 fn read_gpt2(text: &str) -> Result<(Config, TensorNames)> {
-    let config = read_body(text, GPT_2_KEYS)?;
+    let config = read_config(text, GPT_2_KEYS)?;
     let is_scaled = config_value!(text, scale_attn_weights: bool = true)?;
     let is_scaled_by_layer = config_value!(text, scale_attn_by_inverse_layer_idx: bool = false)?;
     let inner_width = config_value!(text, n_inner: Option<usize> = None)?;
@@ -88,7 +88,7 @@ const GPT_NEO_KEYS: &[ConfigKey] = keys! {
 };
 
 pub(super) fn read_gpt_neo(text: &str) -> Result<(Config, TensorNames)> {
-    let config = read_body(text, GPT_NEO_KEYS)?;
+    let config = read_config(text, GPT_NEO_KEYS)?;
     let wide = config_value!(text, intermediate_size: Option<usize> = None)?;
     // Types of attention (`global`, `local`) by layer: lists of consecutive types, each with its number of repetitions.
     let attention_types = config_value!(text, attention_types: Vec<(Vec<String>, usize)>)?;
@@ -121,7 +121,7 @@ pub(super) fn read_gpt_neox(text: &str) -> Result<(Config, TensorNames)> {
     let config = Config {
         blocks: if is_parallel { BlockPlan::Parallel } else { BlockPlan::Pre },
         position_embedding_type: PositionEmbedding::None,
-        ..read_body(text, KEYS)?
+        ..read_config(text, KEYS)?
     };
     let (config, names) =
         TensorNames::pre_norm(config, (&GPT_NEOX_LAYER, "layers"), ["embed_in", ""], "final_layer_norm")?;
@@ -131,7 +131,7 @@ pub(super) fn read_gpt_neox(text: &str) -> Result<(Config, TensorNames)> {
 }
 
 /// Reads the config of a pre-norm decoder with causal attention. Sizes are not checked.
-fn read_body(text: &str, keys: &[ConfigKey]) -> Result<Config> {
+fn read_config(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
     Ok(Config { blocks: BlockPlan::Pre, visibility, ..Config::read(text, &[keys])? })
 }
@@ -168,7 +168,7 @@ config_struct! {
 }
 
 pub(super) fn read_opt(text: &str) -> Result<(Config, TensorNames)> {
-    let (config, options): (_, OptConfig) = (read_body(text, OPT_KEYS)?, parse_fields(text)?);
+    let (config, options): (_, OptConfig) = (read_config(text, OPT_KEYS)?, parse_fields(text)?);
     // Only OPT-350m has other values.
     let flags = [
         ("do_layer_norm_before", options.do_layer_norm_before, true),
@@ -218,5 +218,10 @@ pub(super) fn read_clip(text: &str) -> Result<(Config, TensorNames)> {
 
 fn read_clip_text(text: &str) -> Result<(Config, TensorNames)> {
     let embeddings = ["embeddings.token_embedding", "embeddings.position_embedding"];
-    TensorNames::pre_norm(read_body(text, CLIP_KEYS)?, (&CLIP_LAYER, "encoder.layers"), embeddings, "final_layer_norm")
+    TensorNames::pre_norm(
+        read_config(text, CLIP_KEYS)?,
+        (&CLIP_LAYER, "encoder.layers"),
+        embeddings,
+        "final_layer_norm",
+    )
 }

@@ -5,7 +5,7 @@
 use anyhow::{Result, anyhow, ensure};
 
 use super::{
-    Biases, Distribution, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames,
+    Biases, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames, WeightDistribution,
     WeightInitialisation, bert,
 };
 use crate::model::config::{
@@ -62,7 +62,8 @@ config_struct! {
 }
 
 config_struct! {
-    /// Keys about layers with a window and layers without positions, with transformers' defaults.
+    /// Config keys that choose the layers with windowed attention and those without rotary positions, with
+    /// transformers' defaults.
     struct LayerConfig {
         /// Number of keys that a query sees in a layer with a window, including its own.
         sliding_window: Option<usize> = Some(4096),
@@ -73,7 +74,8 @@ config_struct! {
         layer_types: Option<Vec<String>> = None,
         /// Per layer, whether queries and keys rotate: 0 or 1 (SmolLM3).
         no_rope_layers: Option<Vec<u8>> = None,
-        /// Without `no_rope_layers`, one layer of this many does not rotate queries and keys (SmolLM3).
+        /// Without `no_rope_layers`, every layer whose number, counted from 1, is a multiple of this has no rotation
+        /// (SmolLM3).
         no_rope_layer_interval: usize = 4,
     }
 }
@@ -86,7 +88,6 @@ struct FamilyDefaults {
     theta: f64,
     /// Whether queries, keys and values have biases; the output projection then has none.
     has_qkv_biases: bool,
-    /// Tensor names of a layer.
     layer: &'static LayerNames,
 }
 
@@ -156,7 +157,8 @@ pub(super) fn read_body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
     })
 }
 
-/// Checks the config, and makes tensor names as in Llama with the given layer and biases. Fails if a size fits no encoder.
+/// Checks the config, and makes Llama's tensor names with the layer names `layer` and the given biases. Fails if a size
+/// fits no encoder.
 pub(super) fn check_and_name(
     config: Config,
     layer: &'static LayerNames,
@@ -166,7 +168,7 @@ pub(super) fn check_and_name(
     Ok((config, TensorNames { biases, ..names }))
 }
 
-/// Visibility in a layer with a causal window of `window` tokens. Fails if it is 0.
+/// Visibility in a causal window of `window` tokens, the query included. Fails if `window` is 0.
 fn causal_window(window: usize) -> Result<Visibility> {
     ensure!(window > 0, anyhow!("sliding_window is 0").with_value(0));
     Ok(Visibility::causal_window(window))
@@ -205,12 +207,12 @@ pub(super) fn read_neo_bert(text: &str) -> Result<(Config, TensorNames)> {
     let (config, names) = TensorNames::pre_norm(config, layer, ["encoder", ""], "layer_norm")?;
     let config = add_rotation(config, text, THETA, 1.0)?;
     // `NeoBERTPreTrainedModel` in the code beside the checkpoint.
-    let fresh = WeightInitialisation {
-        distribution: Distribution::Uniform,
+    let initialisation = WeightInitialisation {
+        distribution: WeightDistribution::Uniform,
         scales: vec![("encoder.weight", embedding_range.unwrap_or(0.02))],
         ..WeightInitialisation::default()
     };
-    Ok((config, TensorNames { biases: Biases::NONE, initialisation: fresh, ..names }))
+    Ok((config, TensorNames { biases: Biases::NONE, initialisation, ..names }))
 }
 
 /// Names of the layer types in `layer_types` and `rope_parameters`. In a `full_attention` layer, a token sees all tokens (in a
@@ -235,21 +237,21 @@ pub(super) fn layer_types(
     names.iter().map(known).collect()
 }
 
-/// Visible keys of each layer's queries: the entry of `of_types` that the layer's number in `types` selects.
+/// Visible keys of each layer's queries: `of_types[types[layer]]`.
 fn layer_visibility(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
     LayerClasses::new(&types.iter().map(|layer_type| of_types[*layer_type]).collect::<Vec<_>>())
 }
 
-/// Adds one rotary position encoding to all layers. `theta` is (name in `config.json`, default) of the base of the rotary
-/// frequencies. `share` is the default share of an attention head's dimensions that rotate.
+/// Adds one rotary position encoding to all layers. `theta` is `(config key, default)` of the rotary base. `share` is
+/// the default share of an attention head's dimensions that rotate.
 pub(super) fn add_rotation(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
     let rotary = parse_rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;
     config.rotary = vec![Some(rotary); config.num_hidden_layers];
     Ok(config)
 }
 
-/// Adds to each layer the rotation and visible keys of its type. `theta` has the key and default of the base of the rotary
-/// frequencies, for each type.
+/// Adds to each layer the rotation and the visible keys of its type. `types` holds the type of each layer, an index
+/// into `of_types` and `theta`. `theta` is `(config key, default)` of the rotary base, for each type.
 pub(super) fn add_layer_types(
     mut config: Config,
     text: &str,

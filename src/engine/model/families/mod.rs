@@ -1,8 +1,9 @@
-//! Architecture families of encoders and decoders that can be loaded: one file per body of layers, and one table that lists all
-//! families. Each family is BERT's encoder with other tensor names and some parts changed. So a family is data: a function from
-//! its `config.json` to [`Config`], and the names of its tensors.
+//! Architecture families of encoders and decoders that can be loaded. Each file holds families whose layers are built
+//! alike, and one table lists all families. Each family is BERT's encoder with other tensor names and some parts
+//! changed. So a family is data: a function from its `config.json` to [`Config`], and the names of its tensors.
 
 pub(super) mod bert;
+mod compact_bert;
 mod deberta;
 mod gemma;
 mod gpt;
@@ -13,12 +14,12 @@ mod post_rotary;
 pub(in crate::model) mod pruned;
 mod roberta;
 mod seq2seq;
-mod small;
 mod table;
 
 use std::fmt;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use itertools::Itertools;
 use serde_json::Value;
 
 use super::config::{Config, lookup};
@@ -26,9 +27,9 @@ use super::grid::HeadGrid;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
-    Biases, ConvolutionGroups, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, Intermediate,
-    LayerNames, Markup, PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow, TensorNames, TokenHeadNames,
-    TransformNames, WeightInitialisation,
+    Biases, ConvolutionGroups, DiscriminatorNames, DisentangledNames, EmbeddingNames, Intermediate, LayerNames, Markup,
+    PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow, TensorNames, TokenHeadNames, TransformNames,
+    WeightDistribution, WeightInitialisation,
 };
 
 /// All architecture families that can be loaded.
@@ -164,7 +165,7 @@ fn ensure_supported(json: &Value) -> Result<()> {
 
 /// Finds the family of a `config.json` by `model_type` or else by a class in `architectures`. Fails if it is not supported.
 fn find_family(json: &Value) -> Result<Family> {
-    let supported = || FAMILIES.iter().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
+    let supported = || FAMILIES.iter().map(|family| family.model_type).join(", ");
     match json.get("model_type") {
         Some(Value::String(model_type)) => {
             let families: Vec<(&str, Family)> = FAMILIES.iter().map(|family| (family.model_type, *family)).collect();
@@ -197,10 +198,7 @@ mod tests {
 
     #[test]
     fn every_family_has_a_name_of_its_own() {
-        let mut names: Vec<&str> = FAMILIES.iter().map(|family| family.model_type).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), FAMILIES.len());
+        assert!(FAMILIES.iter().map(|family| family.model_type).all_unique());
         // Otherwise a tensor of the encoder could be taken for one of the head's.
         assert!(FAMILIES.iter().all(|family| family.prefix.ends_with('.')));
     }
@@ -241,13 +239,11 @@ mod tests {
 
     #[test]
     fn a_switch_is_true_or_false() {
-        for (value, expected) in
-            [("1", "is_decoder is 1: expected true or false"), ("\"yes\"", "is_decoder is \"yes\"")]
-        {
+        let errors = ["1", "\"yes\""].map(|value| {
             let text = config("bert", 2).replace('{', &format!("{{\"is_decoder\": {value}, "));
-            let error = Architecture::parse(&text).unwrap_err().to_string();
-            assert!(error.starts_with(expected), "{error}");
-        }
+            Architecture::parse(&text).unwrap_err().to_string()
+        });
+        insta::assert_snapshot!(errors.join("\n"), @"");
         let text = config("bert", 2).replace('{', "{\"is_decoder\": null, ");
         assert!(Architecture::parse(&text).is_ok());
     }

@@ -5,8 +5,8 @@ use anyhow::{Result, anyhow, ensure};
 
 use super::llama::{add_layer_types, layer_types};
 use super::{
-    Biases, Distribution, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames, TransformNames,
-    WeightInitialisation, bert, ensure_flags,
+    Biases, Family, Intermediate, LayerNames, QueryKeyValue, TensorNames, TokenHeadNames, TransformNames,
+    WeightDistribution, WeightInitialisation, bert, ensure_flags,
 };
 use crate::model::config::{Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, config_value, keys};
 use crate::model::grid::visibility::Visibility;
@@ -91,20 +91,12 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, TensorNames)> {
     // Output matrices of blocks and of the masked-LM head have a smaller scale, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let output_scale = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
-    let fresh = WeightInitialisation {
-        distribution: Distribution::TruncatedNormal(cutoff.unwrap_or(3.0)),
+    let initialisation = WeightInitialisation {
+        distribution: WeightDistribution::TruncatedNormal(cutoff.unwrap_or(3.0)),
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, output_scale)).into(),
         ..WeightInitialisation::default()
     };
     let biases = Biases::from_blocks(attention_bias, mlp_bias);
-    Ok((
-        config,
-        TensorNames {
-            initialisation: fresh,
-            embedding_norm: Some("embeddings.norm"),
-            biases,
-            has_first_norm: false,
-            ..names
-        },
-    ))
+    let embedding_norm = Some("embeddings.norm");
+    Ok((config, TensorNames { initialisation, embedding_norm, biases, has_first_norm: false, ..names }))
 }

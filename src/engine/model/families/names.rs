@@ -30,9 +30,9 @@ pub struct TensorNames {
     pub has_first_norm: bool,
     /// Groups of the grouped convolutions that replace linear layers; `None` in families without them.
     pub convolutions: Option<ConvolutionGroups>,
-    /// Score term of each attention head for distances; `None` without one.
+    /// Bias that each attention head adds to its scores by distance; `None` in families without one.
     pub position_bias: Option<PositionBiasNames>,
-    /// Score terms between content and distance (DeBERTa); `None` without them.
+    /// DeBERTa's score terms between content and distance; `None` in other families.
     pub disentangled: Option<DisentangledNames>,
     /// Names of the tensor of rotary frequencies. The first name that a checkpoint has is read; if it has none, frequencies are
     /// computed.
@@ -81,7 +81,7 @@ impl Biases {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightInitialisation {
     /// Distribution of the weights of matrices, around 0.
-    pub distribution: Distribution,
+    pub distribution: WeightDistribution,
     /// `(part of a matrix's name, scale)`: the scale of matrices whose name contains the part. Other matrices have the scale
     /// `initializer_range`.
     pub scales: Vec<(&'static str, f64)>,
@@ -91,13 +91,13 @@ pub struct WeightInitialisation {
 
 impl Default for WeightInitialisation {
     fn default() -> Self {
-        Self { distribution: Distribution::Normal, scales: Vec::new(), norms: 1.0 }
+        Self { distribution: WeightDistribution::Normal, scales: Vec::new(), norms: 1.0 }
     }
 }
 
 /// Distribution from which a matrix's initial weights are drawn, for a given scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Distribution {
+pub enum WeightDistribution {
     /// Normal distribution; the scale is its standard deviation.
     Normal,
     /// Normal distribution, truncated at this number of standard deviations from 0; the scale is its standard deviation.
@@ -106,40 +106,41 @@ pub enum Distribution {
     Uniform,
 }
 
-/// Names for the term that each attention head adds to its scores by the distance of query and key.
+/// Tensor names of the bias that each attention head adds to its scores by the distance of query and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PositionBiasNames {
     /// A learnt bias for each bucket of distances (Raffel et al. 2020, section 2.1).
     Buckets {
-        /// Tensor name of the table.
+        /// Tensor name of the bias table, `[rows, heads]`.
         table: &'static str,
-        /// Whether each layer has its own table, under the name `table` within the layer.
+        /// Whether each layer has its own bias table, under the name `table` within the layer.
         in_each_layer: bool,
-        /// Number of rows of the table, which may exceed `buckets`.
+        /// Number of rows of the bias table; rows beyond `buckets` are unused.
         rows: usize,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, from which on all longer distances of a direction share the last bucket.
+        /// Distance, in tokens, at which the last bucket of each direction begins.
         longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022) in both directions: each attention head subtracts the distance times its own slope.
     Slopes,
 }
 
-/// Tensor names of the score terms between the content of one token and the distance of two (DeBERTa, He et al. 2021).
+/// Tensor names of DeBERTa's relative score terms: query times distance embedding, and key times distance embedding (He
+/// et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DisentangledNames {
-    /// Table of distance embeddings; `distance_rows` gives the row of each distance.
+    /// Embedding table of distances, from which each layer projects position keys and position queries.
     pub table: &'static str,
     /// Normalisation over each row of `table`, if there is one.
     pub norm: Option<&'static str>,
-    /// The layer's projection of `table` to vectors that queries are multiplied by; `None`: scores have no such term.
+    /// Projection of `table` to position keys, which are multiplied by queries; `None`: scores have no such term.
     pub keys: Option<&'static str>,
     /// Whether the projection `keys` has a bias; the projection `queries` always has one.
     pub has_key_bias: bool,
-    /// The layer's projection of `table` to vectors that keys are multiplied by; `None`: scores have no such term.
+    /// Projection of `table` to position queries, which are multiplied by keys; `None`: scores have no such term.
     pub queries: Option<&'static str>,
-    /// Mapping from distances to rows of `table`.
+    /// Row of `table` for each distance.
     pub distance_rows: DistanceRows,
 }
 
@@ -155,9 +156,10 @@ pub enum QueryKeyValue {
     HeadByHead(&'static str),
     /// As `HeadByHead`, but the dimensions of a rotating pair lie in the first and second half of the rotating dimensions.
     HeadByHeadInHalves(&'static str),
-    /// One linear layer without rotation or bias, with outputs as in `HeadByHead`; queries and values have separate biases.
+    /// As `HeadByHead`, but the linear layer has no bias and nothing rotates. The biases of queries and values are
+    /// separate tensors; keys have none.
     HeadByHeadBiased {
-        /// Tensor name of the linear layer.
+        /// Tensor name of the linear layer to queries, keys and values.
         part: &'static str,
         /// Names of the biases, `[queries, values]`.
         biases: [&'static str; 2],
@@ -264,17 +266,17 @@ pub struct DiscriminatorNames {
     pub output: &'static str,
 }
 
-/// Number of groups of each grouped convolution that replaces a linear layer in SqueezeBERT. Each convolution reads one token
-/// at a time. It is a linear layer whose outputs depend only on the inputs of their own group.
+/// Number of groups of each grouped convolution that replaces a linear layer in SqueezeBERT. Such a convolution is a
+/// linear layer, applied token by token, whose outputs depend only on the inputs in their own group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvolutionGroups {
-    /// Groups of the convolutions to `[queries, keys, values]`.
+    /// Numbers of groups of the projections to `[queries, keys, values]`.
     pub query_key_value: [usize; 3],
-    /// Groups of the output projection.
+    /// Number of groups of the output projection.
     pub attention_output: usize,
-    /// Groups of the linear layer before the activation.
+    /// Number of groups of the convolution before the activation.
     pub intermediate: usize,
-    /// Groups of the linear layer after the activation.
+    /// Number of groups of the convolution after the activation.
     pub output: usize,
 }
 
@@ -282,7 +284,7 @@ pub struct ConvolutionGroups {
 /// default in transformers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainTextConstant {
-    /// Sum of the listed table rows; a row listed twice is added twice.
+    /// Sum of the listed rows of embedding tables; a row listed twice is added twice.
     Rows(Vec<TableRow>),
     /// MarkupLM's embedding of a token that lies in no markup tree.
     Markup(Markup),
@@ -291,11 +293,11 @@ pub enum PlainTextConstant {
 /// One row of an embedding table, by the table's tensor name and the row's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRow {
-    /// Tensor name of the table, without `.weight`.
+    /// Tensor name of the embedding table, without `.weight`.
     pub table: String,
-    /// Number of rows of the table.
+    /// Number of rows of the embedding table.
     pub rows: usize,
-    /// Number of the row, counted from 0.
+    /// Index of the row, counted from 0.
     pub row: usize,
 }
 
@@ -303,9 +305,9 @@ pub struct TableRow {
 /// subscript row. The sums of all depths are concatenated, and pass a linear layer, ReLU and a linear layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Markup {
-    /// Rows `[empty tag, empty subscript]` of each depth.
+    /// Path of a token outside any markup: for each depth, the table rows `[empty tag, empty subscript]`.
     pub empty_path: Vec<[TableRow; 2]>,
-    /// Width of each row of `empty_path`.
+    /// Width of the embedding tables of `empty_path`.
     pub width: usize,
     /// Linear layer before the ReLU.
     pub inner: &'static str,
@@ -328,8 +330,9 @@ impl TensorNames {
         Ok((config, names))
     }
 
-    /// As [`TensorNames::check_and_name`], for a pre-norm model whose embeddings have no segments and no normalisation.
-    /// `[words, positions]` are tensor names of embeddings; an empty name means that there is none.
+    /// Checks the config, and makes tensor names with numbered layers for a pre-norm model whose embeddings have no
+    /// segments and no normalisation. `[words, positions]` are tensor names of embeddings; an empty name means that
+    /// there is none. Fails if a size fits no encoder.
     pub(super) fn pre_norm(
         config: Config,
         (parts, stem): (&'static LayerNames, &str),
@@ -368,7 +371,7 @@ impl TensorNames {
         }
     }
 
-    /// Iterates over these names and their chain of alternatives.
+    /// Iterates over all naming schemes of the family: these names and their chain of alternatives.
     fn spellings(&self) -> impl Iterator<Item = &Self> {
         iter::successors(Some(self), |names| names.alternative.as_deref())
     }
@@ -389,8 +392,8 @@ impl TensorNames {
         stems.find_map(|stem| tensor.strip_prefix(stem)?.split('.').next()?.parse().ok())
     }
 
-    /// Selects the naming scheme of a checkpoint: the first scheme whose output projection of the first layer it `has`. If it
-    /// has none, the family's usual names.
+    /// Selects the first naming scheme whose [marker tensor](Self::marker_tensors) the checkpoint has, according to
+    /// `has`; without a match, the family's usual names.
     pub fn matching_spelling(&self, has: impl Fn(&str) -> bool) -> &Self {
         self.spellings().find(|names| names.marker_tensor().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }

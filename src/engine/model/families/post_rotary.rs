@@ -14,10 +14,10 @@ use crate::model::config::{
 };
 use crate::system::printable::shortened;
 
-/// GTE under the `model_type` "new", as in the code that comes with its checkpoints.
+/// GTE with the `model_type` "new", for which checkpoints bring their own Python code (remote code).
 pub(super) const GTE_OWN_CODE: Family = Family {
     token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
-    read: read_gte_own_code,
+    read: read_remote_code_gte,
     ..bert::BERT.with_names("new", "New", "new.")
 };
 
@@ -39,8 +39,8 @@ const GTE_HEAD: TokenHeadNames =
 
 const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames { transform: roberta::HEAD.transform, ..GTE_HEAD };
 
-/// Tensor names of a layer of nomic-bert, GTE and jina-embeddings-v3 in transformers' own classes. Most checkpoints have the
-/// names of each model's own code.
+/// Tensor names of a layer of nomic-bert, GTE and jina-embeddings-v3 in transformers' own classes. Most checkpoints
+/// have the tensor names of their remote code.
 const TRANSFORMERS_LAYER: LayerNames =
     LayerNames { attention_norm: "post_attention_layernorm", output_norm: "post_mlp_layernorm", ..llama::LAYER };
 
@@ -88,7 +88,7 @@ const NOMIC_KEYS: &[ConfigKey] = keys! {
     hidden_act = "silu", layer_norm_eps: layer_norm_eps | layer_norm_epsilon = 1e-12, type_vocab_size = 2
 };
 
-/// Options of nomic-bert's own code, each with the only supported value.
+/// Options of nomic-bert's remote code, each with the only supported value.
 const NOMIC_FIXED_OPTIONS: [(&str, &str); 10] = [
     ("prenorm", "false"),
     ("qkv_proj_bias", "false"),
@@ -128,7 +128,7 @@ pub(super) fn read_nomic_bert(text: &str) -> Result<(Config, TensorNames)> {
 }
 
 config_struct! {
-    /// Keys of GTE's own code: options with unsupported values, and keys that change the rotary frequencies.
+    /// Keys of GTE's remote code: options with unsupported values, and keys that change the rotary frequencies.
     struct GteConfig {
         logn_attention_scale: bool = false,
         logn_attention_clip1: bool = false,
@@ -139,8 +139,8 @@ config_struct! {
     }
 }
 
-/// Reads the config of a GTE for its own code. Fails if an option has an unsupported value.
-fn read_gte_own_code(text: &str) -> Result<(Config, TensorNames)> {
+/// Reads the `config.json` of a GTE with remote code. Fails if an option has an unsupported value.
+fn read_remote_code_gte(text: &str) -> Result<(Config, TensorNames)> {
     let options: GteConfig = parse_fields(text)?;
     let flags = [
         ("logn_attention_scale", options.logn_attention_scale, false),

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools;
 use serde_json::Value;
 
 use super::Family;
@@ -60,12 +61,7 @@ pub(super) fn parse_pruned_heads(
         Some(Value::Object(layers)) => layers,
         Some(other) => return Err(wrong_format_error(other)),
     };
-    let mut distinct_stems: Vec<&String> = Vec::new();
-    for stem in stems {
-        if !distinct_stems.contains(&stem) {
-            distinct_stems.push(stem);
-        }
-    }
+    let distinct_stems: Vec<&String> = stems.iter().unique().collect();
     let mut absent = BTreeSet::new();
     for (key, value) in layers {
         let numbers = value.as_array().map(|heads| heads.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>());
@@ -131,34 +127,18 @@ mod tests {
 
     #[test]
     fn what_no_model_was_pruned_to_is_named() {
-        let error = |model_type: &str, pruned: &str| absent(model_type, pruned).unwrap_err();
-        let expected = "expected layers with lists of heads, such as {\"0\": [2, 5]}";
-        assert_eq!(error("bert", "[1]"), format!("pruned_heads holds [1]: {expected}"));
-        assert_eq!(error("bert", r#"{"0": 1}"#), format!("pruned_heads holds 1: {expected}"));
-        assert_eq!(error("bert", r#"{"0": [-1]}"#), format!("pruned_heads holds [-1]: {expected}"));
-        assert_eq!(
-            error("bert", r#"{"2": [0]}"#),
-            "pruned_heads names layer 2: the model has 2 layers with weights, counted from 0"
-        );
-        assert_eq!(
-            error("albert", r#"{"1": [0]}"#),
-            "pruned_heads names layer 1: the model has 1 layer with weights, counted from 0"
-        );
-        assert_eq!(
-            error("bert", r#"{"x": [0]}"#),
-            "pruned_heads names layer x: the model has 2 layers with weights, counted from 0"
-        );
-        assert_eq!(
-            error("bert", r#"{"0": [3]}"#),
-            "pruned_heads names head 3 of layer 0, which had 3 heads, counted from 0"
-        );
-        assert_eq!(
-            error("bert", r#"{"0": [0, 1, 2]}"#),
-            "pruned_heads leaves layer 0 without a head, and transformers runs no such layer"
-        );
-        assert_eq!(
-            error("mpnet", r#"{"0": [0]}"#),
-            "pruned_heads is there, and transformers runs no mpnet without some of its heads: analyse the model as it was before"
-        );
+        let configs = [
+            ("bert", "[1]"),
+            ("bert", r#"{"0": 1}"#),
+            ("bert", r#"{"0": [-1]}"#),
+            ("bert", r#"{"2": [0]}"#),
+            ("albert", r#"{"1": [0]}"#),
+            ("bert", r#"{"x": [0]}"#),
+            ("bert", r#"{"0": [3]}"#),
+            ("bert", r#"{"0": [0, 1, 2]}"#),
+            ("mpnet", r#"{"0": [0]}"#),
+        ];
+        let errors = configs.map(|(model_type, pruned)| absent(model_type, pruned).unwrap_err());
+        insta::assert_snapshot!(errors.join("\n"), @"");
     }
 }

@@ -12,14 +12,8 @@ use crate::model::config::{
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 
-pub(super) const ROBERTA: Family = Family {
-    model_type: "roberta",
-    class_prefix: "Roberta",
-    prefix: "roberta.",
-    token_heads: &[HEAD],
-    read,
-    ..bert::BERT
-};
+pub(super) const ROBERTA: Family =
+    Family { token_heads: &[HEAD], read, ..bert::BERT.with_names("roberta", "Roberta", "roberta.") };
 
 /// Tensor names of RoBERTa's masked-LM head, which MPNet shares.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
@@ -30,13 +24,13 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
 };
 
 /// Reads the config of a family that counts positions from the padding index. Sizes are not checked.
-fn parse_padded(text: &str) -> Result<Config> {
+fn parse_with_padding(text: &str) -> Result<Config> {
     let padding = config_value!(text, pad_token_id: u32 = 1)?;
     Ok(Config { padding: Some(padding), ..Config::parse(text)? })
 }
 
 fn read(text: &str) -> Result<(Config, TensorNames)> {
-    TensorNames::check_and_name(parse_padded(text)?, &bert::LAYER, "encoder.layer")
+    TensorNames::check_and_name(parse_with_padding(text)?, &bert::LAYER, "encoder.layer")
 }
 
 pub(super) fn read_ibert(text: &str) -> Result<(Config, TensorNames)> {
@@ -45,7 +39,7 @@ pub(super) fn read_ibert(text: &str) -> Result<(Config, TensorNames)> {
         !quant_mode,
         "quant_mode is true: integer arithmetic is not supported; with false, the weights run as they are"
     );
-    bert::check_and_name_absolute(parse_padded(text)?)
+    bert::check_and_name_absolute(parse_with_padding(text)?)
 }
 
 const MPNET_LAYER: LayerNames = LayerNames {
@@ -87,15 +81,15 @@ pub(super) fn read_mpnet(text: &str) -> Result<(Config, TensorNames)> {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum AttentionWindows {
-    /// One number for all layers.
+    /// Window size of all layers.
     OfAll(usize),
-    /// One number per layer.
+    /// Window size of each layer, `[layers]`.
     OfEach(Vec<usize>),
 }
 
 pub(super) fn read_longformer(text: &str) -> Result<(Config, TensorNames)> {
     let windows = config_value!(text, attention_window: AttentionWindows = AttentionWindows::OfAll(512))?;
-    let (config, names) = bert::check_and_name_absolute(parse_padded(text)?)?;
+    let (config, names) = bert::check_and_name_absolute(parse_with_padding(text)?)?;
     let layers = config.num_hidden_layers;
     let windows = match windows {
         AttentionWindows::OfAll(window) => vec![window; layers],
@@ -119,7 +113,7 @@ pub(super) fn read_pre_norm_roberta(text: &str) -> Result<(Config, TensorNames)>
         output_norm: "intermediate.LayerNorm",
         ..bert::ABSOLUTE_LAYER
     };
-    let config = Config { blocks: BlockPlan::Pre, ..parse_padded(text)? };
+    let config = Config { blocks: BlockPlan::Pre, ..parse_with_padding(text)? };
     let (config, names) = TensorNames::check_and_name(config, &LAYER, "encoder.layer")?;
     Ok((config, TensorNames { final_norm: Some("LayerNorm"), ..names }))
 }
@@ -139,7 +133,7 @@ pub(super) fn read_xlm_roberta_xl(text: &str) -> Result<(Config, TensorNames)> {
     };
     // Unlike in `Config`, the default is 1e-5 (transformers' `XLMRobertaXLConfig`).
     let layer_norm_eps = config_value!(text, layer_norm_eps: f64 = 1e-5)?;
-    let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..parse_padded(text)? };
+    let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..parse_with_padding(text)? };
     let (config, names) = TensorNames::check_and_name(config, &LAYER, "encoder.layer")?;
     Ok((config, TensorNames { embedding_norm: None, final_norm: Some("encoder.LayerNorm"), ..names }))
 }
@@ -147,9 +141,9 @@ pub(super) fn read_xlm_roberta_xl(text: &str) -> Result<(Config, TensorNames)> {
 const ESM_LAYER: LayerNames =
     LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::ABSOLUTE_LAYER };
 
-/// Names of the tensor of ESM's rotary frequencies: in transformers 5, in the files that it writes (5.23 leaves a star in it),
-/// and in older files. The frequencies of one layer serve for all. They are read and not computed because they "may have been
-/// saved in float16" (transformers' `EsmModel.load_hook`).
+/// Possible names of the tensor of ESM's rotary frequencies: in transformers 5, in files saved by it (version 5.23
+/// writes a literal star), and in older files. All layers use one tensor. It is read, not computed, because it "may
+/// have been saved in float16" (transformers' `EsmModel.load_hook`).
 const FREQUENCY_TENSORS: &[&str] = &[
     "rotary_embeddings.inv_freq",
     "encoder.layer.*.attention.self.rotary_embeddings.inv_freq",

@@ -71,7 +71,7 @@ fn initial_weights(config: &Config, factor: f64) -> WeightInitialisation {
 pub(super) fn read_t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, TensorNames)> {
     let head_size = config_value!(text, d_kv: usize)?;
     let buckets = config_value!(text, relative_attention_num_buckets: usize = 32)?;
-    let furthest = config_value!(text, relative_attention_max_distance: usize = 128)?;
+    let longest_distance = config_value!(text, relative_attention_max_distance: usize = 128)?;
     let block_type = config_value!(text, feed_forward_proj: Option<String> = None)?;
     let factor = config_value!(text, initializer_factor: f64 = 1.0)?;
     let function = block_type.as_deref().unwrap_or(feed_forward_proj);
@@ -86,8 +86,8 @@ pub(super) fn read_t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) 
     let fits = buckets.is_multiple_of(4) && (4..=MAX_SIZE).contains(&buckets);
     ensure!(fits, wrong_value("relative_attention_num_buckets", buckets, "a multiple of 4 is expected"));
     let expected = format!("{} to {MAX_DISTANCE} are expected", buckets / 4 + 1);
-    let fits = furthest > buckets / 4 && furthest <= MAX_DISTANCE;
-    ensure!(fits, wrong_value("relative_attention_max_distance", furthest, expected));
+    let fits = longest_distance > buckets / 4 && longest_distance <= MAX_DISTANCE;
+    ensure!(fits, wrong_value("relative_attention_max_distance", longest_distance, expected));
     let config = Config {
         head_size: Some(head_size),
         score_scale: Some(1.0),
@@ -106,10 +106,10 @@ pub(super) fn read_t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) 
     } else {
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
-    let fresh = initial_weights(&config, factor);
+    let initialisation = initial_weights(&config, factor);
     let position_bias =
-        Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, longest_distance: furthest });
-    Ok((config, TensorNames { initialisation: fresh, biases: Biases::NONE, position_bias, ..names }))
+        Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, longest_distance });
+    Ok((config, TensorNames { initialisation, biases: Biases::NONE, position_bias, ..names }))
 }
 
 /// Maximum of `relative_attention_max_distance`, in tokens: a table with all distances up to it is kept. Models have 128.

@@ -1,8 +1,8 @@
 //! Table of all architecture families that can be loaded.
 
 use super::{
-    DiscriminatorNames, Family, TokenHeadNames, TransformNames, bert, deberta, gemma, gpt, llama, modernbert,
-    post_rotary, roberta, seq2seq, small,
+    DiscriminatorNames, Family, TokenHeadNames, TransformNames, bert, compact_bert, deberta, gemma, gpt, llama,
+    modernbert, post_rotary, roberta, seq2seq,
 };
 use crate::model::config::{Activation, BlockPlan};
 
@@ -20,7 +20,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "vocab_projector.weight",
             ["vocab_projector.bias"; 2],
         )],
-        read: small::read_distilbert,
+        read: compact_bert::read_distilbert,
         ..bert::BERT.with_names("distilbert", "DistilBert", "distilbert.")
     },
     // ELECTRA (Clark et al. 2020), generator and discriminator: narrow embeddings.
@@ -36,7 +36,7 @@ pub(super) const FAMILIES: &[Family] = &[
             dense: "discriminator_predictions.dense",
             output: "discriminator_predictions.dense_prediction",
         }),
-        read: small::read_electra,
+        read: compact_bert::read_electra,
         ..bert::BERT.with_names("electra", "Electra", "electra.")
     },
     // ALBERT (Lan et al. 2020): narrow embeddings, and layers that share their parameters.
@@ -46,17 +46,11 @@ pub(super) const FAMILIES: &[Family] = &[
             "predictions.decoder.weight",
             ["predictions.bias", "predictions.decoder.bias"],
         )],
-        read: small::read_albert,
+        read: compact_bert::read_albert,
         ..bert::BERT.with_names("albert", "Albert", "albert.")
     },
     // MPNet (Song et al. 2020): no segments, and a bias by distance that all layers add to their scores.
-    Family {
-        model_type: "mpnet",
-        class_prefix: "MPNet",
-        prefix: "mpnet.",
-        read: roberta::read_mpnet,
-        ..roberta::ROBERTA
-    },
+    Family { read: roberta::read_mpnet, ..roberta::ROBERTA.with_names("mpnet", "MPNet", "mpnet.") },
     // DPR's encoders of questions and of passages (Karpukhin et al. 2020).
     Family {
         wrapper_prefixes: &["question_encoder.", "ctx_encoder."],
@@ -82,13 +76,7 @@ pub(super) const FAMILIES: &[Family] = &[
     // ERNIE (Sun et al. 2020): BERT, whose later versions embed the task. Plain text has the first task.
     Family { model_type: "ernie", class_prefix: "Ernie", prefix: "ernie.", read: bert::read_ernie, ..bert::BERT },
     // LayoutLM (Xu et al. 2020) on text alone: BERT with embeddings of each word's box on the page, whose coordinates are all 0.
-    Family {
-        model_type: "layoutlm",
-        class_prefix: "LayoutLM",
-        prefix: "layoutlm.",
-        read: bert::read_layoutlm,
-        ..bert::BERT
-    },
+    Family { read: bert::read_layoutlm, ..bert::BERT.with_names("layoutlm", "LayoutLM", "layoutlm.") },
     // MarkupLM (Li et al. 2022) on text alone: BERT with positions counted from the padding index, and an embedding of each
     // word's place in a tree of markup. Plain text has the embedding of an empty path.
     Family {
@@ -104,11 +92,14 @@ pub(super) const FAMILIES: &[Family] = &[
             bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
             ..bert::HEAD
         }],
-        read: small::read_rembert,
+        read: compact_bert::read_rembert,
         ..bert::BERT.with_names("rembert", "RemBert", "rembert.")
     },
     // SqueezeBERT (Iandola et al. 2020): BERT with convolutions in groups in place of linear layers.
-    Family { read: small::read_squeezebert, ..bert::BERT.with_names("squeezebert", "SqueezeBert", "transformer.") },
+    Family {
+        read: compact_bert::read_squeezebert,
+        ..bert::BERT.with_names("squeezebert", "SqueezeBert", "transformer.")
+    },
     // data2vec for text (Baevski et al. 2022).
     Family { model_type: "data2vec-text", class_prefix: "Data2VecText", prefix: "data2vec_text.", ..roberta::ROBERTA },
     // LUKE (Yamada et al. 2020) on words alone: without entities, only its attention from word to word remains.
@@ -167,13 +158,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ..bert::BERT.with_names("nomic_bert", "NomicBert", "bert.")
     },
     post_rotary::GTE_OWN_CODE,
-    Family {
-        model_type: "gte",
-        class_prefix: "Gte",
-        prefix: "gte.",
-        read: post_rotary::read_gte,
-        ..post_rotary::GTE_OWN_CODE
-    },
+    Family { read: post_rotary::read_gte, ..post_rotary::GTE_OWN_CODE.with_names("gte", "Gte", "gte.") },
     // jina-embeddings-v3 in the form of transformers, in which adapters are merged.
     Family {
         model_type: "jina_embeddings_v3",
@@ -241,14 +226,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ..gpt::GPT_2.with_names("gpt_neox", "GPTNeoX", "gpt_neox.")
     },
     // OPT (Zhang et al. 2022): its positions begin at row 2 of their table.
-    Family {
-        model_type: "opt",
-        class_prefix: "OPT",
-        prefix: "decoder.",
-        wrapper_prefixes: &["model."],
-        read: gpt::read_opt,
-        ..gpt::GPT_2
-    },
+    Family { wrapper_prefixes: &["model."], read: gpt::read_opt, ..gpt::GPT_2.with_names("opt", "OPT", "decoder.") },
     llama::LLAMA,
     Family { model_type: "mistral", class_prefix: "Mistral", read: llama::read_mistral, ..llama::LLAMA },
     Family { model_type: "qwen2", class_prefix: "Qwen2", read: llama::read_qwen2, ..llama::LLAMA },

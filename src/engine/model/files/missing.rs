@@ -6,6 +6,8 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
+use itertools::Itertools;
+
 use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHT_FILES, is_pickle};
 use crate::system::errors::Facts;
 
@@ -65,7 +67,7 @@ impl ModelLocation<'_> {
     pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.describe_missing(name);
         let instead = if name == TOKENIZER {
-            find_half_tokenizer(there)
+            find_unpaired_bpe_file(there)
         } else {
             self.find_other_weights(there, |form| name == WEIGHT_FILES[0] || form == UnreadableFormat::Adapter)
         };
@@ -90,7 +92,7 @@ impl ModelLocation<'_> {
         }
     }
 
-    /// Finds a weight file in an unreadable format that `matters` accepts, and how to make it readable.
+    /// Finds a weight file whose unreadable format satisfies `matters`, and how to convert it; `None` without one.
     fn find_other_weights(
         &self,
         names: &BTreeSet<String>,
@@ -131,11 +133,11 @@ impl ModelLocation<'_> {
 fn join_names(names: &BTreeSet<String>) -> String {
     const MAX_SHOWN_NAMES: usize = 12;
     let more = (names.len() > MAX_SHOWN_NAMES).then(|| format!("{} more", names.len() - MAX_SHOWN_NAMES));
-    names.iter().take(MAX_SHOWN_NAMES).cloned().chain(more).collect::<Vec<_>>().join(", ")
+    names.iter().take(MAX_SHOWN_NAMES).cloned().chain(more).join(", ")
 }
 
 /// Finds one of the two files of a BPE tokenizer if the other is missing, with the hint to add the missing one.
-fn find_half_tokenizer(names: &BTreeSet<String>) -> Option<AlternativeFile> {
+fn find_unpaired_bpe_file(names: &BTreeSet<String>) -> Option<AlternativeFile> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
     let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
     let found = format!("{there} is there, which is half a tokenizer");

@@ -82,11 +82,11 @@ mod tests {
         assert_eq!(modes, [Pooling::Mean, Pooling::Mean, Pooling::First, Pooling::Max, Pooling::Last]);
         assert_eq!(parse_mode(r#"{"pooling_mode_cls_token": false}"#).unwrap(), Pooling::Mean);
         let refused = |text: &str| parse_mode(text).unwrap_err().to_string();
-        let weighted = refused(r#"{"pooling_mode_weightedmean_tokens": true}"#);
-        assert_eq!(weighted, "it pools by `pooling_mode_weightedmean_tokens`, which is not supported");
-        assert!(
-            refused(r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#).contains("several ways")
-        );
-        assert!(refused("[]").contains("not an object"));
+        let texts = [
+            r#"{"pooling_mode_weightedmean_tokens": true}"#,
+            r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#,
+            "[]",
+        ];
+        insta::assert_snapshot!(texts.map(refused).join("\n"), @"");
     }
 }

@@ -1,4 +1,4 @@
-//! Serialises attention heads as their names (`L7H9`), without layer and head numbers, as on the command line.
+//! Serialises a list of attention heads as a list of names such as `L7H9`, as they are written on the command line.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serializer};

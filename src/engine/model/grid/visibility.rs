@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The keys that a query can see: itself, and keys within a distance before and after it.
 ///
 /// `V(i)` of docs/methodology/units.md.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Visibility {
     /// Largest distance, in tokens, of a visible key before the query; null if all keys before it can be seen.
     pub before: Option<usize>,
@@ -121,10 +122,10 @@ const TILE_QUERIES: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<LayerClass>", into = "Vec<LayerClass>")]
 pub struct LayerClasses {
-    /// The visibility of each class, in order of first use.
-    kinds: Vec<Visibility>,
-    /// Index in `kinds` for each layer; empty if all layers are in one class.
-    of_layers: Vec<usize>,
+    /// Visible keys of each class, in order of first use.
+    visibilities: Vec<Visibility>,
+    /// Class of each layer, an index into `visibilities`; empty if all layers are in one class.
+    class_indices: Vec<usize>,
 }
 
 /// A class of layers whose queries see the same keys.
@@ -147,7 +148,7 @@ impl LayerClass {
 }
 
 impl Default for LayerClasses {
-    /// Makes one class of all layers, whose queries see every key.
+    /// All layers are in one class, in which every query sees every key.
     fn default() -> Self {
         Self::new(&[])
     }
@@ -156,73 +157,68 @@ impl Default for LayerClasses {
 impl LayerClasses {
     /// Groups layers into classes; `layers` has the visibility of each layer. If it is empty, every layer sees every key.
     pub fn new(layers: &[Visibility]) -> Self {
-        let mut kinds: Vec<Visibility> = Vec::new();
-        let class = |layer: &Visibility| {
-            kinds.iter().position(|kind| kind == layer).unwrap_or_else(|| {
-                kinds.push(*layer);
-                kinds.len() - 1
-            })
-        };
-        let mut of_layers: Vec<usize> = layers.iter().map(class).collect();
-        if kinds.len() < 2 {
-            of_layers.clear();
+        let mut visibilities: Vec<Visibility> = layers.iter().copied().unique().collect();
+        let class = |layer: &Visibility| visibilities.iter().position(|known| known == layer);
+        let mut class_indices: Vec<usize> = layers.iter().filter_map(class).collect();
+        if visibilities.len() < 2 {
+            class_indices.clear();
         }
-        if kinds.is_empty() {
-            kinds.push(Visibility::ALL);
+        if visibilities.is_empty() {
+            visibilities.push(Visibility::ALL);
         }
-        Self { kinds, of_layers }
+        Self { visibilities, class_indices }
     }
 
     /// Returns the visibility of each class, in order of first use.
     pub fn visibilities(&self) -> &[Visibility] {
-        &self.kinds
+        &self.visibilities
     }
 
     /// Returns the index of a layer's class in [`LayerClasses::visibilities`].
     #[inline]
     pub fn class_index(&self, layer: usize) -> usize {
-        self.of_layers.get(layer).copied().unwrap_or(0)
+        self.class_indices.get(layer).copied().unwrap_or(0)
     }
 
     /// Returns the visible keys of a query in layer `layer`.
     #[inline]
     pub fn layer_visibility(&self, layer: usize) -> Visibility {
-        self.kinds[self.class_index(layer)]
+        self.visibilities[self.class_index(layer)]
     }
 
     /// Returns the keys that a query sees in every layer.
     pub fn common_visibility(&self) -> Visibility {
-        self.kinds.iter().fold(Visibility::ALL, |all, kind| all.intersection(*kind))
+        self.visibilities.iter().fold(Visibility::ALL, |all, visibility| all.intersection(*visibility))
     }
 
     /// Whether no query of any layer sees a key after it: the model is a decoder.
     pub fn are_causal(&self) -> bool {
-        self.kinds.iter().all(|kind| kind.is_causal())
+        self.visibilities.iter().all(|visibility| visibility.is_causal())
     }
 
     /// Whether every query of every layer sees every key.
     pub fn are_full(&self) -> bool {
-        self.kinds == [Visibility::ALL]
+        self.visibilities == [Visibility::ALL]
     }
 
     /// Whether the classes fit a model with `layers` layers.
     pub fn fits(&self, layers: usize) -> bool {
-        self.of_layers.is_empty() || self.of_layers.len() == layers
+        self.class_indices.is_empty() || self.class_indices.len() == layers
     }
 }
 
 impl From<LayerClasses> for Vec<LayerClass> {
-    /// Converts the classes to a list, which is empty if every layer sees every key. If all layers are in one class, the class
-    /// lists no layers.
+    /// Converts the classes to a list, which is empty if every query of every layer sees every key. If there is a
+    /// single class, its `layers` are left empty.
     fn from(classes: LayerClasses) -> Self {
         if classes.are_full() {
             return Self::new();
         }
         let class = |(class, &visibility): (usize, &Visibility)| {
-            let layers = (0..classes.of_layers.len()).filter(|&layer| classes.of_layers[layer] == class);
+            let layers = (0..classes.class_indices.len()).filter(|&layer| classes.class_indices[layer] == class);
             LayerClass { layers: layers.collect(), before: visibility.before, after: visibility.after }
         };
-        classes.kinds.iter().enumerate().map(class).collect()
+        classes.visibilities.iter().enumerate().map(class).collect()
     }
 }
 
@@ -235,9 +231,8 @@ impl TryFrom<Vec<LayerClass>> for LayerClasses {
             [class] if class.layers.is_empty() => return Ok(Self::new(&[class.visibility()])),
             _ => {}
         }
-        let mut layers: Vec<(usize, Visibility)> =
-            (classes.iter()).flat_map(|class| class.layers.iter().map(|&layer| (layer, class.visibility()))).collect();
-        layers.sort_by_key(|(layer, _)| *layer);
+        let by_class = classes.iter().flat_map(|class| class.layers.iter().map(|&layer| (layer, class.visibility())));
+        let layers: Vec<(usize, Visibility)> = by_class.sorted_by_key(|(layer, _)| *layer).collect();
         if layers.is_empty() || !layers.iter().map(|(layer, _)| *layer).eq(0..layers.len()) {
             return Err("classes of layers that do not have each layer once".to_owned());
         }
@@ -324,10 +319,8 @@ mod tests {
             prop_assert!(tiles.iter().flat_map(|tile| tile.queries.clone()).eq(0..tokens));
             prop_assert!(tiles.len() == 1 || !visibility.is_full(tokens));
             for Tile { queries, keys } in tiles {
-                let mut seen: Vec<usize> = queries.flat_map(|query| visibility.visible_keys(query, tokens)).collect();
-                seen.sort_unstable();
-                seen.dedup();
-                prop_assert!(seen.into_iter().eq(keys));
+                let seen = queries.flat_map(|query| visibility.visible_keys(query, tokens)).sorted_unstable().dedup();
+                prop_assert!(seen.eq(keys));
             }
         }
     }

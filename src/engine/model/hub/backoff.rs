@@ -61,7 +61,6 @@ impl Backoff {
     }
 }
 
-/// State of the retries of one request.
 pub(super) struct RetryState {
     backoff: Backoff,
     /// Number of failures in a row; the caller resets it when data arrives.

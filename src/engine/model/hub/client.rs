@@ -7,12 +7,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use hf_hub::api::sync::{ApiBuilder, ApiRepo};
 use hf_hub::{Cache as HubCache, Repo};
 
-use super::answer::{Response, origin, resolve_location};
 use super::backoff::{Failure, temporary_failure};
 use super::cache::{Cache, is_file_name};
 use super::commit::Commit;
 use super::digest::{Digest, ExpectedFile};
 use super::environment::{ENDPOINT_HINT, Environment};
+use super::response::{Response, origin, resolve_location};
 use crate::system::errors::Facts;
 
 /// Maximum number of redirects that a request follows.
@@ -180,13 +180,13 @@ impl<'a> Client<'a> {
         Err(self.too_many_redirects_failure(file))
     }
 
-    /// Makes the temporary failure that the host of a file's bytes answered with status `status`.
+    /// Makes the temporary failure of a download host that responded with `status` to a request for `file`.
     fn unavailable_host_failure(&self, url: &str, status: u16, file: &str, answer: &Response) -> Failure {
         let error = anyhow!("{} answered {status} for {file} of `{}`", origin(url), self.id);
         Failure::Unavailable { error, wait: answer.retry_after() }
     }
 
-    /// Makes the permanent failure that a request for `file` met too many redirects.
+    /// Makes the permanent failure of a request for `file` that was redirected too many times.
     fn too_many_redirects_failure(&self, file: &str) -> Failure {
         Failure::Refused(anyhow!("{file} of `{}` led on {MAX_REDIRECTS} times without an end", self.id))
     }

@@ -36,7 +36,7 @@ impl Commit {
             ));
         }
         let files = || siblings.iter().filter(|sibling| is_relative_path(&sibling.rfilename));
-        let expected = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.expected()?));
+        let expected = |sibling: &Sibling| Some((sibling.rfilename.clone(), sibling.expected_file()?));
         Ok(Self {
             sha,
             file_names: files().map(|sibling| sibling.rfilename.clone()).collect(),
@@ -82,7 +82,7 @@ struct LargeFile {
 impl Sibling {
     /// Returns the stated size and digest of a file. For a large file they come from `lfs`, because its `blobId` is the hash of
     /// a pointer file.
-    fn expected(&self) -> Option<ExpectedFile> {
+    fn expected_file(&self) -> Option<ExpectedFile> {
         let (name, bytes) = match &self.lfs {
             Some(LargeFile { sha256, size }) => (sha256, *size),
             None => (self.blob_id.as_ref()?, self.size?),

@@ -14,7 +14,7 @@ use super::commit::Commit;
 use super::digest::{Digest, ExpectedFile, Hasher};
 use crate::model::files::ModelFile;
 use crate::system::errors::{ErrorClass, Facts};
-use crate::system::files::shared;
+use crate::system::files::shared_folder;
 use crate::system::progress::DownloadProgress;
 
 /// A file of a commit that is being downloaded into the cache.
@@ -52,8 +52,8 @@ impl Download<'_> {
         }
     }
 
-    /// Tries the download once. Raises `most` to the number of bytes present, with those from earlier tries, unless bytes came
-    /// too slowly.
+    /// Tries the download once. Raises `most` to the number of bytes on disk, earlier tries included, unless the last
+    /// bytes came too slowly.
     fn attempt(&self, most: &mut u64) -> Result<(), Failure> {
         let mut remote = self.client.locate(self.commit, self.file, self.max_bytes)?;
         let lock = self.cache.lock(&remote.etag, self.progress)?;
@@ -146,15 +146,15 @@ impl Download<'_> {
     }
 }
 
-/// The download rate of the current time window. A server that sends one byte a second is treated like one that has stopped.
+/// Download rate, measured over consecutive time windows. A server that sends one byte a second is treated like one
+/// that has stopped.
 struct DownloadRate {
-    /// Length of a time window.
     window: Duration,
-    /// Beginning of the current time window.
+    /// Time at which the current window began.
     began: Instant,
-    /// Bytes received in the current time window.
+    /// Bytes received in the current window.
     bytes: usize,
-    /// Whether the last complete time window was too slow.
+    /// Whether the last complete window was too slow.
     was_slow: bool,
 }
 
@@ -196,7 +196,7 @@ struct PartialFile<'a> {
 impl<'a> PartialFile<'a> {
     /// Opens an incomplete download to resume it, and hashes the bytes that are there.
     fn open(path: &'a Path, expected: &ExpectedFile) -> io::Result<Self> {
-        let file = shared::open(path)?;
+        let file = shared_folder::open(path)?;
         let empty = expected.digest.hasher(expected.bytes);
         let mut partial = Self { path, file, bytes: 0, hash: empty.clone(), empty_hash: empty };
         let mut chunk = vec![0; 1 << 16];

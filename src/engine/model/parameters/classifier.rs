@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::parts::{Linear, Norm};
+use super::layer_parts::{Linear, Norm};
 use super::prediction::{Objective, PredictionHead, Transform};
 use crate::model::config::{Activation, config_struct, parse_fields};
 use crate::model::families::Architecture;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::parts::{Linear, Norm};
+use super::layer_parts::{Linear, Norm};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::{Config, DistanceRows};
 use crate::model::families::DisentangledNames;
@@ -11,17 +11,17 @@ use crate::model::weights::Tensors;
 /// A layer's score terms between the content of one token and the distance to another token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DisentangledTerms {
-    /// `[places, heads * head_dim]`: one position key for each table row of distances, which is multiplied by a token's query.
-    /// `None`: scores have no such term.
+    /// Position key of each row of the distance table, `[rows, heads * head_dim]`, to be multiplied by queries. `None`:
+    /// scores have no such term.
     pub position_keys: Option<Vec<f32>>,
-    /// `[places, heads * head_dim]`: one position query for each table row of distances, which is multiplied by a token's key.
-    /// `None`: scores have no such term.
+    /// Position query of each row of the distance table, `[rows, heads * head_dim]`, to be multiplied by keys. `None`:
+    /// scores have no such term.
     pub position_queries: Option<Vec<f32>>,
     /// Mapping from distances to rows of `position_keys` and `position_queries`.
     pub distance_rows: DistanceRows,
 }
 
-/// Loads the embeddings of distances, `[places, hidden]`, which each layer projects to position keys and queries.
+/// Loads the table of distance embeddings, `[rows, hidden]`, which each layer projects to position keys and queries.
 pub(super) fn load_distance_embeddings(
     tensors: &impl Tensors,
     names: &DisentangledNames,
@@ -46,21 +46,21 @@ pub(super) fn load_distance_embeddings(
 }
 
 impl DisentangledTerms {
-    /// Projects the embeddings of distances, `places`, to a layer's position keys and queries. `projection` loads a linear
-    /// layer, given its name and whether it has a bias.
+    /// Projects the distance `embeddings` to a layer's position keys and queries. `projection` loads a linear layer,
+    /// given its name and whether it has a bias.
     pub(super) fn load(
-        places: &[f32],
+        embeddings: &[f32],
         names: &DisentangledNames,
         projection: impl Fn(&'static str, bool) -> Result<Linear>,
     ) -> Result<Self> {
         let rows = names.distance_rows.rows();
         let project = |name: &'static str, biased: bool| -> Result<Vec<f32>> {
             let Linear { weight, bias } = projection(name, biased)?;
-            let (inputs, outputs) = (places.len() / rows, bias.len());
+            let (inputs, outputs) = (embeddings.len() / rows, bias.len());
             let mut product: Vec<f32> = bias.iter().copied().cycle().take(rows * outputs).collect();
             let mut unbiased = vec![0.0; rows * outputs];
             let weight = Matrix::new(&weight, outputs, inputs).transposed();
-            multiply(MatrixMut::new(&mut unbiased, rows, outputs), Matrix::new(places, rows, inputs), weight);
+            multiply(MatrixMut::new(&mut unbiased, rows, outputs), Matrix::new(embeddings, rows, inputs), weight);
             product.iter_mut().zip(unbiased).for_each(|(sum, unbiased)| *sum += unbiased);
             Ok(product)
         };

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::parts::Linear;
+use super::layer_parts::Linear;
 use crate::model::config::Config;
 use crate::model::families::{QueryKeyValue, TensorNames};
 use crate::model::weights::Tensors;

@@ -4,14 +4,14 @@
 mod classifier;
 mod disentangled;
 mod heads;
-mod parts;
+mod layer_parts;
 mod position_bias;
 mod prediction;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
+use itertools::Itertools;
 
 use super::config::{Config, PositionEmbedding, Rotary};
 use super::families::{Architecture, ConvolutionGroups, EmbeddingNames, Intermediate, PositionBiasNames, TensorNames};
@@ -21,7 +21,7 @@ use crate::system::parallel::{core_count, parallel_map};
 
 pub use classifier::{ClassLabels, ClassifiedUnit, Classifier};
 pub use disentangled::DisentangledTerms;
-pub use parts::{Linear, Norm};
+pub use layer_parts::{Linear, Norm};
 pub use position_bias::PositionBias;
 pub use prediction::{Objective, PredictionHead, Transform};
 
@@ -30,8 +30,9 @@ pub use prediction::{Objective, PredictionHead, Transform};
 pub struct Embeddings {
     /// Word embeddings, `[vocab, embedding width]`.
     pub words: Arc<Vec<f32>>,
-    /// Position embeddings, `[max_positions, embedding width]`, plus a family's constant for plain text; `None` unless
-    /// positions are absolute.
+    /// Position embeddings, `[max_positions, embedding width]`; `None` unless positions are absolute. The embedding of
+    /// plain text ([`PlainTextConstant`](super::families::PlainTextConstant)), if the family has one, is already added
+    /// to each row.
     pub positions: Option<Vec<f32>>,
     /// Segment embeddings, `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
@@ -41,7 +42,6 @@ pub struct Embeddings {
     pub projection: Option<Linear>,
 }
 
-/// Parameters of one layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Query, key and value projections, stacked, `[3 * heads * head_dim, hidden]`; shared keys and values are copied for each
@@ -53,9 +53,9 @@ pub struct Layer {
     pub rotary: Option<Arc<RotaryAngles>>,
     /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, if positions are relative.
     pub distances: Option<Vec<f32>>,
-    /// Score terms between a distance and the content of either token (DeBERTa).
+    /// DeBERTa's score terms between distances and the content of either token; `None` in other families.
     pub disentangled: Option<DisentangledTerms>,
-    /// Score term of each attention head for distances; `None` in families without one.
+    /// Bias that each attention head adds to its scores by distance; `None` in families without one.
     pub position_bias: Option<Arc<PositionBias>>,
     /// Output projection of the attention heads.
     pub attention_output: Linear,
@@ -82,7 +82,7 @@ pub struct RotaryAngles {
 }
 
 impl RotaryAngles {
-    /// Yields (cosine, sine), times `factor`, of each pair's angle at a position.
+    /// Yields (cosine, sine) of each dimension pair's rotation angle at a position, both multiplied by `self.factor`.
     pub fn cosines_and_sines(&self, position: usize) -> impl Iterator<Item = (f32, f32)> + '_ {
         self.frequencies.iter().map(move |&frequency| {
             let (sine, cosine) = (position as f32 * frequency).sin_cos();
@@ -94,8 +94,8 @@ impl RotaryAngles {
 /// Tensor name of the embeddings that an encoder and its decoder share.
 const SHARED_NAME: &str = "shared";
 
-/// Other tensor names of embeddings that an encoder and its decoder share: (name, whether only models with tied input and
-/// output embeddings use it).
+/// Alternatives to [`SHARED_NAME`] in checkpoints that store the shared embeddings under another name: `(tensor name,
+/// whether it holds output embeddings)`. Output embeddings are used only if input and output embeddings are tied.
 const SHARED_EMBEDDINGS: [(&str, bool); 3] =
     [("encoder.embed_tokens.weight", false), ("decoder.embed_tokens.weight", false), ("lm_head.weight", true)];
 
@@ -122,7 +122,7 @@ impl Embeddings {
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
         let mut positions = absolute.then(|| table(positions, config.max_position_embeddings)).transpose()?;
         if let (Some(positions), Some(constant)) = (&mut positions, &names.plain_text) {
-            let constant = parts::load_plain_text_constant(tensors, constant, width)?;
+            let constant = layer_parts::load_plain_text_constant(tensors, constant, width)?;
             for row in positions.chunks_exact_mut(width) {
                 row.iter_mut().zip(&constant).for_each(|(value, constant)| *value += constant);
             }
@@ -156,8 +156,8 @@ struct SharedParameters {
     /// Rotation of queries and keys, by layer number.
     rotary: Vec<Option<Arc<RotaryAngles>>>,
     position_bias: Option<Arc<PositionBias>>,
-    /// `[places, hidden]`: embeddings of distances, which each layer projects to position keys and queries; `None` without
-    /// disentangled attention.
+    /// Table of distance embeddings, `[rows, hidden]`, which each layer projects to position keys and queries; `None`
+    /// without disentangled attention.
     distance_embeddings: Option<Vec<f32>>,
 }
 
@@ -165,13 +165,9 @@ impl SharedParameters {
     fn load(tensors: &impl Tensors, config: &Config, names: &TensorNames) -> Result<Self> {
         let heads = config.num_attention_heads;
         let position_bias = match names.position_bias {
-            Some(PositionBiasNames::Buckets {
-                table,
-                in_each_layer: false,
-                rows,
-                buckets,
-                longest_distance: furthest,
-            }) => Some(PositionBias::load(tensors, table, [rows, heads], [buckets, furthest])?),
+            Some(PositionBiasNames::Buckets { table, in_each_layer: false, rows, buckets, longest_distance }) => {
+                Some(PositionBias::load(tensors, table, [rows, heads], [buckets, longest_distance])?)
+            }
             Some(PositionBiasNames::Slopes) => Some(PositionBias::from_head_count(heads)),
             Some(PositionBiasNames::Buckets { in_each_layer: true, .. }) | None => None,
         };
@@ -185,12 +181,12 @@ impl SharedParameters {
             Ok(Arc::new(RotaryAngles { frequencies, factor }))
         };
         let rotary = config.rotary.iter().map(|rotary| rotary.as_ref().map(angles).transpose());
-        let places =
+        let distance_embeddings =
             names.disentangled.as_ref().map(|names| disentangled::load_distance_embeddings(tensors, names, config));
         Ok(Self {
             rotary: rotary.collect::<Result<_>>()?,
             position_bias: position_bias.map(Arc::new),
-            distance_embeddings: places.transpose()?,
+            distance_embeddings: distance_embeddings.transpose()?,
         })
     }
 }
@@ -221,18 +217,15 @@ impl Layer {
         let query_key_norms = parts.query_key_norms.map(|parts| both(parts, config.head_dim()));
         let write_norms = parts.block_output_norms.map(|parts| both(parts, hidden));
         let position_bias = match names.position_bias {
-            Some(PositionBiasNames::Buckets {
-                table,
-                in_each_layer: true,
-                rows,
-                buckets,
-                longest_distance: furthest,
-            }) => Some(Arc::new(PositionBias::load(tensors, &name(table), [rows, heads], [buckets, furthest])?)),
+            Some(PositionBiasNames::Buckets { table, in_each_layer: true, rows, buckets, longest_distance }) => {
+                Some(Arc::new(PositionBias::load(tensors, &name(table), [rows, heads], [buckets, longest_distance])?))
+            }
             _ => shared.position_bias.clone(),
         };
-        let of_places = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);
+        let projection = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);
         let disentangled = names.disentangled.as_ref().zip(shared.distance_embeddings.as_ref());
-        let disentangled = disentangled.map(|(names, places)| DisentangledTerms::load(places, names, of_places));
+        let disentangled =
+            disentangled.map(|(names, embeddings)| DisentangledTerms::load(embeddings, names, projection));
         let wider = config.feed_forward_width();
         let inner = |part, outputs| linear(part, [outputs, hidden], biases.intermediate, |of| of.intermediate);
         let intermediate = match parts.intermediate {
@@ -282,11 +275,8 @@ impl Layer {
             scale(&mut weight[..2 * width * inputs]);
             scale(&mut bias[..2 * width]);
         }
-        if let Some(places) = &mut layer.disentangled {
-            [&mut places.position_keys, &mut places.position_queries]
-                .into_iter()
-                .flatten()
-                .for_each(|part| scale(part));
+        if let Some(terms) = &mut layer.disentangled {
+            [&mut terms.position_keys, &mut terms.position_queries].into_iter().flatten().for_each(|part| scale(part));
         }
         layer
     }
@@ -352,14 +342,9 @@ impl Parameters {
         let norm = |name| names.norm(tensors, name, config.hidden_size);
         let final_norm = names.final_norm.map(norm).transpose()?;
         let embeddings = Embeddings::load(tensors, architecture, names)?;
-        let (mut stems, mut order, mut known) = (Vec::new(), Vec::new(), HashMap::new());
-        for (number, stem) in names.layers.iter().enumerate() {
-            let place = *known.entry(stem).or_insert(stems.len());
-            if place == stems.len() {
-                stems.push((number, stem.as_str()));
-            }
-            order.push(place);
-        }
+        let all_stems = names.layers.iter().map(String::as_str);
+        let stems: Vec<(usize, &str)> = all_stems.clone().enumerate().unique_by(|(_, stem)| *stem).collect();
+        let order = all_stems.filter_map(|stem| stems.iter().position(|(_, known)| *known == stem)).collect();
         let layers = parallel_map(core_count(), stems, |layer| Layer::load(tensors, (config, names), &shared, layer));
         let layers = layers.into_iter().collect::<Result<_>>()?;
         Ok(Self { config: config.clone(), embeddings, layers, layer_indices: order, final_norm, prediction: None })
@@ -381,12 +366,12 @@ impl Parameters {
     /// out.
     pub fn constant_heads(&self) -> Vec<HeadPlace> {
         let size = self.config.head_dim();
-        let of_layer = |(number, layer): (usize, &Layer)| {
+        let places = self.layers().enumerate().flat_map(|(number, layer)| {
             let present = self.config.present_heads(number).into_iter();
-            let constant = present.filter(|&head| layer.is_constant_head(head, size)).collect::<Vec<_>>();
-            constant.into_iter().map(move |head| HeadPlace { layer: number, head })
-        };
-        self.layers().enumerate().flat_map(of_layer).collect()
+            let constant = present.filter(move |&head| layer.is_constant_head(head, size));
+            constant.map(move |head| HeadPlace { layer: number, head })
+        });
+        places.collect()
     }
 
     /// Yields the layers of the model, bottom-up; shared layers occur several times.

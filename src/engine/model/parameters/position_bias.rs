@@ -1,10 +1,10 @@
-//! The score term of each attention head for the distance between two tokens.
+//! Biases that attention heads add to their scores by the distance between two tokens.
 
 use anyhow::Result;
 
 use crate::model::weights::Tensors;
 
-/// The score term of each attention head for distances, in families that have one.
+/// Biases of a layer's attention heads by distance, in families that have them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PositionBias {
     /// A learnt bias of each attention head for each bucket of distances (Raffel et al. 2020, section 2.1).
@@ -13,7 +13,7 @@ pub enum PositionBias {
         weight: Vec<f32>,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, from which on all longer distances of a direction share the last bucket.
+        /// Distance, in tokens, at which the last bucket of each direction begins.
         longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the attention head.
@@ -28,9 +28,9 @@ impl PositionBias {
     /// `[number of buckets, distance at which the last one begins]`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], buckets: [usize; 2]) -> Result<Self> {
         let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
-        let [buckets, furthest] = buckets;
+        let [buckets, longest_distance] = buckets;
         weight.truncate(buckets * shape[1]);
-        Ok(Self::Buckets { weight, buckets, longest_distance: furthest })
+        Ok(Self::Buckets { weight, buckets, longest_distance })
     }
 
     /// Computes the slopes of ALiBi for `heads` attention heads. If `heads` is a power of two, head `h`, counted from 1, has
@@ -47,18 +47,18 @@ impl PositionBias {
     /// Returns the score term of the attention head `head` of `heads` at a distance: key position minus query position.
     pub fn score_term(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
         match self {
-            Self::Buckets { weight, buckets, longest_distance: furthest } => {
-                weight[bucket_index(distance, *buckets, *furthest) * heads + head]
+            Self::Buckets { weight, buckets, longest_distance } => {
+                weight[bucket_index(distance, *buckets, *longest_distance) * heads + head]
             }
             Self::Slopes { slopes } => -slopes[head] * distance.unsigned_abs() as f32,
         }
     }
 }
 
-/// Returns the bucket of a distance: key position minus query position. Each direction has half of the buckets. In each
-/// direction, the first half of the buckets hold one distance each, the others ever longer ranges. The last bucket holds all
-/// distances from `furthest` on.
-fn bucket_index(distance: isize, buckets: usize, furthest: usize) -> usize {
+/// Bucket of a distance: key position minus query position. Each direction has half of the buckets. The first half of
+/// these hold one distance each, the second half logarithmic ranges. The last bucket holds all distances from
+/// `longest_distance` on.
+fn bucket_index(distance: isize, buckets: usize, longest_distance: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;
     let n = distance.unsigned_abs();
@@ -69,7 +69,7 @@ fn bucket_index(distance: isize, buckets: usize, furthest: usize) -> usize {
     // In f32 and in this order, as in transformers, because the bound between two buckets may be an integer.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 0, and rounded down")]
     let span = {
-        let whole = (furthest as f64 / exact as f64).ln() as f32;
+        let whole = (longest_distance as f64 / exact as f64).ln() as f32;
         ((n as f32 / exact as f32).ln() / whole * (half - exact) as f32) as usize
     };
     direction + exact.saturating_add(span).min(half - 1)

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::parts::{Linear, Norm};
+use super::layer_parts::{Linear, Norm};
 use crate::model::config::{Activation, Config};
 use crate::model::families::{Architecture, DiscriminatorNames, TokenHeadNames, TransformNames};
 use crate::model::weights::Tensors;
@@ -74,8 +74,8 @@ impl Objective {
     }
 }
 
-/// A prediction head. For a hidden state `h`, `logits = norm(activation(dense(h))) Eᵀ + bias`, bounded by `cap`. `E` has the
-/// class vectors, `[classes, width]`.
+/// A prediction head. For a hidden state `h`, `logits = norm(activation(dense(h))) Eᵀ + bias`, bounded by `cap`. `E`,
+/// `[classes, width]`, has a vector for each class: for a head that predicts tokens, their output embeddings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
     /// The layers before the product with the class vectors; `None` if hidden states are multiplied directly.
@@ -91,7 +91,7 @@ pub struct PredictionHead {
 /// The layers of a prediction head before the product with the class vectors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
-    /// Linear layer from the hidden states to the width of the class vectors.
+    /// Linear layer from the hidden states to the width of `PredictionHead::decoder`.
     pub dense: Linear,
     pub activation: Activation,
     /// Norm after the activation; `None` in the head of a discriminator.

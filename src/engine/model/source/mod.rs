@@ -114,8 +114,8 @@ impl ModelRef {
         outcome.class(if misspelt { ErrorClass::Usage } else { ErrorClass::Model }).hint_after("; ", suggestion)
     }
 
-    /// Whether the model is in the binary or a folder, even a missing folder. If a folder `runs` exists, `runs/last` is a
-    /// folder and no Hub id.
+    /// Whether the name means the binary or a folder, existing or not, instead of the Hub. A name such as `runs/last`
+    /// means a folder if the folder `runs` exists.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Folder(_) | Self::Bundled(_) => true,

@@ -1,5 +1,5 @@
-//! Facts attached to an error in addition to its message: class, file, line, option, value and hint. A fact is attached where the
-//! error arises, and survives added context.
+//! Facts about an error besides its message: class, file, line, option, value and hint. Code that makes an error
+//! attaches facts to it; they survive added context.
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
@@ -10,7 +10,7 @@ use anyhow::Error;
 use super::class::ErrorClass;
 use crate::system::printable::shortened;
 
-/// Facts attached to an error; a fact that is not attached is `None`.
+/// Facts that one call attached to an error, such as its file and line; all other fields are `None`.
 #[derive(Debug, Default)]
 struct ErrorFact {
     class: Option<ErrorClass>,
@@ -23,11 +23,12 @@ struct ErrorFact {
     option: Option<String>,
     /// Unusable value that the error is about.
     value: Option<String>,
-    /// Complete message, causes included, if it replaces the messages of the error and its causes.
+    /// New message of the error and its causes together, as `map_message` and `hint_after` set it; `None` if the
+    /// original messages stay.
     words: Option<String>,
 }
 
-/// An error with facts. It is displayed as the original error, or as the `words` of the facts.
+/// An error with facts attached. Its message is `fact.words`, or the original message if that is `None`.
 #[derive(Debug)]
 struct AnnotatedError {
     error: Error,
@@ -74,32 +75,31 @@ pub fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
     })
 }
 
-/// Iterates over the facts attached to an error and its causes, beginning with the outermost.
+/// Iterates over the facts attached to an error and its causes, beginning with those attached last.
 fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
     causes(error).filter_map(|cause| Some(&cause.downcast_ref::<AnnotatedError>()?.fact))
 }
 
-/// `(file, line)` that an error is about, from the outermost facts that have both. Otherwise file and line come separately
-/// from the outermost facts that have one. Errors in JSON know their line.
+/// `(file, line)` that an error is about. A pair attached in one call comes first, then the file and the line that were
+/// each attached last. Without an attached line, the line of a JSON error counts.
 pub fn location(error: &Cause) -> (Option<&str>, Option<u64>) {
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
     let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));
-    let (file, line) = line_of_file.map_or_else(
-        || {
-            let file = facts(error).find_map(|fact| fact.file.as_deref());
-            (file, file.and(facts(error).find_map(|fact| fact.line).or_else(in_json)))
-        },
-        |(file, line)| (Some(file), Some(line)),
-    );
+    let (file, line) = if let Some((file, line)) = line_of_file {
+        (Some(file), Some(line))
+    } else {
+        let file = facts(error).find_map(|fact| fact.file.as_deref());
+        (file, file.and(facts(error).find_map(|fact| fact.line).or_else(in_json)))
+    };
     (file, line.filter(|line| *line > 0))
 }
 
-/// Command-line option that an error is about, from the outermost facts that have one.
+/// Command-line option that an error is about: the one attached last.
 pub fn option(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| fact.option.as_deref())
 }
 
-/// Value that an error is about, from the outermost facts that have one.
+/// Value that an error is about: the one attached last.
 pub fn value(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| fact.value.as_deref())
 }
@@ -115,7 +115,7 @@ pub trait Facts: Sized {
     /// The error or result with the facts attached.
     type Annotated;
 
-    /// Applies `make` to the error.
+    /// Replaces the error by `make(error)`; the methods below attach their facts through it.
     fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self::Annotated;
 
     /// Attaches a class, unless the error already has one.
@@ -185,7 +185,7 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Attaches a hint that the message already contains.
+    /// Attaches a hint that the message already contains, for [`hint`] and errors printed as JSON.
     fn with_included_hint(self, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| annotate_error(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
     }

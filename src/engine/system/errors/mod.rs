@@ -1,10 +1,10 @@
 //! Errors: the class of a failure (its exit status), the facts attached to an error, and the printed forms.
 
 mod class;
-mod described;
 mod facts;
+mod report;
 pub mod similar;
 
 pub use class::ErrorClass;
-pub use described::{ErrorFormat, ErrorReport};
 pub use facts::{Facts, causes, hint, io_error, location, option, value};
+pub use report::{ErrorFormat, ErrorReport};

@@ -5,7 +5,7 @@
 const MIN_SIMILARITY: f64 = 0.8;
 
 /// Minimum length of a common substring that is unlikely to be due to chance, in characters.
-const MIN_RUN: usize = 3;
+const MIN_SUBSTRING_CHARS: usize = 3;
 
 /// Finds the known name that is most similar to `wanted`, the first one on a tie; `None` if none is similar enough. The
 /// Jaro-Winkler similarity finds typing errors. If no name is similar, one counts if a common substring covers most of the
@@ -18,19 +18,19 @@ pub fn closest_name<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) 
         let similar = similar.filter(|(likeness, _)| *likeness >= MIN_SIMILARITY);
         similar.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, name)| name)
     };
-    best_by(strsim::jaro_winkler).or_else(|| best_by(common_run_share))
+    best_by(strsim::jaro_winkler).or_else(|| best_by(common_substring_share))
 }
 
-/// Length of the longest common substring, divided by the length of the shorter name; 0 for less than [`MIN_RUN`]
+/// Length of the longest common substring, divided by the length of the shorter name; 0 for less than [`MIN_SUBSTRING_CHARS`]
 /// characters.
-fn common_run_share(a: &str, b: &str) -> f64 {
-    let run = longest_common_run(a, b);
+fn common_substring_share(a: &str, b: &str) -> f64 {
+    let common = longest_common_substring(a, b);
     let shorter = a.chars().count().min(b.chars().count());
-    if run >= MIN_RUN { run as f64 / shorter as f64 } else { 0.0 }
+    if common >= MIN_SUBSTRING_CHARS { common as f64 / shorter as f64 } else { 0.0 }
 }
 
 /// Length of the longest common substring, in characters.
-fn longest_common_run(a: &str, b: &str) -> usize {
+fn longest_common_substring(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let (mut longest, mut ending_before) = (0, vec![0; b.len() + 1]);
     for c in a.chars() {
@@ -68,6 +68,6 @@ mod tests {
 
     #[test]
     fn a_run_by_hand() {
-        assert_eq!((longest_common_run("nsubj", "subject"), longest_common_run("ab", "ba")), (4, 1));
+        assert_eq!((longest_common_substring("nsubj", "subject"), longest_common_substring("ab", "ba")), (4, 1));
     }
 }

@@ -29,7 +29,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     if metadata.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
     }
-    super::claims::claim_read(&metadata)?;
+    super::registry::claim_read(&metadata)?;
     Ok(file)
 }
 
@@ -50,7 +50,7 @@ pub fn stdin() -> io::Result<io::Stdin> {
         use std::os::fd::AsFd;
         // A closed standard input has nothing to lose.
         if let Ok(file) = stdin.as_fd().try_clone_to_owned().map(File::from) {
-            super::claims::claim_read(&file.metadata()?)?;
+            super::registry::claim_read(&file.metadata()?)?;
         }
     }
     Ok(stdin)

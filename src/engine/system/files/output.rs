@@ -11,9 +11,9 @@ use anyhow::{Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 use tempfile::TempPath;
 
-use super::claims::{self, ReplacedFile};
 use super::digest::hex;
 use super::input;
+use super::registry::{self, ReplacedFile};
 use crate::system::errors::{ErrorClass, Facts, io_error};
 use crate::system::interrupt;
 
@@ -24,7 +24,7 @@ pub struct Output {
     file: BufWriter<File>,
     /// Temporary file and final path. `None` for a device or a pipe, which is written directly.
     rename: Option<(TempPath, PathBuf)>,
-    /// Registration of the existing file, which keeps this process from reading it.
+    /// Keeps this process from reading the existing file that the output will replace; dropping it ends that.
     _replaced: Option<ReplacedFile>,
 }
 
@@ -46,7 +46,7 @@ impl Output {
             existing => {
                 let mut replaced = None;
                 if let Ok(metadata) = &existing {
-                    replaced = Some(claims::claim_write(metadata)?);
+                    replaced = Some(registry::claim_write(metadata)?);
                     // A file that may not be written may not be replaced, for example an immutable one.
                     OpenOptions::new().write(true).open(&target)?;
                 }
@@ -60,7 +60,6 @@ impl Output {
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file), rename, _replaced: replaced })
     }
 
-    /// Writes all of `bytes`. Fails if they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).cannot("write", self.path.display()).class(ErrorClass::Output)
     }
@@ -84,7 +83,7 @@ impl Output {
         let Some((temporary, target)) = self.rename.take() else { return Ok(()) };
         self.file.get_ref().sync_all()?;
         if let Ok(metadata) = fs::metadata(&target) {
-            claims::ensure_unread(&metadata)?;
+            registry::ensure_unread(&metadata)?;
         }
         let mut outputs = interrupt::lock_outputs();
         outputs.remove(&temporary);
@@ -110,7 +109,7 @@ pub fn claim_stdout() {
         use std::os::fd::AsFd;
         if let Ok(metadata) = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata())
         {
-            claims::claim_write_until_exit(&metadata);
+            registry::claim_write_until_exit(&metadata);
         }
     }
 }
@@ -297,7 +296,8 @@ mod tests {
         output.write(b"maps").unwrap();
         fs::write(&path, "weights").unwrap();
         input::open(&path).unwrap();
-        assert!(message(output.commit()).ends_with("the same run reads it: give the output another name"));
+        let error = message(output.commit()).replace(folder.path().to_str().unwrap(), "DIR");
+        insta::assert_snapshot!(error, @"");
         assert_eq!(fs::read(&path).unwrap(), b"weights");
         assert_eq!(names(folder.path()), ["model"]);
     }

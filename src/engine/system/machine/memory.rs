@@ -25,7 +25,7 @@ pub fn available() -> Option<u64> {
         // Bytes that can be taken without swapping (`proc_meminfo(5)`).
         0 => {
             let free = proc_bytes("/proc/meminfo", "MemAvailable:");
-            [free, free_in_control_groups(), free_address_space()].into_iter().flatten().min()
+            [free, available_in_control_groups(), free_address_space()].into_iter().flatten().min()
         }
         limit => Some(limit.saturating_sub(proc_bytes("/proc/self/status", "VmRSS:").unwrap_or(0))),
     }
@@ -83,15 +83,15 @@ const CGROUP_V2_FILES: CgroupFileNames = ["memory.max", "memory.current", "inact
 const CGROUP_V1_FILES: CgroupFileNames = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
 /// Number of bytes left in the tightest control group of the process, such as its container; `None` without a limit.
-fn free_in_control_groups() -> Option<u64> {
+fn available_in_control_groups() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = groups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         let path = Path::new(path.trim_start_matches('/'));
         match controllers {
-            "" => free_in_group(Path::new("/sys/fs/cgroup"), path, CGROUP_V2_FILES),
+            "" => available_in_group(Path::new("/sys/fs/cgroup"), path, CGROUP_V2_FILES),
             _ if controllers.split(',').any(|name| name == "memory") => {
-                free_in_group(Path::new("/sys/fs/cgroup/memory"), path, CGROUP_V1_FILES)
+                available_in_group(Path::new("/sys/fs/cgroup/memory"), path, CGROUP_V1_FILES)
             }
             _ => None,
         }
@@ -101,7 +101,7 @@ fn free_in_control_groups() -> Option<u64> {
 
 /// Number of bytes left in the tightest control group among `path` and its ancestors up to `root`. Reclaimable memory
 /// counts as left.
-fn free_in_group(root: &Path, path: &Path, [most, now, reclaimable]: CgroupFileNames) -> Option<u64> {
+fn available_in_group(root: &Path, path: &Path, [most, now, reclaimable]: CgroupFileNames) -> Option<u64> {
     let of_group = |group: &Path| -> Option<u64> {
         let number = |file: &str| fs::read_to_string(root.join(group).join(file)).ok()?.trim().parse::<u64>().ok();
         let (most, now) = (number(most)?, number(now)?);
@@ -127,7 +127,7 @@ mod tests {
         };
         write(&job, ["max\n", "50\n", "anon 1\n"]);
         write(&root.path().join("slurm"), ["1000\n", "400\n", "anon 5\ninactive_file 100\n"]);
-        let left = |path: &str| free_in_group(root.path(), Path::new(path), CGROUP_V2_FILES);
+        let left = |path: &str| available_in_group(root.path(), Path::new(path), CGROUP_V2_FILES);
         assert_eq!((left("slurm/job"), left(""), left("gone")), (Some(700), None, None));
         write(&job, ["300", "50", ""]);
         assert_eq!(left("slurm/job"), Some(250));

@@ -13,7 +13,6 @@ use crate::system::parallel::lock_mutex;
 use crate::system::printable::one_line;
 use crate::system::terminal::print_to_stderr;
 
-/// Number of steps of the progress bar.
 const BAR_STEPS: u64 = 1000;
 
 /// Amount of text that a pass covers.
@@ -45,7 +44,6 @@ pub enum ProgressMeasure {
     Unknown,
 }
 
-/// Size of the corpus.
 #[derive(Clone, Copy)]
 struct CorpusSize {
     sentences: f64,
@@ -60,14 +58,12 @@ struct CurrentPass {
     tokens: f64,
 }
 
-/// Progress of the run.
 struct ProgressState {
     started_at: Instant,
     /// Passes that have not begun.
     planned: VecDeque<PassWork>,
     /// Number of the current pass, counted from 1.
     pass_number: usize,
-    /// Number of all passes.
     pass_count: usize,
     /// Work of the finished passes, in tokens times passes through all layers.
     finished_work: f64,
@@ -114,10 +110,9 @@ impl CurrentPass {
 
 impl Default for ProgressState {
     fn default() -> Self {
-        let (begun, planned) = (Instant::now(), VecDeque::new());
         Self {
-            started_at: begun,
-            planned,
+            started_at: Instant::now(),
+            planned: VecDeque::new(),
             pass_number: 0,
             pass_count: 0,
             finished_work: 0.0,
@@ -197,7 +192,8 @@ impl RunProgress {
         lock_mutex(&self.state).pass_number += 1;
     }
 
-    /// Takes the current pass off the plan, once its own sequences begin.
+    /// Removes the current pass from the planned passes. Called when its own sequences begin, after any auxiliary
+    /// passes.
     pub fn start_planned(&self) {
         lock_mutex(&self.state).planned.pop_front();
     }

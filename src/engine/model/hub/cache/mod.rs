@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result};
+use itertools::Itertools;
 
 use super::digest::Digest;
 use super::environment::Environment;
@@ -21,7 +22,7 @@ use crate::model::files::{
     list_subfolder_files, readable_files,
 };
 use crate::system::errors::{Facts, causes};
-use crate::system::files::{input, output, shared};
+use crate::system::files::{input, output, shared_folder};
 use crate::system::progress::DownloadProgress;
 
 #[cfg(test)]
@@ -86,7 +87,7 @@ impl Cache {
             let names = snapshot.names;
             CacheFailure::Missing(format!(
                 "`{id}` (revision `{revision}`) is not complete in the Hub cache `{shown}`: it holds {} of it",
-                if names.is_empty() { "nothing".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
+                if names.is_empty() { "nothing".to_owned() } else { names.iter().join(", ") }
             ))
         })
     }
@@ -139,7 +140,7 @@ impl Cache {
         let path = self.hub_folder.join(".locks").join(&self.folder_name).join(format!("{etag}.lock"));
         create_parent(&path)?;
         let failed = |error| write_error(&path, error);
-        let file = shared::open(&path).map_err(failed)?;
+        let file = shared_folder::open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
             Err(TryLockError::WouldBlock) => progress.note("waiting for another process that fetches the same file"),

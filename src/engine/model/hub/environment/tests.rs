@@ -64,7 +64,7 @@ fn times_are_seconds() {
 fn a_token_can_be_withheld() {
     let settings = Environment::of(&[("HF_TOKEN", "secret"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]);
     assert!(settings.token.is_none());
-    assert!(settings.token_places().ends_with("unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent"));
+    insta::assert_snapshot!(settings.token_places(), @"");
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn what_is_no_token_is_refused_and_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     fs::write(&path, "a".repeat(5000)).unwrap();
-    assert!(error("", Some(&path)).ends_with("it has more than 4096 bytes, the most that is read of it"));
-    assert!(error("", Some(folder.path())).starts_with("cannot read an access token from the file `"));
+    let errors = [path.as_path(), folder.path()].map(|path| error("", Some(path)));
+    insta::assert_snapshot!(errors.join("\n").replace(folder.path().to_str().unwrap(), "DIR"), @"");
 }
 
 #[test]

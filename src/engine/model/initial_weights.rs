@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal, Uniform};
 use sha2::{Digest, Sha256};
 
-use super::families::{Distribution as WeightDistribution, WeightInitialisation};
+use super::families::{WeightDistribution, WeightInitialisation};
 use super::weights::Tensors;
 
 /// Parameters as transformers initialises them (`_init_weights` of each family): random matrices, biases of 0, and norm weights

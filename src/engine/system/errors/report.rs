@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::class::ErrorClass;
 use super::facts;
 
-/// Format in which errors are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorFormat {
     #[default]

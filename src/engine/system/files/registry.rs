@@ -38,24 +38,23 @@ impl FileId {
 
 /// The files that this process reads or writes.
 #[derive(Default)]
-struct Claims {
+struct AccessedFiles {
     /// Files that this process has read.
     read: HashSet<FileId>,
     /// Existing files that open outputs will replace; a file is taken off when its output is finished.
     written: Vec<FileId>,
 }
 
-/// The files that this process reads and writes.
-static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
+static ACCESSED_FILES: LazyLock<Mutex<AccessedFiles>> = LazyLock::new(Mutex::default);
 
 /// Registers a file that this process reads. Fails if the file is an output of this process.
 pub(super) fn claim_read(metadata: &Metadata) -> io::Result<()> {
     let Some(id) = FileId::from_metadata(metadata) else { return Ok(()) };
-    let mut claims = lock_mutex(&CLAIMS);
-    if claims.written.contains(&id) {
+    let mut files = lock_mutex(&ACCESSED_FILES);
+    if files.written.contains(&id) {
         return Err(same_run_error("it is an output of the same run"));
     }
-    claims.read.insert(id);
+    files.read.insert(id);
     Ok(())
 }
 
@@ -67,18 +66,18 @@ pub(super) struct ReplacedFile(Option<FileId>);
 pub(super) fn claim_write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     let id = FileId::from_metadata(metadata);
     ensure_unread(metadata)?;
-    lock_mutex(&CLAIMS).written.extend(id);
+    lock_mutex(&ACCESSED_FILES).written.extend(id);
     Ok(ReplacedFile(id))
 }
 
 /// Registers a file as written until the process ends.
 pub(super) fn claim_write_until_exit(metadata: &Metadata) {
-    lock_mutex(&CLAIMS).written.extend(FileId::from_metadata(metadata));
+    lock_mutex(&ACCESSED_FILES).written.extend(FileId::from_metadata(metadata));
 }
 
 /// Fails if this process has read the file.
 pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {
-    let is_read = FileId::from_metadata(metadata).is_some_and(|id| lock_mutex(&CLAIMS).read.contains(&id));
+    let is_read = FileId::from_metadata(metadata).is_some_and(|id| lock_mutex(&ACCESSED_FILES).read.contains(&id));
     if is_read { Err(same_run_error("the same run reads it")) } else { Ok(()) }
 }
 
@@ -89,7 +88,7 @@ fn same_run_error(what: &'static str) -> io::Error {
 
 impl Drop for ReplacedFile {
     fn drop(&mut self) {
-        let written = &mut lock_mutex(&CLAIMS).written;
+        let written = &mut lock_mutex(&ACCESSED_FILES).written;
         if let Some(place) = written.iter().position(|id| Some(*id) == self.0) {
             written.swap_remove(place);
         }

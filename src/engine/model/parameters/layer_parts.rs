@@ -48,7 +48,7 @@ impl Linear {
         all
     }
 
-    /// Returns a layer with the given `outputs` of this one alone, in the given order.
+    /// Returns a layer that keeps only the given `outputs` (row numbers of the weight), in the given order.
     pub(super) fn select_outputs(&self, outputs: impl Iterator<Item = usize>) -> Self {
         let inputs = self.weight.len() / self.bias.len();
         let mut selected = Self::default();
@@ -59,7 +59,8 @@ impl Linear {
         selected
     }
 
-    /// Extends the outputs from the `present` attention heads (ascending) to all `heads`; outputs of other heads are zeros.
+    /// Extends the outputs from the `present` attention heads (ascending) to all `heads`; outputs of absent heads are
+    /// zeros.
     pub(super) fn with_outputs_for_all_heads(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
@@ -69,8 +70,8 @@ impl Linear {
         Self { weight, bias: spread_over_heads(&self.bias, present, (heads, size)) }
     }
 
-    /// Extends the inputs from the `present` attention heads (ascending) to all `heads`; weights of other heads' inputs are
-    /// zeros.
+    /// Extends the inputs from the `present` attention heads (ascending) to all `heads`; weights of absent heads'
+    /// inputs are zeros.
     pub(super) fn with_inputs_for_all_heads(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
