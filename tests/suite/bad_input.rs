@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::answers::Answers;
 use crate::support::{analyze, fixture, outcome, path, run, tiny_bert};
-use headscope::model::families::FAMILIES;
+use headscope::model::families::table::FAMILIES;
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize_to_file};
 use tempfile::TempDir;

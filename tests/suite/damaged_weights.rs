@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::golden::{Golden, check_forward, of_ids};
 use crate::support::{self, fixture, opened};
 use anyhow::Result;
-use headscope::model::families::Architecture;
+use headscope::model::families::architecture::Architecture;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;

@@ -9,7 +9,7 @@ use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::bert;
-use headscope::model::families::FAMILIES;
+use headscope::model::families::table::FAMILIES;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;

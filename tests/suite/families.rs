@@ -11,7 +11,7 @@ use crate::support::answers::Answers;
 use crate::support::{fixture, opened, path, run, tiny_bert, weight_files};
 use candle_core::Device;
 use headscope::model::config::Config;
-use headscope::model::families::Architecture;
+use headscope::model::families::architecture::Architecture;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Once};
 
 use assert_cmd::Command;
 use candle_core::{Device, Tensor};
-use headscope::model::families::Architecture;
+use headscope::model::families::architecture::Architecture;
 use headscope::model::files::ModelFile;
 use serde_json::Value;
 use tempfile::NamedTempFile;

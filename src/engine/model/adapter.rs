@@ -9,7 +9,7 @@ use fancy_regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::families::Architecture;
+use super::families::architecture::Architecture;
 use super::files::names::MAX_CONFIG_BYTES;
 use super::files::{AdapterFiles, ModelFile};
 use super::weights::{Checkpoint, Overlay};

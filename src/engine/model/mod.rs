@@ -23,7 +23,7 @@ use anyhow::{Context, Result, anyhow};
 use adapter::Adapter;
 use controls::rotated::rotate_outputs;
 use controls::sharp::{SharpnessSample, match_sharpness};
-use families::Architecture;
+use families::architecture::Architecture;
 use files::names::MAX_CONFIG_BYTES;
 use files::{AdapterFiles, ModelFile, ModelFiles, Pooling};
 use forward::Encoder;

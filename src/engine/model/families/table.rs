@@ -6,7 +6,8 @@ use super::{
 };
 use crate::model::config::{Activation, BlockPlan};
 
-pub(super) const FAMILIES: &[Family] = &[
+/// All architecture families that can be loaded.
+pub const FAMILIES: &[Family] = &[
     bert::BERT,
     roberta::ROBERTA,
     // XLM-RoBERTa (Conneau et al. 2020).

@@ -17,7 +17,7 @@ use super::names::{
     WEIGHT_FILES,
 };
 use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles};
-use crate::model::families::Architecture;
+use crate::model::families::architecture::Architecture;
 use crate::system::errors::Facts;
 
 /// Fetches the files that a model needs. `config.json` is fetched and checked first. Small files precede large ones, so that

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::ModelFile;
 use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, FIRST_MODULE, MAX_TOKENIZER_BYTES, MODULES};
-use crate::model::families::Architecture;
+use crate::model::families::architecture::Architecture;
 use crate::model::grid::HeadGrid;
 use crate::system::errors::Facts;
 

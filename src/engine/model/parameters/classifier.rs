@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, ensure};
 use super::layer_parts::{Linear, Norm};
 use super::prediction::{Objective, PredictionHead, Transform};
 use crate::model::config::{Activation, config_struct, parse_fields};
-use crate::model::families::Architecture;
+use crate::model::families::architecture::Architecture;
 use crate::model::weights::{Checkpoint, Tensors};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;

@@ -14,7 +14,8 @@ use anyhow::Result;
 use itertools::Itertools;
 
 use super::config::{Config, PositionEmbedding, Rotary};
-use super::families::{Architecture, ConvolutionGroups, EmbeddingNames, Intermediate, PositionBiasNames, TensorNames};
+use super::families::architecture::Architecture;
+use super::families::{ConvolutionGroups, EmbeddingNames, Intermediate, PositionBiasNames, TensorNames};
 use super::grid::HeadPlace;
 use super::weights::Tensors;
 use crate::system::parallel::{core_count, parallel_map};

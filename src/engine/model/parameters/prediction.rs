@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::layer_parts::{Linear, Norm};
 use crate::model::config::{Activation, Config};
-use crate::model::families::{Architecture, DiscriminatorNames, TokenHeadNames, TransformNames};
+use crate::model::families::architecture::Architecture;
+use crate::model::families::{DiscriminatorNames, TokenHeadNames, TransformNames};
 use crate::model::weights::Tensors;
 
 /// Prefix of the tensor names of a decoder's sequence classifier (transformers' `GenericForSequenceClassification`).

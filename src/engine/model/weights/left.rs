@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Checkpoint;
-use crate::model::families::{Architecture, EmbeddingNames, Family};
+use crate::model::families::architecture::Architecture;
+use crate::model::families::{EmbeddingNames, Family};
 use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 

@@ -17,8 +17,8 @@ use std::sync::Mutex;
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
-use super::families::pruned::is_prunable;
-use super::families::{Architecture, Family};
+use super::families::Family;
+use super::families::architecture::{Architecture, is_prunable};
 use super::files::ModelFile;
 use super::files::names::is_pickle;
 use crate::system::counted::format_count;

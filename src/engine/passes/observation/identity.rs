@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
 use crate::corpus::{AnnotationOptions, CorpusIdentity, LinkOptions, LinkSources, LinksFrom, Unit};
-use crate::model::families::Architecture;
+use crate::model::families::architecture::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;

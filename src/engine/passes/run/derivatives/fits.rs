@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::differentiate;
-use crate::model::families::Architecture;
+use crate::model::families::architecture::Architecture;
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::forward::gradient::Differentiable;
 use crate::model::grid::HeadGrid;
