@@ -211,8 +211,8 @@ fn relation_sentence(report: &Report) -> Option<String> {
     Some(format!("{start} {name}: attention of {place} leads {found} (best fixed offset {offset}{tags}); {stands}."))
 }
 
-/// Sentences on labels that lack evidence, with the number of further sentences that they need, and on undecided
-/// heads.
+/// Writes which findings lack evidence, and how much more text each needs. Then writes how many heads are undecided,
+/// and how many labels are borderline. Empty if there is nothing to write.
 fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
@@ -312,7 +312,7 @@ fn label_clause(label: &Label) -> String {
     label_clause_with_note(label, "")
 }
 
-/// As [`label_clause`], with `level_note` after the level above which the label's score is measured.
+/// As [`label_clause`]. If the score is a lead over a reference level such as chance, `level_note` follows that level.
 fn label_clause_with_note(label: &Label, level_note: &str) -> String {
     let phrase = detector_of_label(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = borderline_hedge(label);

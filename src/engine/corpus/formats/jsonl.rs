@@ -47,9 +47,9 @@ struct Line {
     id: Option<Value>,
     document: Option<JsonName>,
     family: Option<JsonName>,
-    /// Key that other programs use for `heads` (`deprel`: for `relations`). A line with words, this key and no key of ours is an
-    /// error, since its tree would be lost.
+    /// Other programs' key for `heads`. Beside `words`, it is an error without `heads`, since the tree would be lost.
     head: Option<IgnoredAny>,
+    /// Other programs' key for `relations`. Beside `words`, it is an error without `relations`.
     deprel: Option<IgnoredAny>,
 }
 
@@ -65,7 +65,6 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     next_line(lines, |line| parse_line(line, context))
 }
 
-/// Parses one line into a sentence.
 fn parse_line(json: &str, context: &mut ReaderContext) -> Result<ParsedSentence> {
     let ReaderContext {
         relations,
@@ -91,12 +90,12 @@ fn parse_line(json: &str, context: &mut ReaderContext) -> Result<ParsedSentence>
         let lost = || anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json));
         ensure!(!is_lost, with_key_hint(json, lost()));
         let written = line.written_text(&forms)?;
-        let links = line.take_links(forms.len(), types)?;
+        let links = line.take_link_sets(forms.len(), types)?;
         let lists = [aligned_lists(json, requested)?, aligned_lists(json, classes.as_slice())?];
         let words = line.into_annotated(forms, relations, (lists, classes.as_ref()))?;
         Sentence { id, links, written, ..Sentence::new(Content::Words(words)) }
     } else {
-        Sentence { id, ..Sentence::new(Content::Text(line.take_only_text(json)?)) }
+        Sentence { id, ..Sentence::new(Content::Text(line.take_running_text(json)?)) }
     };
     let begins_document = document != file.previous_document;
     file.previous_document = document;
@@ -143,7 +142,7 @@ fn with_key_hint(json: &str, error: Error) -> Error {
 impl Line {
     /// Takes the running text of a line that has no `words`. Fails if there is no `text`, or if the line has a key that is
     /// only valid beside `words`.
-    fn take_only_text(&mut self, json: &str) -> Result<String> {
+    fn take_running_text(&mut self, json: &str) -> Result<String> {
         let ensure_missing = |keys: &[(&str, bool)]| match keys.iter().find(|(_, is_given)| *is_given) {
             Some((name, _)) => Err(anyhow!("`{name}` is of `words`, and there are none")),
             None => Ok(()),
@@ -162,7 +161,7 @@ impl Line {
     }
 
     /// Takes the link sets of a sentence of `words` words, one per link type, out of the line.
-    fn take_links(&mut self, words: usize, types: &mut LinkTypes) -> Result<Vec<LinkSet>> {
+    fn take_link_sets(&mut self, words: usize, types: &mut LinkTypes) -> Result<Vec<LinkSet>> {
         let links = self.links.take().unwrap_or_default();
         let mut candidates = self.candidates.take().unwrap_or_default();
         let mut distances = self.min_distance.take().unwrap_or_default();
@@ -291,8 +290,8 @@ impl Line {
     }
 }
 
-/// List of one value per word that the run requested: its key, the values of the line (`None` if missing), and the entry to
-/// take from each value (`Number` for `feats.Number`).
+/// A list that the run requested, with one value per word: `(key, values, entry)`. `values` is `None` if the line lacks
+/// the list; `entry` is the entry to take from each value (`Number` for `feats.Number`).
 type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
 /// Looks up the lists of a line under the requested keys.

@@ -29,7 +29,7 @@ impl WrittenPiece {
         Self { surface: None, word_count: 1, space_after }
     }
 
-    /// Spelling of the piece, and the forms of its words; `first` is the index of its first word in `forms`.
+    /// Spelling of the word or multiword token, and the forms of its words, which begin at index `first` of `forms`.
     fn surface<'a>(&'a self, forms: &'a [&'a str], first: usize) -> (&'a str, &'a [&'a str]) {
         let own_forms = &forms[first..first + self.word_count];
         (self.surface.as_deref().unwrap_or(own_forms[0]), own_forms)
@@ -41,7 +41,7 @@ impl WrittenPiece {
 pub(in crate::corpus) struct Misalignment {
     /// Index of the first word that was not found in the text. It equals the number of words if text follows the last word.
     pub word: usize,
-    /// Byte offset in the text at which that word was expected, or at which the text after the last word begins.
+    /// Byte offset in the text at which the missing word was expected, or at which the text after the last word begins.
     pub offset: usize,
 }
 

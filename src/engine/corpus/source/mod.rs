@@ -342,8 +342,8 @@ impl Corpus {
         Ok(None)
     }
 
-    /// Sets the fields of a sentence that depend on its place in the corpus: index, document, entity fields. Its family is
-    /// set elsewhere.
+    /// Sets the fields of a sentence that depend on its place in the corpus, except for its family: index, document,
+    /// entity fields.
     fn with_corpus_place(&mut self, sentence: Sentence, index: u64) -> Sentence {
         let sentence =
             self.position.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
@@ -371,8 +371,8 @@ impl Iterator for Corpus {
     }
 }
 
-/// Reads the files ahead until the sampling unit is decided, or with `to_the_end` to the end, unless families are the
-/// unit. Reads nothing if a file can be read only once.
+/// Reads the files ahead until they decide the sampling unit. With `to_the_end`, reads on and counts all documents,
+/// unless the files name families. Reads nothing if a file can be read only once.
 fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
     let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::copy_for_rereading).collect();
     let Some(again) = again else { return ReadAhead::default() };
@@ -393,8 +393,8 @@ fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
     ReadAhead { marks, documents }
 }
 
-/// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once.
-/// Files are read ahead up to their shares. A broken file counts up to its error, which the later reading reports.
+/// Number of sentences to take from each file, `[files]`, if the run takes `limit` sentences. `None` for a single file,
+/// or if a file can be read only once. A broken file counts as ending before its error, which the run itself reports.
 fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     if files.len() < 2 || files.iter().any(|file| file.copy_for_rereading().is_none()) {
         return None;

@@ -100,7 +100,7 @@ impl TaskReader<'_> {
                         let named =
                             item.unknown_label.as_ref().map_or_else(String::new, |label| format!(" (`{label}`)"));
                         let error = anyhow!("an item {reason}{named} would be skipped, and --strict skips none");
-                        return Err(self.skip_error(error, &item, file));
+                        return Err(self.skipped_item_error(error, &item, file));
                     }
                     skipped.push(item);
                 }
@@ -109,7 +109,7 @@ impl TaskReader<'_> {
         if let Some(first) = skipped.first().filter(|_| items.is_empty()) {
             let done = exchanged.map_or("scored", |_| WITH_CORRUPTED_TEXT);
             let error = anyhow!("no item of the task can be {done}: {}", describe_skips(&skipped));
-            return Err(self.skip_error(error, first, file));
+            return Err(self.skipped_item_error(error, first, file));
         }
         Ok(ItemTexts { items, mask: None, skipped })
     }
@@ -127,7 +127,7 @@ impl TaskReader<'_> {
     }
 
     /// Adds to the error about a skipped item its location, and the hint on how to mend the item.
-    fn skip_error(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
+    fn skipped_item_error(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
         error
             .hint(item.reason.repair_hint(mask.as_deref(), self.labels))

@@ -29,7 +29,6 @@ pub struct TaskFile {
     pub items: Vec<Item>,
 }
 
-/// One item of a task file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Line of the item in the file, counted from 1.

@@ -100,7 +100,7 @@ pub enum ItemSkip {
 
 impl std::error::Error for ItemSkip {}
 
-/// Formats the reason as words that follow a number of items.
+/// Formats the reason to follow a number of items, as in `3 items without exactly one mask`.
 impl fmt::Display for ItemSkip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -221,7 +221,7 @@ pub struct InterchangeInfo {
     pub skipped: BTreeMap<ItemSkip, u64>,
 }
 
-/// Words for messages: what cannot be done with an item that must exchange contexts with its corrupted text.
+/// End of the message `no item of the task can be ...`, where heads exchange contexts between text and corrupted text.
 pub const WITH_CORRUPTED_TEXT: &str = "run beside its corrupted text";
 
 /// The positions at which heads exchange their contexts.
