@@ -15,6 +15,7 @@ mod schema;
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use itertools::izip;
 use schemars::JsonSchema;
 use serde::de::{Deserializer, Error as _};
 use serde::ser::{SerializeMap, Serializer};
@@ -229,9 +230,8 @@ impl Report {
         let heads_per_group = model.query_heads_per_group();
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
-        let measured =
-            heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance.into_iter().zip(own_denominators));
-        let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), (verdict, chooses)))| {
+        let columns = izip!(heads, ci95, standard_errors, own_chance, own_denominators, verdicts, choices);
+        let head = |(place, (metrics, ci95, standard_errors, chance, denominators, verdict, chooses))| {
             let (place, Verdict { primary, labels, nearest }) = (grid.head_place(place), verdict);
             let key_value_group = heads_per_group.map(|heads| place.head / heads);
             HeadReport {
@@ -261,7 +261,7 @@ impl Report {
             denominators,
             label_counts,
             controls,
-            heads: measured.zip(verdicts.into_iter().zip(choices)).enumerate().map(head).collect(),
+            heads: columns.enumerate().map(head).collect(),
             sections: Sections(sections),
             facts: SectionFacts::default(),
             attention_maps: None,

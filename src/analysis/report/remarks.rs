@@ -1,5 +1,7 @@
 //! Remarks on the model and on the corpus of a report, which the summary prints before the labels.
 
+use itertools::Itertools as _;
+
 use super::Report;
 use super::caveats::reads_proteins_as_text;
 use super::corpus::ContextInfo;
@@ -28,10 +30,8 @@ impl Report {
         let absent = (count > 0)
             .then(|| format!("its checkpoint was saved without {}: they are in no count", format_count(count, "head")));
         let removed = &self.settings.protocol.removed;
-        let removed = (!removed.is_empty()).then(|| {
-            let names: Vec<String> = removed.iter().map(ToString::to_string).collect();
-            format!("it runs without {} (`--remove`): they are in no count", names.join(", "))
-        });
+        let removed = (!removed.is_empty())
+            .then(|| format!("it runs without {} (`--remove`): they are in no count", removed.iter().join(", ")));
         let repeated = self.model.stored_layers.map(|stored| {
             let (layers, stored) = (self.model.layers, format_count(stored, "layer"));
             format!(

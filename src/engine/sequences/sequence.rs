@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use itertools::Itertools as _;
+
 use super::span::WordSpan;
 use crate::corpus::{Annotation, LinkSet, SentenceGroup, TreeHead};
 use crate::model::files::Pooling;
@@ -119,9 +121,8 @@ impl Sequence {
 
     /// Number of tokens that belong to several words.
     pub fn shared_token_count(&self) -> u64 {
-        let mut shared = None;
-        let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
-        neighbours.filter(|pair| shared.replace(pair[1].start()) != Some(pair[1].start())).count() as u64
+        let neighbours = self.words.iter().tuple_windows().filter(|(word, next)| word.end() > next.start());
+        neighbours.map(|(_, next)| next.start()).dedup().count() as u64
     }
 
     /// Positions at which heads exchange their contexts between this sequence and the next; `None` if no contexts are

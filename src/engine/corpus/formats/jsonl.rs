@@ -11,6 +11,7 @@ use std::iter;
 use std::sync::Arc;
 
 use anyhow::{Error, Result, anyhow, ensure};
+use itertools::Itertools as _;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -135,8 +136,8 @@ fn with_key_hint(json: &str, error: Error) -> Error {
         let other = others.iter().find(|&&other| keys.contains_key(other) && !keys.contains_key(ours))?;
         Some(format!("`{other}` `{ours}`"))
     };
-    let renamed: Vec<String> = KEY_ALIASES.iter().filter_map(other_name).collect();
-    if renamed.is_empty() { error } else { error.hint(format!("call {}", renamed.join(", "))) }
+    let renamed = KEY_ALIASES.iter().filter_map(other_name).join(", ");
+    if renamed.is_empty() { error } else { error.hint(format!("call {renamed}")) }
 }
 
 impl Line {
@@ -336,7 +337,7 @@ fn word_classes(
     if let Some(key) = wanted {
         given.retain(|name, _| **name == **key);
     }
-    let names = || given.keys().map(|name| format!("`{}`", excerpt(name))).collect::<Vec<_>>().join(", ");
+    let names = || given.keys().map(|name| format!("`{}`", excerpt(name))).join(", ");
     let several = || anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names());
     ensure!(given.len() < 2, several().hint("name one of them with --classes, or keep one of the keys"));
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };

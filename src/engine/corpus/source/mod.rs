@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::vec;
 
 use anyhow::{Context as _, Result};
+use itertools::Itertools as _;
 
 pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
 use super::family::{FamilyAssigner, MIN_UNMARKED_DOCUMENTS, RepeatCounts, Unit, UnitMarks};
@@ -75,7 +76,7 @@ impl Corpus {
     /// Opens the inputs, to be read in order. Fails if a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
         let (files, passed_over) = files::from_inputs(inputs).class(ErrorClass::Input)?;
-        let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
+        let name = inputs.iter().map(Input::name).join(" + ");
         Ok(Self::from_files(name, files, passed_over))
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::corpus::{AnnotationOptions, Corpus, Format, Input, Scope, Sentence};
@@ -14,7 +15,7 @@ fn one(text: &str) -> Sentence {
 
 fn forms(sentence: &Sentence) -> String {
     let Content::Words(words) = &sentence.content else { panic!("a reaction has words") };
-    words.iter().map(|word| &*word.form).collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| &word.form).join(" ")
 }
 
 /// The links, words counted from 1, and the candidates.

@@ -2,6 +2,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 
+use itertools::Itertools as _;
+
 use super::*;
 use crate::corpus::{AnnotationOptions, Corpus, Input, Scope, Unit};
 use crate::system::errors::ErrorClass;
@@ -149,8 +151,8 @@ fn a_line_that_is_no_link_is_refused() {
     ];
     let many: Vec<String> = (0..=100).map(|kind| format!("a,1,2,{kind}\n")).collect();
     let many = format!("sentence,from,to,type\n{}", many.concat());
-    let errors = tables.into_iter().chain([&*many]).map(|table| files.error("links.tsv", table));
-    insta::assert_snapshot!(errors.collect::<Vec<_>>().join("\n"), @"");
+    let mut errors = tables.into_iter().chain([&*many]).map(|table| files.error("links.tsv", table));
+    insta::assert_snapshot!(errors.join("\n"), @"");
     let text = Files::new("a.txt", "running text\n");
     let errors = ["#0", "x"].map(|name| text.error("links.tsv", &format!("sentence,from,to,type\n{name},1,2,x\n")));
     insta::assert_snapshot!(errors.join("\n"), @"");

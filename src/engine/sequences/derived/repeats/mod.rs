@@ -6,6 +6,7 @@
 //! choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first, so that anyone can
 //! reproduce them.
 
+use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
 use anyhow::Result;
@@ -129,11 +130,9 @@ impl DrawnLengths {
 }
 
 /// Orders items at random by their SHA-256 digests, lowest first, as the module documentation describes.
-fn order_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
-    let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
-    let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();
-    keyed.sort_unstable_by_key(|(key, _)| *key);
-    keyed.into_iter().map(|(_, item)| item).collect()
+fn order_by_digest<T: Display>(what: &str, sequence: &str, mut items: Vec<T>) -> Vec<T> {
+    items.sort_by_cached_key(|item| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{item}")));
+    items
 }
 
 /// Makes a sequence of two copies with the filler between them, within the special tokens of `frame`; `tokens` has one

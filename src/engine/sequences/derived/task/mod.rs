@@ -9,6 +9,7 @@ pub mod file;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -180,12 +181,12 @@ pub fn describe_skips(skipped: &[SkippedItem]) -> String {
         None => item.line.to_string(),
     };
     let reason = |(reason, items): (&ItemSkip, &Vec<&SkippedItem>)| {
-        let named = items.iter().take(MAX_NAMED_ENTRIES).map(place).collect::<Vec<_>>().join(", ");
+        let named = items.iter().take(MAX_NAMED_ENTRIES).map(place).join(", ");
         let more = if items.len() > MAX_NAMED_ENTRIES { ", ..." } else { "" };
         let lines = plural(&items.len(), "line", "lines");
         format!("{} {reason} ({lines} {named}{more})", format_count(items.len(), "item"))
     };
-    by_reason.iter().map(reason).collect::<Vec<_>>().join(", ")
+    by_reason.iter().map(reason).join(", ")
 }
 
 /// The user's task as a run reads it: all that the sums depend on.
