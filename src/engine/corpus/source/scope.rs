@@ -53,7 +53,7 @@ impl UnitHalf {
     }
 }
 
-/// Outcome of [`Scope::decide`]: the sampling unit of the jackknife blocks, and the part of the corpus to read.
+/// Sampling unit of the jackknife blocks and part of the corpus to read, both decided before reading begins.
 #[derive(Debug)]
 pub(super) struct ScopeDecision {
     pub unit: Unit,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use fancy_regex::{Regex, RegexBuilder};
+use itertools::Itertools as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -243,9 +244,7 @@ type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
 /// The entries of a table in their order in the file.
 fn entries_in_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
-    let mut entries: Vec<_> = table.iter().collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
-    entries
+    table.iter().sorted_by_key(|(key, _)| key.span().start).collect()
 }
 
 fn parse_rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<LinkRule>, Fault> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use itertools::Itertools as _;
 
 use super::file::{ClozeText, CorruptedText, Item, ItemContent, TaskFile};
 use super::{
@@ -274,8 +275,8 @@ impl ItemReader<'_> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
         let masked = self.encode_text(text)?;
-        let places: Vec<usize> = (0..masked.ids.len()).filter(|&place| masked.ids[place] == mask).collect();
-        let &[place] = &places[..] else { bail!(ItemSkip::NotOneMask) };
+        let masks = (0..masked.ids.len()).filter(|&place| masked.ids[place] == mask);
+        let place = masks.exactly_one().map_err(|_| ItemSkip::NotOneMask)?;
         let id = |side: &str| -> Result<u32> {
             let filled = self.encode_text(&text.replacen(&shown, side, 1))?.ids;
             let stays = |at: usize| at == place || filled[at] == masked.ids[at];
