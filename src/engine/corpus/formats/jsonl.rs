@@ -22,7 +22,7 @@ use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, word_position};
-use crate::corpus::sentence::written::{Misalignment, Written, WrittenPiece};
+use crate::corpus::sentence::written_text::{Misalignment, Written, WrittenPiece};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
 use crate::system::counted::{format_count, plural};
 use crate::system::errors::Facts;

@@ -1,7 +1,7 @@
 //! Sentences of a corpus: running text, or words with their gold annotations.
 
 pub(super) mod links;
-pub(super) mod written;
+pub(super) mod written_text;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::annotation::Annotation;
 use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use links::LinkSet;
-use written::Written;
+use written_text::Written;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sentence {

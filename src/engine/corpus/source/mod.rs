@@ -26,12 +26,12 @@ pub(super) mod indexing;
 pub(super) mod links;
 mod position;
 pub(super) mod scope;
-mod selected;
+mod selected_segments;
 
 use links::{ExternalLinks, LinkOptions};
 use position::ReadingPosition;
 use scope::{ReadAhead, ReadPart, Scope, ScopeDecision, equal_shares};
-use selected::{SelectedSegments, SelectedSentence};
+use selected_segments::{SelectedSegments, SelectedSentence};
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 #[derive(Default)]

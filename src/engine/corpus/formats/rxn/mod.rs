@@ -18,7 +18,7 @@ use crate::corpus::annotation::{Annotation, WordClass};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
-use crate::corpus::sentence::written::{Written, WrittenPiece};
+use crate::corpus::sentence::written_text::{Written, WrittenPiece};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
