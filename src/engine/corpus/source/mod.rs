@@ -395,7 +395,8 @@ fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
 }
 
 /// Number of sentences to take from each file, `[files]`, if the run takes `limit` sentences. `None` for a single file,
-/// or if a file can be read only once. A broken file counts as ending before its error, which the run itself reports.
+/// or if a file can be read only once. Files are read ahead up to their shares; a broken file counts up to its error,
+/// which the run itself reports.
 fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     if files.len() < 2 || files.iter().any(|file| file.copy_for_rereading().is_none()) {
         return None;
