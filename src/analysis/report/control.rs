@@ -76,12 +76,11 @@ impl ControlReport {
         let chosen = choices.iter().flatten().map(|label| label.label.as_str());
         let labels = heads.iter().flat_map(|head| &head.labels).map(String::as_str);
         let kept = heads.iter().flat_map(|head| &head.kept).map(String::as_str);
-        let is_firm = |verdict: &Verdict| has_firm_role(&verdict.labels);
         Self {
             control,
             label_counts: registry::count_labels(&studies, labels.chain(chosen)),
             kept_counts: registry::count_labels(&studies, kept),
-            firm_roles: Some(verdicts.iter().filter(|verdict| is_firm(verdict)).count() as u64),
+            firm_roles: Some(verdicts.iter().filter(|verdict| has_firm_role(&verdict.labels)).count() as u64),
             heads,
         }
     }

@@ -171,8 +171,9 @@ impl CorpusInfo {
         }
     }
 
-    /// A text on how many sampling units the corpus has, if they are too few to test the metrics with these
-    /// denominators; else `None`. `piece` is the noun for a piece of the corpus: a sentence or a protein.
+    /// Describes the shortage if the corpus has too few sampling units for a test; else `None`. Units of unequal size
+    /// count as the largest `effective_blocks` of any metric's denominator. `piece` is the noun for a sentence, such as
+    /// `protein`.
     pub fn unit_shortage_text(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
         let [one, many] = self.unit.nouns(piece);
@@ -220,17 +221,17 @@ pub struct TextInfo {
     pub not_remembered: u64,
 }
 
-/// Share of unknown tokens or duplicate sentences above which the report remarks on it. Leaving out 5 % of the
-/// observations moves a share by up to 5 points. That is the largest standard error of a label with the fewest
-/// queries (`min_queries`).
-const NOTABLE_SHARE: f64 = 0.05;
+/// Share of unknown tokens, or of copied sentences, above which the report remarks on them. Leaving 5 % of the
+/// observations out moves a score by up to 5 points. Sampling error is as large: the standard error of a share over the
+/// 100 queries that a label needs (`min_queries`) is at most 5 points.
+const REMARK_THRESHOLD: f64 = 0.05;
 
-/// Largest number of tokens per word without a remark. With `f` tokens per word, `(f - 1) / f` of the pairs of
-/// adjacent tokens lie within one word: here one half.
+/// Mean number of tokens per word above which the report remarks on split words. With 2 tokens per word, half of the
+/// pairs of adjacent tokens lie within one word: `(f - 1) / f` with `f` tokens per word.
 const MOST_TOKENS_PER_WORD: f64 = 2.0;
 
-/// Smallest number of words per sentence without a remark. Of `n` words in a sentence, `n - 2` have a neighbour on
-/// both sides: here one half.
+/// Mean number of words per sentence below which the report remarks on short sentences. With 4 words per sentence, half
+/// of the words have a neighbour on both sides: `n - 2` of `n` words.
 const FEWEST_WORDS_PER_SENTENCE: f64 = 4.0;
 
 impl TextInfo {
@@ -254,7 +255,7 @@ impl TextInfo {
 
     /// Whether more than 5 % of the tokens of text are unknown.
     pub fn has_many_unknown_tokens(&self) -> bool {
-        self.unknown_share.is_some_and(|share| share > NOTABLE_SHARE)
+        self.unknown_share.is_some_and(|share| share > REMARK_THRESHOLD)
     }
 
     /// Whether words have so many tokens on average that the report remarks on it.
@@ -270,7 +271,7 @@ impl TextInfo {
     /// Whether more than 5 % of the sentences read are copies of other sentences.
     pub fn is_repetitive(&self) -> bool {
         ratio(self.sentences_read - self.different_sentences.min(self.sentences_read), self.sentences_read)
-            .is_some_and(|copies| copies > NOTABLE_SHARE)
+            .is_some_and(|copies| copies > REMARK_THRESHOLD)
     }
 
     /// Whether the corpus has fewer groups of dependent sentences than there are jackknife blocks (64).

@@ -30,8 +30,8 @@ pub fn run_health(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, pol
     Health::new(value, policy)
 }
 
-/// Tokens of text per word; `None` if unknown. Where words are longer than the mean vocabulary entry, it is tokens
-/// per stretch of that length.
+/// Tokens of text per word. If words are longer on average than the vocabulary's mean entry, tokens per stretch of text
+/// as long as that entry. `None` without text, or if the mean length of the entries is unknown.
 fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
     let per_entry = model.tokenizer.as_ref()?.round_trip.characters_per_entry()?;
     let usual = (tally.legibility.characters as f64 / per_entry).max(tally.words as f64);
@@ -78,15 +78,15 @@ impl Report {
 }
 
 impl CorpusInfo {
-    /// The numbers of documents read and available, if `--limit` left some documents out; else `None`.
-    fn limit_document_counts(&self) -> Option<TakenDocuments> {
+    /// Numbers of documents read and available, if `--limit` left some documents out; else `None`.
+    fn documents_under_limit(&self) -> Option<TakenDocuments> {
         self.documents.filter(|documents| documents.taken < documents.of)
     }
 
     /// Advice for a corpus with too few sampling units.
     fn advice_for_more_units(&self) -> &'static str {
         match self.unit {
-            _ if self.limit_document_counts().is_some() => "raise --limit, or give `--unit sentences`",
+            _ if self.documents_under_limit().is_some() => "raise --limit, or give `--unit sentences`",
             Unit::Sentences => "give more text",
             _ => "give more text, or `--unit sentences` if its documents need not be told apart",
         }
@@ -101,7 +101,7 @@ impl CorpusInfo {
         Some([fact, way_out])
     }
 
-    /// The messages of failing health checks that do not keep labels from being firm, without a full stop.
+    /// Messages about failed health checks that leave labels firm, without a full stop.
     pub(super) fn minor_check_messages(&self, model: &ModelInfo) -> Vec<String> {
         let others = self.health.failing_checks().filter(|check| !check.id.affects_firmness());
         others.map(|check| self.failed_check_message(check, model).join(": ")).collect()
@@ -170,7 +170,7 @@ impl CorpusInfo {
             HealthId::Units => {
                 let [one, many] = self.unit.nouns(sentence);
                 let units = format!("{value:.0} {}", if value == 1.0 { one } else { many });
-                let limit = self.limit_document_counts().map_or_else(String::new, |TakenDocuments { taken, of }| {
+                let limit = self.documents_under_limit().map_or_else(String::new, |TakenDocuments { taken, of }| {
                     format!(", since --limit took {taken} of {of} documents")
                 });
                 let fact = format!("it has {units}, and a test asks for {:.0}{limit}", check.threshold);

@@ -1,7 +1,9 @@
 //! Sums up a report in a few sentences for a first-time reader, and each head in one sentence.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+
+use itertools::Itertools as _;
 
 use super::firm::{has_firm_role, is_firm_role, is_role};
 use super::roles::{RoleCounts, shortages};
@@ -96,10 +98,10 @@ fn constant_heads_sentence(report: &Report) -> Option<String> {
 }
 
 fn name_heads(heads: &[HeadPlace]) -> String {
-    let names: Vec<String> = heads.iter().take(MAX_NAMED_CONSTANT_HEADS).map(ToString::to_string).collect();
-    match heads.len() - names.len() {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
+    let names = heads.iter().take(MAX_NAMED_CONSTANT_HEADS).join(", ");
+    match heads.len().saturating_sub(MAX_NAMED_CONSTANT_HEADS) {
+        0 => names,
+        more => format!("{names} and {more} more"),
     }
 }
 
@@ -153,18 +155,13 @@ fn label_category(label: &str) -> String {
 fn count_by_kind(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     let mut kinds: BTreeMap<String, Vec<HeadPlace>> = BTreeMap::new();
     heads.for_each(|(kind, place)| kinds.entry(kind).or_default().push(place));
-    let mut kinds: Vec<(String, Vec<HeadPlace>)> = kinds.into_iter().collect();
-    kinds.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+    let kinds = kinds.into_iter().sorted_by_key(|(_, places)| Reverse(places.len())).collect_vec();
     // If only one kind is left, it is named as well.
     let named = if kinds.len() == MAX_NAMED_KINDS + 1 { kinds.len() } else { MAX_NAMED_KINDS };
-    let shown = kinds.iter().take(named).map(|(kind, places)| {
-        if places.len() > MAX_NAMED_PER_KIND {
-            return format!("{} {kind}", places.len());
-        }
-        let places: Vec<String> = places.iter().map(ToString::to_string).collect();
-        format!("{} {kind} ({})", places.len(), places.join(", "))
+    let mut shown = kinds.iter().take(named).map(|(kind, places)| match places.len() {
+        count if count > MAX_NAMED_PER_KIND => format!("{count} {kind}"),
+        count => format!("{count} {kind} ({})", places.iter().join(", ")),
     });
-    let shown: Vec<String> = shown.collect();
     let rarer: usize = kinds.iter().skip(named).map(|(_, places)| places.len()).sum();
     let rarer = if kinds.len() > named { format!(", {rarer} of rarer kinds") } else { String::new() };
     shown.join(", ") + &rarer
@@ -211,8 +208,8 @@ fn relation_sentence(report: &Report) -> Option<String> {
     Some(format!("{start} {name}: attention of {place} leads {found} (best fixed offset {offset}{tags}); {stands}."))
 }
 
-/// Sentences on labels that lack evidence, with the number of further sentences that they need, and on undecided
-/// heads.
+/// Writes which findings lack evidence, and how much more text each needs. Then writes how many heads are undecided,
+/// and how many labels are borderline. Empty if there is nothing to write.
 fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
@@ -225,11 +222,8 @@ fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
         });
         format!("{of} ({count} {things}, {asked} needed{more})")
     };
-    let lacks: Vec<String> = shortages.iter().map(lack).collect();
-    let lacks = match &lacks[..] {
-        [] => String::new(),
-        lacks => format!("Too little text for {}.", lacks.join(", ")),
-    };
+    let lacks = shortages.iter().map(lack).join(", ");
+    let lacks = if lacks.is_empty() { lacks } else { format!("Too little text for {lacks}.") };
     let undecided = match report.heads.iter().filter(|head| head.is_undecided()).count() {
         0 => String::new(),
         count => {
@@ -241,7 +235,7 @@ fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
         }
     };
     let sentences = [lacks, undecided, RoleCounts::new(report).borderline_sentence()];
-    sentences.into_iter().filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ")
+    sentences.iter().filter(|sentence| !sentence.is_empty()).join(" ")
 }
 
 /// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
@@ -312,7 +306,7 @@ fn label_clause(label: &Label) -> String {
     label_clause_with_note(label, "")
 }
 
-/// As [`label_clause`], with `level_note` after the level above which the label's score is measured.
+/// As [`label_clause`]. If the score is a lead over a reference level such as chance, `level_note` follows that level.
 fn label_clause_with_note(label: &Label, level_note: &str) -> String {
     let phrase = detector_of_label(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = borderline_hedge(label);

@@ -15,6 +15,7 @@ mod schema;
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use itertools::izip;
 use schemars::JsonSchema;
 use serde::de::{Deserializer, Error as _};
 use serde::ser::{SerializeMap, Serializer};
@@ -150,7 +151,7 @@ pub struct HeadReport {
     pub key_value_group: Option<usize>,
     /// The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`. A head that
     /// the checkpoint was saved without has `absent`, a head that the run removed (`--remove`) has `removed`.
-    #[schemars(schema_with = "schema::primary")]
+    #[schemars(schema_with = "schema::primary_label")]
     pub primary: String,
     /// All labels of the head: firm ones before borderline ones, each by falling margin.
     #[schemars(schema_with = "schema::labels")]
@@ -161,10 +162,10 @@ pub struct HeadReport {
     /// How the head chooses where to attend: by special tokens, position, token, position and token, or context. Null where it
     /// has no such label, or the study `choice` did not run. It is not one of the `labels`.
     #[serde(default)]
-    #[schemars(schema_with = "schema::chooses")]
+    #[schemars(schema_with = "schema::choice_label")]
     pub chooses: Option<Label>,
     /// The two labels that an unlabelled head comes nearest to, fewer if fewer rules are on; empty for a head with a label.
-    #[schemars(schema_with = "schema::nearest")]
+    #[schemars(schema_with = "schema::nearest_labels")]
     pub nearest: Vec<Near>,
     /// The values of the metrics, by metric id.
     #[schemars(schema_with = "schema::values")]
@@ -186,7 +187,7 @@ pub struct HeadReport {
     /// The denominator of each metric that heads share unequally, by metric id; null where the report's `denominators` has it.
     /// Absent if all heads are scored on the same things.
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
-    #[schemars(schema_with = "schema::own_denominators")]
+    #[schemars(schema_with = "schema::head_denominators")]
     pub denominators: Metrics<Option<Denominator>>,
 }
 
@@ -229,9 +230,8 @@ impl Report {
         let heads_per_group = model.query_heads_per_group();
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
         let (chance, chance_ci95, denominators) = (estimates.chance, estimates.chance_ci95, estimates.denominators);
-        let measured =
-            heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance.into_iter().zip(own_denominators));
-        let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), (verdict, chooses)))| {
+        let columns = izip!(heads, ci95, standard_errors, own_chance, own_denominators, verdicts, choices);
+        let head = |(place, (metrics, ci95, standard_errors, chance, denominators, verdict, chooses))| {
             let (place, Verdict { primary, labels, nearest }) = (grid.head_place(place), verdict);
             let key_value_group = heads_per_group.map(|heads| place.head / heads);
             HeadReport {
@@ -261,7 +261,7 @@ impl Report {
             denominators,
             label_counts,
             controls,
-            heads: measured.zip(verdicts.into_iter().zip(choices)).enumerate().map(head).collect(),
+            heads: columns.enumerate().map(head).collect(),
             sections: Sections(sections),
             facts: SectionFacts::default(),
             attention_maps: None,
@@ -342,11 +342,12 @@ impl HeadReport {
         [ABSENT, REMOVED].contains(&&*self.primary)
     }
 
+    /// Whether the run removed the head from the model (`--remove`).
     pub fn is_removed(&self) -> bool {
         self.primary == REMOVED
     }
 
-    /// The labels of the head in the analysis that it also has in all of the control `runs`.
+    /// The labels that the head has both in the analysis and in every one of the control `runs`.
     pub fn labels_in_all_controls<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());
         labels.filter(|label| runs.iter().all(|run| run.shares_label(self.place, label)))

@@ -1,4 +1,6 @@
-//! Remarks on the model and the corpus of a report that precede the labels.
+//! Remarks on the model and on the corpus of a report, which the summary prints before the labels.
+
+use itertools::Itertools as _;
 
 use super::Report;
 use super::caveats::reads_proteins_as_text;
@@ -28,10 +30,8 @@ impl Report {
         let absent = (count > 0)
             .then(|| format!("its checkpoint was saved without {}: they are in no count", format_count(count, "head")));
         let removed = &self.settings.protocol.removed;
-        let removed = (!removed.is_empty()).then(|| {
-            let names: Vec<String> = removed.iter().map(ToString::to_string).collect();
-            format!("it runs without {} (`--remove`): they are in no count", names.join(", "))
-        });
+        let removed = (!removed.is_empty())
+            .then(|| format!("it runs without {} (`--remove`): they are in no count", removed.iter().join(", ")));
         let repeated = self.model.stored_layers.map(|stored| {
             let (layers, stored) = (self.model.layers, format_count(stored, "layer"));
             format!(
@@ -51,7 +51,7 @@ impl Report {
         let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
-        let read = read.map(|(context, reading)| read_sequences(context, reading));
+        let read = read.map(|(context, reading)| sequences_remark(context, reading));
         let unhealthy = self.corpus.minor_check_messages(&self.model);
         let overlap = boxed::overlap_warning(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
@@ -93,7 +93,7 @@ impl Report {
 }
 
 /// Writes how many sequences a decoder read, how long they were, and with which token each begins.
-fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
+fn sequences_remark(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
     let (mean, most) = (tokens.mean, tokens.largest);
     let read = match reading.context {
         Context::Document => format!(

@@ -15,8 +15,8 @@ use crate::system::json::read_key;
 use crate::system::parallel::run_both;
 
 impl Report {
-    /// Gives the heads' labels to the sections. Then derives from them the facts for display, the descriptions of
-    /// heads and the opening sentences.
+    /// Completes the sections with the first label of each head. From the completed sections, fills in the report's
+    /// `facts`, the heads' descriptions and the opening sentences.
     pub(super) fn derive_facts(&mut self) {
         let (Settings { protocol, policy }, sections) = (&self.settings, &mut self.sections.0);
         let first: Vec<String> = self.heads.iter().map(|head| head.primary.clone()).collect();
@@ -143,8 +143,8 @@ const IMPLIED_ERROR_TOLERANCE: f64 = 5e-4;
 /// because the ends and the value are rounded.
 const SYMMETRY_TOLERANCE: f64 = 1e-2;
 
-/// The standard error of each metric of a head that follows from its interval after rounding by `round`. Null where
-/// the interval is not symmetric about the value.
+/// The standard error of each metric of a head, computed from the metric's interval after rounding by `round`. Null
+/// where the interval is not symmetric about the value.
 fn implied_errors(head: &HeadReport, common: &Metrics<Denominator>, round: impl Fn(f64) -> f64) -> StandardErrors {
     let own = common.zip_map(&head.denominators, |common, own| own.copied().flatten().unwrap_or(*common));
     let halves = head.ci95.zip_map(&head.metrics, |interval, value| {

@@ -30,7 +30,7 @@ pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// The schema of an object with a denominator for each metric, or null where the head has the common denominator.
-pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
+pub(super) fn head_denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Option<Denominator>>();
     metrics_schema(|_| value.clone())
 }
@@ -90,7 +90,7 @@ fn label_schema() -> Schema {
 }
 
 /// The schema of a head's `primary`: its first label, or why it has none.
-pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn primary_label(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [label_schema(), { "enum": [UNLABELLED, ABSENT, REMOVED] }] })
 }
 
@@ -102,12 +102,14 @@ pub(super) fn labels(generator: &mut SchemaGenerator) -> Schema {
     labelled_list(&generator.subschema_for::<Label>())
 }
 
-pub(super) fn chooses(generator: &mut SchemaGenerator) -> Schema {
+/// The schema of a head's `chooses`: the label for how the head chooses its keys, or null.
+pub(super) fn choice_label(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<Label>();
     json_schema!({ "anyOf": [{ "allOf": [item, { "properties": { "label": label_schema() } }] }, { "type": "null" }] })
 }
 
-pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
+/// The schema of the list of labels that a head without a label comes nearest to.
+pub(super) fn nearest_labels(generator: &mut SchemaGenerator) -> Schema {
     labelled_list(&generator.subschema_for::<Near>())
 }
 

@@ -50,7 +50,7 @@ pub(super) const MAX_ID_BYTES: usize = 256;
 pub const MAX_REMEMBERED_DIGESTS: usize = 7 << 19;
 
 /// End of the error messages about a sentence that exceeds a bound.
-const TOO_MUCH: &str = "no encoder takes that much";
+const OVERSIZE_REASON: &str = "no encoder takes that much";
 
 /// Numbers of words and bytes of a sentence that is being read.
 #[derive(Default)]
@@ -76,10 +76,10 @@ impl SentenceSize {
     /// Fails above [`MAX_WORDS`] or [`MAX_SENTENCE_BYTES`].
     fn ensure_fits(&self) -> Result<()> {
         let fits = || {
-            ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {TOO_MUCH}");
+            ensure!(self.words <= MAX_WORDS, "the sentence has more than {MAX_WORDS} words: {OVERSIZE_REASON}");
             ensure!(
                 self.bytes <= MAX_SENTENCE_BYTES,
-                "the words of the sentence have more than {MAX_SENTENCE_BYTES} bytes with their annotations: {TOO_MUCH}"
+                "the words of the sentence have more than {MAX_SENTENCE_BYTES} bytes with their annotations: {OVERSIZE_REASON}"
             );
             Ok(())
         };

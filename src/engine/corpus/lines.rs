@@ -1,5 +1,5 @@
-//! The lines of one file: decompressed by its extension, bounded in length, checked to be UTF-8. The stored bytes are hashed and
-//! counted.
+//! The lines of one file: decompressed by its extension, bounded in length, checked to be UTF-8. Bytes are hashed and
+//! counted as stored, before decompression.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,6 @@ use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input::ensure_no_lfs_pointer;
 
-/// Compression of a corpus file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -77,15 +76,15 @@ pub(super) fn lower_extension(path: &Path) -> String {
     path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
-/// Bytes of a file as stored, hashed and counted while they are read.
+/// Reader of a file's stored bytes, before decompression, which hashes and counts them.
 struct StoredBytes {
     source: Box<dyn Read + Send>,
     hash: Sha256,
-    /// Number of stored bytes read so far from all files of the corpus; shared by their readers.
+    /// Number of bytes read so far from all files of the corpus, before decompression; shared by their readers.
     total_bytes_read: Arc<AtomicU64>,
-    /// Number of stored bytes of this file read so far.
+    /// Number of bytes read so far from this file, before decompression.
     bytes_read: u64,
-    /// Whether reading the stored bytes failed. The error of the decompressor then does not mean damaged data.
+    /// Whether the source failed. The error of the decompressor then does not mean damaged data.
     has_failed: bool,
     /// First bytes of the file, kept to recognise its compression.
     start: Vec<u8>,
@@ -148,14 +147,13 @@ pub(super) struct Lines {
     buffer: Vec<u8>,
     /// Number of decompressed bytes read so far.
     position: u64,
-    /// Offset in decompressed bytes at which the current piece of the file begins, and the digest of its lines so far;
-    /// `None` outside a piece.
+    /// Offset in decompressed bytes at which the current digest began, and the digest so far; `None` without a digest.
     piece: Option<(u64, Sha256)>,
 }
 
 impl Lines {
-    /// Makes the reader of `source`, which is file number `file` of its corpus and has the name `path` in messages. The reader
-    /// adds the number of stored bytes read to `read`.
+    /// Makes the reader of `source`, which is file number `file` of its corpus and has the name `path` in messages. The
+    /// reader adds the bytes that it reads, before decompression, to `read`.
     pub(super) fn new(
         file: usize,
         path: Arc<str>,
@@ -186,13 +184,13 @@ impl Lines {
         self
     }
 
-    /// Starts a digest of the following lines. Returns the numbers of decompressed bytes and of lines read so far.
+    /// Starts a digest of the following lines. Returns the numbers of decompressed bytes and of lines before them.
     pub(super) fn begin_piece(&mut self) -> (u64, u64) {
         self.piece = Some((self.position, Sha256::new()));
         (self.position, self.number)
     }
 
-    /// Ends the digest begun by [`Lines::begin_piece`]. Returns the number of decompressed bytes since then, and their SHA-256.
+    /// Ends the current digest. Returns the number of decompressed bytes since its start, and their SHA-256.
     pub(super) fn end_piece(&mut self) -> (u64, [u8; 32]) {
         let (start, hash) = self.piece.take().unwrap_or_default();
         (self.position - start, hash.finalize().into())

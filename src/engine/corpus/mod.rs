@@ -25,7 +25,7 @@ pub use index::{Index, SEGMENT_SENTENCES};
 pub use lines::Compression;
 pub use mentions::{Mention, Mentions};
 pub use sentence::links::{LinkSet, LinkType, LinkTypeOptions, LinksFrom};
-pub use sentence::written::Written;
+pub use sentence::written_text::Written;
 pub use sentence::{Content, Origin, Sentence, SentenceGroup, TreeHead, Word};
 pub use source::indexing::{IndexCounts, write_index};
 pub use source::links::file::LinkFile;

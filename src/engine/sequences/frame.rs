@@ -20,18 +20,18 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame of a single text; `None` if the tokenizer's output does not consist of special tokens and one text.
+    /// The special tokens around a single text; `None` if the tokenizer's output is not special tokens and one text.
     pub fn for_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::from_encoding(tokenizer, &tokenizer.encode_text(ONE_TOKEN_TEXT, true)?, 1))
     }
 
-    /// The frame of a pair of texts, such as `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if the tokenizer's
-    /// output does not have both texts.
+    /// The special tokens around a pair of texts, such as `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if
+    /// the tokenizer's output does not have both texts.
     pub fn for_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::from_encoding(tokenizer, &tokenizer.encode_pair(ONE_TOKEN_TEXT, ONE_TOKEN_TEXT)?, 2))
     }
 
-    /// The frame that an encoding of one-token texts shows; `None` if it does not have this number of texts.
+    /// Reads the special tokens around one-token texts off their encoding; `None` unless it holds `texts` texts.
     fn from_encoding(tokenizer: &ModelTokenizer, encoding: &Encoding, texts: usize) -> Option<Self> {
         let mut frame = Self { special_tokens: vec![Vec::new()], segments: Vec::new() };
         let tokens = encoding.get_ids().iter().zip(token_kinds(tokenizer, encoding));

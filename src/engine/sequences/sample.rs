@@ -1,7 +1,6 @@
 //! A sample of the sentences of a corpus, drawn by their numbers.
 
-use std::collections::BinaryHeap;
-
+use itertools::Itertools as _;
 use sha2::{Digest, Sha256};
 
 /// A sample of the sentences of a corpus: those whose numbers have the lowest SHA-256 digests. So all shards, and any other
@@ -26,16 +25,9 @@ impl Sample {
         if most >= of {
             return Self::ALL;
         }
-        // The lowest digests so far, the highest of them on top.
-        let mut lowest = BinaryHeap::new();
-        for digest in (0..of).map(digest) {
-            lowest.push(digest);
-            if lowest.len() as u64 > most {
-                lowest.pop();
-            }
-        }
+        let lowest = (0..of).map(digest).k_smallest(usize::try_from(most).unwrap_or(usize::MAX));
         // The default is 0, which no digest reaches, so that nothing is drawn.
-        Self { max_digest: Some(lowest.peek().copied().unwrap_or_default()) }
+        Self { max_digest: Some(lowest.max().unwrap_or_default()) }
     }
 
     /// Whether the sentence with this 0-based number is drawn.

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use itertools::Itertools as _;
+
 use super::span::WordSpan;
 use crate::corpus::{Annotation, LinkSet, SentenceGroup, TreeHead};
 use crate::model::files::Pooling;
@@ -13,8 +15,8 @@ use crate::model::forward::batch::{Exchange, TokenClass};
 pub struct Sequence {
     /// Number of the sequence's first sentence in the corpus, counted from 0; skipped sentences are counted too.
     pub index: u64,
-    /// Number of the first sentence in the sequence's document, counted as `index`. A document also ends with its segment,
-    /// so that shards are independent.
+    /// Number in the corpus, counted from 0, of the sentence that begins the sequence's document. A document never
+    /// crosses the end of a segment of sentences, so that shards are independent.
     pub document: u64,
     /// Number of the sequence's document in the corpus; `None` unless documents are the sampling unit.
     pub document_number: Option<u64>,
@@ -52,8 +54,8 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Group of a text that begins with this sentence, such as a window. If documents are the sampling unit, it has the
-    /// number of the document.
+    /// Group of a window or another sequence of several sentences that begins with this one. If documents are the
+    /// sampling unit, the group has the number of the document.
     pub fn text_family(&self) -> SentenceGroup {
         SentenceGroup { number: self.document_number.unwrap_or(self.family.number), ..self.family }
     }
@@ -119,9 +121,8 @@ impl Sequence {
 
     /// Number of tokens that belong to several words.
     pub fn shared_token_count(&self) -> u64 {
-        let mut shared = None;
-        let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
-        neighbours.filter(|pair| shared.replace(pair[1].start()) != Some(pair[1].start())).count() as u64
+        let neighbours = self.words.iter().tuple_windows().filter(|(word, next)| word.end() > next.start());
+        neighbours.map(|(_, next)| next.start()).dedup().count() as u64
     }
 
     /// Positions at which heads exchange their contexts between this sequence and the next; `None` if no contexts are
@@ -194,9 +195,9 @@ impl Sequence {
 pub enum ScoreRule {
     /// The logit of the true token minus the logit of the foil, whose id this is.
     VersusFoil(u32),
-    /// Plus the log-probability of the true token: the text is the good text of a pair.
+    /// The log-probability of the true token is added to the score: the sequence is the good text of a pair.
     GoodText,
-    /// Minus the log-probability of the true token: the text is the bad text of a pair.
+    /// The log-probability of the true token is subtracted from the score: the sequence is the bad text of a pair.
     BadText,
     /// The log-probability of the true class, minus that of the foil class if there is one. A prediction is right if the
     /// true class is the most probable.
@@ -270,7 +271,6 @@ impl PredictedToken {
 pub enum InputToken {
     Mask,
     Replacement,
-    /// The original token.
     Original,
     /// No input: the token is predicted from the tokens before it.
     NoInput,

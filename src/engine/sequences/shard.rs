@@ -36,7 +36,6 @@ impl Shard {
         self.number
     }
 
-    /// Number of shards of the corpus.
     pub fn shard_count(self) -> u32 {
         self.of
     }

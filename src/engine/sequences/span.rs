@@ -1,10 +1,10 @@
-//! The tokens of a word, and its share of a token that several words have.
+//! The tokens of a word, and the word's share of each token that several words share.
 
 use std::ops::Range;
 
 /// The tokens of a word. A token that crosses the end of a word (`didn't` as one token, for did and n't) belongs to all
-/// words in it. Their shares, in proportion to characters, sum to 1. Only the first and the last token of a word can be
-/// shared.
+/// words in it. The words share it in proportion to characters, and their shares sum to 1. Only the first and the last
+/// token of a word can be shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WordSpan {
     /// Positions of the word's tokens, at least one.
@@ -52,7 +52,7 @@ impl WordSpan {
         self.first_share == 1.0 && self.last_share == 1.0
     }
 
-    /// `(token, share)` for each token of the word: its position, and the word's share of it.
+    /// Position of each token of the word, with the word's share of the token: 1 unless other words share the token.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = (usize, f64)> + use<> {
         let Self { tokens, first_share: first, last_share: last } = self.clone();
         let Range { start, end } = tokens;
@@ -62,12 +62,12 @@ impl WordSpan {
         })
     }
 
-    /// Sum of the word's shares of its tokens; the number of its tokens if none is shared.
+    /// Number of tokens of the word, where a shared token counts as the word's share of the token.
     pub fn total_share(&self) -> f64 {
         self.share_in(self.tokens.clone())
     }
 
-    /// Sum of the word's shares of its tokens within a range.
+    /// Number of tokens of the word within a range, where a shared token counts as the word's share of the token.
     pub fn share_in(&self, tokens: Range<usize>) -> f64 {
         let overlap = self.tokens.start.max(tokens.start)..self.tokens.end.min(tokens.end);
         if self.is_whole() {

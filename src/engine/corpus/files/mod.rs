@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use itertools::Itertools as _;
 
 use super::formats::Format;
 use crate::system::counted::plural;
@@ -206,11 +207,10 @@ fn folder_files(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, Fi
     if files.is_empty() {
         let formats = format.map_or(Format::ALL.to_vec(), |format| vec![format]);
         let extensions = formats.iter().flat_map(|format| format.extensions());
-        let extensions: Vec<String> = extensions.map(|extension| format!(".{extension}")).collect();
+        let extensions = extensions.map(|extension| format!(".{extension}")).join(", ");
         let error = anyhow!(
-            "corpus folder `{shown}` has no file whose extension is one of {} (also with .gz or .zst): it has \
+            "corpus folder `{shown}` has no file whose extension is one of {extensions} (also with .gz or .zst): it has \
              {passed_over} other {}, and folders within a folder are not looked into",
-            extensions.join(", "),
             plural(&passed_over, "file or folder", "files or folders"),
         );
         return Err(error.with_file(shown));

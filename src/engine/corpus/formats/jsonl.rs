@@ -11,6 +11,7 @@ use std::iter;
 use std::sync::Arc;
 
 use anyhow::{Error, Result, anyhow, ensure};
+use itertools::Itertools as _;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -21,7 +22,7 @@ use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, word_position};
-use crate::corpus::sentence::written::{Misalignment, Written, WrittenPiece};
+use crate::corpus::sentence::written_text::{Misalignment, Written, WrittenPiece};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
 use crate::system::counted::{format_count, plural};
 use crate::system::errors::Facts;
@@ -47,9 +48,9 @@ struct Line {
     id: Option<Value>,
     document: Option<JsonName>,
     family: Option<JsonName>,
-    /// Key that other programs use for `heads` (`deprel`: for `relations`). A line with words, this key and no key of ours is an
-    /// error, since its tree would be lost.
+    /// Other programs' key for `heads`. Beside `words`, it is an error without `heads`, since the tree would be lost.
     head: Option<IgnoredAny>,
+    /// Other programs' key for `relations`. Beside `words`, it is an error without `relations`.
     deprel: Option<IgnoredAny>,
 }
 
@@ -65,7 +66,6 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     next_line(lines, |line| parse_line(line, context))
 }
 
-/// Parses one line into a sentence.
 fn parse_line(json: &str, context: &mut ReaderContext) -> Result<ParsedSentence> {
     let ReaderContext {
         relations,
@@ -91,12 +91,12 @@ fn parse_line(json: &str, context: &mut ReaderContext) -> Result<ParsedSentence>
         let lost = || anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json));
         ensure!(!is_lost, with_key_hint(json, lost()));
         let written = line.written_text(&forms)?;
-        let links = line.take_links(forms.len(), types)?;
+        let links = line.take_link_sets(forms.len(), types)?;
         let lists = [aligned_lists(json, requested)?, aligned_lists(json, classes.as_slice())?];
         let words = line.into_annotated(forms, relations, (lists, classes.as_ref()))?;
         Sentence { id, links, written, ..Sentence::new(Content::Words(words)) }
     } else {
-        Sentence { id, ..Sentence::new(Content::Text(line.take_only_text(json)?)) }
+        Sentence { id, ..Sentence::new(Content::Text(line.take_running_text(json)?)) }
     };
     let begins_document = document != file.previous_document;
     file.previous_document = document;
@@ -136,14 +136,14 @@ fn with_key_hint(json: &str, error: Error) -> Error {
         let other = others.iter().find(|&&other| keys.contains_key(other) && !keys.contains_key(ours))?;
         Some(format!("`{other}` `{ours}`"))
     };
-    let renamed: Vec<String> = KEY_ALIASES.iter().filter_map(other_name).collect();
-    if renamed.is_empty() { error } else { error.hint(format!("call {}", renamed.join(", "))) }
+    let renamed = KEY_ALIASES.iter().filter_map(other_name).join(", ");
+    if renamed.is_empty() { error } else { error.hint(format!("call {renamed}")) }
 }
 
 impl Line {
     /// Takes the running text of a line that has no `words`. Fails if there is no `text`, or if the line has a key that is
     /// only valid beside `words`.
-    fn take_only_text(&mut self, json: &str) -> Result<String> {
+    fn take_running_text(&mut self, json: &str) -> Result<String> {
         let ensure_missing = |keys: &[(&str, bool)]| match keys.iter().find(|(_, is_given)| *is_given) {
             Some((name, _)) => Err(anyhow!("`{name}` is of `words`, and there are none")),
             None => Ok(()),
@@ -162,7 +162,7 @@ impl Line {
     }
 
     /// Takes the link sets of a sentence of `words` words, one per link type, out of the line.
-    fn take_links(&mut self, words: usize, types: &mut LinkTypes) -> Result<Vec<LinkSet>> {
+    fn take_link_sets(&mut self, words: usize, types: &mut LinkTypes) -> Result<Vec<LinkSet>> {
         let links = self.links.take().unwrap_or_default();
         let mut candidates = self.candidates.take().unwrap_or_default();
         let mut distances = self.min_distance.take().unwrap_or_default();
@@ -291,8 +291,8 @@ impl Line {
     }
 }
 
-/// List of one value per word that the run requested: its key, the values of the line (`None` if missing), and the entry to
-/// take from each value (`Number` for `feats.Number`).
+/// A list that the run requested, with one value per word: `(key, values, entry)`. `values` is `None` if the line lacks
+/// the list; `entry` is the entry to take from each value (`Number` for `feats.Number`).
 type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
 /// Looks up the lists of a line under the requested keys.
@@ -337,7 +337,7 @@ fn word_classes(
     if let Some(key) = wanted {
         given.retain(|name, _| **name == **key);
     }
-    let names = || given.keys().map(|name| format!("`{}`", excerpt(name))).collect::<Vec<_>>().join(", ");
+    let names = || given.keys().map(|name| format!("`{}`", excerpt(name))).join(", ");
     let several = || anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names());
     ensure!(given.len() < 2, several().hint("name one of them with --classes, or keep one of the keys"));
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };

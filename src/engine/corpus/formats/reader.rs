@@ -22,13 +22,12 @@ pub(in crate::corpus) struct FormatReader {
     pub read: fn(&mut Lines, &mut ReaderContext) -> Result<Option<ParsedSentence>>,
 }
 
-/// A sentence as a format's reader returns it. Its index, document number and family number in the corpus are assigned
-/// later.
+/// A sentence as a format's reader returns it. Its index, document and group of related sentences are assigned later.
 pub(in crate::corpus) struct ParsedSentence {
     pub sentence: Sentence,
     /// Whether the file marks the beginning of a document here. The first sentence of a file always begins one.
     pub begins_document: bool,
-    /// Name of the sentence's family, if the file gives one; never empty.
+    /// Name of the sentence's family, a group of related sentences, if the file gives one; never empty.
     pub family: Option<Box<str>>,
 }
 

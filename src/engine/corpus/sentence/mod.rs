@@ -1,7 +1,7 @@
 //! Sentences of a corpus: running text, or words with their gold annotations.
 
 pub(super) mod links;
-pub(super) mod written;
+pub(super) mod written_text;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::annotation::Annotation;
 use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use links::LinkSet;
-use written::Written;
+use written_text::Written;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sentence {
@@ -179,7 +179,7 @@ pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
         let mut at = Some(start);
         while let Some(word) = at {
             if met_by[word] == Some(start) {
-                return Err((word, anyhow!("leads into a cycle: {}", cycle(word, next))));
+                return Err((word, anyhow!("leads into a cycle: {}", describe_cycle(word, next))));
             }
             if met_by[word].is_some() {
                 break;
@@ -192,7 +192,7 @@ pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
 }
 
 /// Describes the cycle of syntactic heads through `word`, as in `2 -> 5 -> 2`; at most a dozen words are shown.
-fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
+fn describe_cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
     const MAX_SHOWN_WORDS: usize = 12;
     let mut shown = vec![(word + 1).to_string()];
     let mut at = next(word);

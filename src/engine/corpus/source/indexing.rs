@@ -9,7 +9,6 @@ use crate::corpus::lines::Compression;
 use crate::corpus::sentence::SentenceGroup;
 use crate::system::errors::{ErrorClass, Facts};
 
-/// Counts of what an index covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexCounts {
     pub files: usize,
@@ -35,7 +34,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
     let mut records = IndexWriter::new(write)?;
     let (mut segment, mut families_before) = (Segment::new(0), 0);
     while corpus.open_next_file()? {
-        while let Some((piece, families)) = corpus.piece()? {
+        while let Some((piece, families)) = corpus.read_piece()? {
             // The lines after the last sentence of a file belong to the segment of that sentence.
             if segment.is_full() && !families.is_empty() {
                 records.add_segment(&std::mem::replace(&mut segment, Segment::new(families_before)))?;
@@ -58,9 +57,9 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 }
 
 impl Corpus {
-    /// Reads the open file up to the end of the file or of the segment. Returns the piece read and the family of each of
-    /// its sentences; `None` at the end of the file.
-    fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceGroup>)>> {
+    /// Reads the open file up to the end of the file or of the segment. Returns a description of the lines read, and
+    /// the group of each sentence in them; `None` at the end of the file.
+    fn read_piece(&mut self) -> Result<Option<(Piece, Vec<SentenceGroup>)>> {
         let (file, documents_before) = (self.finished_files.len(), self.position.documents);
         // A file begins a document.
         let document = if self.position.begins_file { self.position.next_index } else { self.position.document };

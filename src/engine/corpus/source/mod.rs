@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::vec;
 
 use anyhow::{Context as _, Result};
+use itertools::Itertools as _;
 
 pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
 use super::family::{FamilyAssigner, MIN_UNMARKED_DOCUMENTS, RepeatCounts, Unit, UnitMarks};
@@ -25,12 +26,12 @@ pub(super) mod indexing;
 pub(super) mod links;
 mod position;
 pub(super) mod scope;
-mod selected;
+mod selected_segments;
 
 use links::{ExternalLinks, LinkOptions};
 use position::ReadingPosition;
 use scope::{ReadAhead, ReadPart, Scope, ScopeDecision, equal_shares};
-use selected::{SelectedSegments, SelectedSentence};
+use selected_segments::{SelectedSegments, SelectedSentence};
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
 #[derive(Default)]
@@ -75,7 +76,7 @@ impl Corpus {
     /// Opens the inputs, to be read in order. Fails if a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
         let (files, passed_over) = files::from_inputs(inputs).class(ErrorClass::Input)?;
-        let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
+        let name = inputs.iter().map(Input::name).join(" + ");
         Ok(Self::from_files(name, files, passed_over))
     }
 
@@ -342,8 +343,8 @@ impl Corpus {
         Ok(None)
     }
 
-    /// Sets the fields of a sentence that depend on its place in the corpus: index, document, entity fields. Its family is
-    /// set elsewhere.
+    /// Sets the fields of a sentence that depend on its place in the corpus, except for its family: index, document,
+    /// entity fields.
     fn with_corpus_place(&mut self, sentence: Sentence, index: u64) -> Sentence {
         let sentence =
             self.position.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
@@ -371,8 +372,8 @@ impl Iterator for Corpus {
     }
 }
 
-/// Reads the files ahead until the sampling unit is decided, or with `to_the_end` to the end, unless families are the
-/// unit. Reads nothing if a file can be read only once.
+/// Reads the files ahead until they decide the sampling unit. With `to_the_end`, reads on and counts all documents,
+/// unless the files name families. Reads nothing if a file can be read only once.
 fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
     let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::copy_for_rereading).collect();
     let Some(again) = again else { return ReadAhead::default() };
@@ -393,8 +394,9 @@ fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
     ReadAhead { marks, documents }
 }
 
-/// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once.
-/// Files are read ahead up to their shares. A broken file counts up to its error, which the later reading reports.
+/// Number of sentences to take from each file, `[files]`, if the run takes `limit` sentences. `None` for a single file,
+/// or if a file can be read only once. Files are read ahead up to their shares; a broken file counts up to its error,
+/// which the run itself reports.
 fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     if files.len() < 2 || files.iter().any(|file| file.copy_for_rereading().is_none()) {
         return None;

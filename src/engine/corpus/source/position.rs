@@ -8,7 +8,7 @@ use crate::corpus::formats::reader::ReaderContext;
 /// Numbers of the next sentence and of the current document, and the context of the open file.
 #[derive(Default)]
 pub(super) struct ReadingPosition {
-    /// Number of stored bytes read so far.
+    /// Number of bytes read so far from all files, before decompression.
     pub bytes_read: Arc<AtomicU64>,
     /// Index of the next sentence.
     pub next_index: u64,

@@ -15,7 +15,7 @@ pub struct Scope {
     unit: Option<Unit>,
     /// Half of the sampling units to read; `None` for all.
     pub(super) half: Option<UnitHalf>,
-    /// Decision about unit and part; `None` before the files were read ahead.
+    /// Sampling unit and part of the corpus to read; `None` before they are decided.
     pub(super) decision: Option<Arc<ScopeDecision>>,
 }
 
@@ -53,7 +53,7 @@ impl UnitHalf {
     }
 }
 
-/// The sampling unit and the part of the corpus to read.
+/// Sampling unit of the jackknife blocks and part of the corpus to read, both decided before reading begins.
 #[derive(Debug)]
 pub(super) struct ScopeDecision {
     pub unit: Unit,
@@ -88,12 +88,12 @@ impl Scope {
         Self { half, ..self }
     }
 
-    /// Scope of all sentences with sentences as the sampling unit, which needs no reading ahead.
+    /// Makes a scope of the complete corpus. Sentences are the sampling unit, so no file needs to be read ahead.
     pub fn all_sentences() -> Self {
         Self::new(None, Some(Unit::Sentences))
     }
 
-    /// Number of sentences to read; `None` for all, or before the decision.
+    /// Number of sentences to read; `None` if all are read, or before the part to read is decided.
     pub fn sentence_count(&self) -> Option<u64> {
         match self.part()? {
             ReadPart::All => None,
@@ -103,7 +103,7 @@ impl Scope {
         }
     }
 
-    /// The part of the corpus to read; `None` before the decision.
+    /// The part of the corpus to read; `None` before it is decided.
     pub(super) fn part(&self) -> Option<&ReadPart> {
         Some(&self.decision.as_deref()?.part)
     }
@@ -114,7 +114,7 @@ impl Scope {
         Self { decision: Some(Arc::new(ScopeDecision { unit, part: ReadPart::All })), ..self.clone() }
     }
 
-    /// Whether the run asks for sentences as the sampling unit, against any marks in the corpus.
+    /// Whether the run asks for sentences as the sampling unit, even if the corpus marks documents or families.
     pub(super) fn has_sentence_unit(&self) -> bool {
         self.unit == Some(Unit::Sentences)
     }

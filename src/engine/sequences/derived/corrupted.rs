@@ -31,8 +31,7 @@ pub enum Noise {
     /// Tokens drawn in proportion to their frequency (Clark et al. 2020, section 3.2). The model predicts of every token
     /// whether it was replaced.
     Replace(Arc<Unigrams>),
-    /// The tokens themselves, for a decoder: it predicts every token but the first from the tokens before it, in a single
-    /// run.
+    /// No corruption, for a decoder: it predicts every token but the first from the tokens before it, in a single run.
     Nothing,
 }
 
@@ -80,8 +79,8 @@ impl CorruptionSettings {
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
-    /// All variants of a sentence, by phase. They are not independent, so only the first variant can count as the first of
-    /// its group.
+    /// Variants of a sentence, in the order of their numbers (`phase`). At most the first variant begins a sentence
+    /// group, since variants of one sentence are dependent.
     fn variants(&self, sentence: &Sequence) -> Vec<Sequence> {
         let mut variants: Vec<_> = (0..self.phases).filter_map(|phase| self.variant(sentence, phase)).collect();
         for variant in variants.iter_mut().skip(1) {

@@ -65,7 +65,7 @@ pub struct UniformRows {
 }
 
 impl UniformRows {
-    /// A view of uniform attention as of a head's attention.
+    /// Fills the buffers with the rows of uniform attention, and views them as the attention of one head.
     #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
     pub fn view(&mut self, even: UniformAttention) -> AttentionView<'_> {
         let tokens = even.tokens;

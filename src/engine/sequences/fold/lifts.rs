@@ -9,25 +9,25 @@ use crate::sequences::span::WordSpan;
 /// Factors that turn attention between words into lift, which is attention divided by uniform attention over the visible
 /// keys.
 ///
-/// Under causal attention, a query with fewer visible keys gives each more weight, and a word of several tokens gets the
-/// attention of all of them. Without the factors, a uniform head would seem to choose the syntactic head of a word `d`: the
-/// word after `d`, or the longest word before it (docs/methodology/causal.md). For bidirectional attention, all factors are
+/// Under causal attention, a query with fewer visible keys gives each more weight, and a word of several tokens gets
+/// the attention of all of them. Without the factors, a word's syntactic head by uniform attention would always be the
+/// next word, or the longest word before it (docs/methodology/causal.md). For bidirectional attention, all factors are
 /// 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiftFactors {
     words: usize,
-    /// Factor for each query and key, `[words, words]`; 0 for keys that the query does not see. Empty for bidirectional
-    /// attention.
+    /// Reciprocal of uniform attention from each query to each key, `[words, words]`; 0 for keys that the query does
+    /// not see. Empty for bidirectional attention.
     factors: Vec<f64>,
 }
 
 impl LiftFactors {
-    /// Computes the factors of a sequence, whose queries see keys by `visibility`.
+    /// Computes the lift factors between the words of a sequence, whose queries see the keys that `visibility` allows.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         Self::from_spans(&sequence.words, UniformAttention::new(visibility, sequence.ids.len()), from)
     }
 
-    /// Computes the factors for words with these spans, from the uniform attention over their sequence.
+    /// Computes the lift factors between words, given by their token spans, from uniform attention over their sequence.
     pub fn from_spans(spans: &[WordSpan], even: UniformAttention, from: FromToken) -> Self {
         let factor = |query, key| match even.word_weight(query, key, from) {
             weight if weight > 0.0 => 1.0 / weight,

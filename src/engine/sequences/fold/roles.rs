@@ -9,7 +9,6 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 /// Maximum distance, in tokens, of the offsets that are counted separately: from -8 to 8.
 pub const MAX_OFFSET: i32 = 8;
 
-/// [`MAX_OFFSET`] as an unsigned number of tokens.
 pub const MAX_OFFSET_TOKENS: usize = MAX_OFFSET as usize;
 
 /// Maximum distance at which a token counts as a neighbour, in tokens.

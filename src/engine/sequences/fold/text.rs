@@ -44,18 +44,19 @@ impl TextAttention {
         self.row_sums.len()
     }
 
-    /// Attention weights of a text token, padded to whole vectors; 0 for the token itself, special tokens and the padding.
+    /// Attention weights from a text token to each token, `[tokens]` padded to whole vectors; 0 for the token itself,
+    /// special tokens and the padding.
     pub fn row(&self, query: usize) -> &[f32] {
         &self.rows[query * self.stride() + MAX_OFFSET_TOKENS..][..self.padded_width]
     }
 
-    /// Attention weights of a token at the offsets -8 to 8 from it; 0 where there is no other text token.
+    /// Attention weights from a text token to the tokens at offsets -8 to 8; 0 where there is no other text token.
     pub fn offset_weights(&self, query: usize) -> &[f32; OFFSET_COUNT] {
         // The row begins after MAX_OFFSET_TOKENS zeros. So the weight at offset -MAX_OFFSET_TOKENS is at index `query`.
         self.rows[query * self.stride() + query..][..OFFSET_COUNT].try_into().expect("a slice of this length")
     }
 
-    /// Sum of the attention weights of a text token.
+    /// Sum of the attention weights from a text token to the other text tokens, at most 1.
     pub fn row_sum(&self, query: usize) -> f64 {
         self.row_sums[query]
     }

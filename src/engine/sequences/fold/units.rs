@@ -46,15 +46,16 @@ impl DrawingUnits {
         Self::from_parts(units, vec![last_before; sequence.words.len()])
     }
 
-    /// Makes the units from their spans and words. `of_word` gives the unit of each word that is not itself a unit.
-    fn from_parts(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
+    /// Makes the units, each from its span and its word (`None` for a unit that is no word). `unit_of_word` comes with
+    /// the units of words that are drawn as part of a larger unit.
+    fn from_parts(units: Vec<(WordSpan, Option<usize>)>, mut unit_of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
         words.iter().enumerate().for_each(|(unit, word)| {
             if let Some(word) = word {
-                of_word[*word] = unit;
+                unit_of_word[*word] = unit;
             }
         });
-        Self { spans, words, unit_of_word: of_word }
+        Self { spans, words, unit_of_word }
     }
 
     /// Index of the first unit that contains the token; `None` if no unit does.

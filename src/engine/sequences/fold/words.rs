@@ -1,4 +1,5 @@
-//! Attention between words: one head's attention between tokens, folded (docs/methodology/dependency.md).
+//! Attention between words, made of one head's attention between tokens: summed over the tokens of the key word, pooled
+//! over the tokens of the query word (docs/methodology/dependency.md).
 
 use std::ops::Range;
 
@@ -32,11 +33,11 @@ pub struct WordAttention {
 struct WordRun {
     words: Range<usize>,
     tokens: Range<usize>,
-    /// Span of a single word that shares a token with another word; `None` for other runs.
+    /// Span of the run's only word, if that word shares a token with another; `None` for a run without shared tokens.
     shared: Option<WordSpan>,
 }
 
-/// Groups the words into as few runs as possible, which are written to `runs`.
+/// Groups consecutive words into as few [`WordRun`]s as possible, which replace the contents of `runs`.
 fn cut_into_runs(spans: &[WordSpan], runs: &mut Vec<WordRun>) {
     runs.clear();
     for (word, span) in spans.iter().enumerate() {
@@ -69,7 +70,7 @@ impl WordAttention {
         cut_into_runs(spans, &mut self.runs);
         for (span, row) in spans.iter().zip(self.weights.chunks_exact_mut(spans.len().max(1))) {
             row.fill(0.0);
-            let mut add = |query: usize, share: f64| add_folded(row, &self.runs, view.row(query), share);
+            let mut add = |query: usize, share: f64| add_token_row(row, &self.runs, view.row(query), share);
             match from {
                 FromToken::First => add(span.start(), 1.0),
                 FromToken::Mean => {
@@ -98,7 +99,7 @@ impl WordAttention {
 /// Adds the attention of one token to the row of its word: the token's `weights`, summed over each word's tokens, times
 /// `share`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn add_folded(row: &mut [f64], runs: &[WordRun], weights: &[f32], share: f64) {
+fn add_token_row(row: &mut [f64], runs: &[WordRun], weights: &[f32], share: f64) {
     for WordRun { words, tokens, shared } in runs {
         let (cells, weights) = (&mut row[words.clone()], &weights[tokens.clone()]);
         if let Some(span) = shared {

@@ -32,7 +32,7 @@ impl SkipReason {
     /// All reasons, in the order of the report.
     pub const ALL: [Self; 3] = [Self::TooManyTokens, Self::WordWithoutTokens, Self::NoTokens];
 
-    /// Formats the reason as words that follow a number of sentences.
+    /// Formats the reason to follow a number of sentences, as in `3 sentences without any token of text`.
     pub fn describe(self) -> &'static str {
         match self {
             Self::TooManyTokens => "with more tokens than the limit",
@@ -72,7 +72,7 @@ impl WordSkip {
     /// All reasons, in the order of the report.
     pub const ALL: [Self; 2] = [Self::NoCharacters, Self::NoTokens];
 
-    /// Formats the reason as words that follow a number of words.
+    /// Formats the reason to follow a number of words, as in `3 words that the tokenizer makes nothing of`.
     pub fn describe(self) -> &'static str {
         match self {
             Self::NoCharacters => "that no character of the multiword token belongs to",

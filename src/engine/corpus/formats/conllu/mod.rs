@@ -13,7 +13,7 @@ use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, MAX_SENTENCE_BYTE
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::{RelationNames, base_relation};
 use crate::corpus::sentence::links::{LinkSet, LinkTypes, LinksFrom};
-use crate::corpus::sentence::written::{Written, WrittenPiece};
+use crate::corpus::sentence::written_text::{Written, WrittenPiece};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
 use crate::system::errors::Facts;
 use crate::system::errors::similar::closest_name;

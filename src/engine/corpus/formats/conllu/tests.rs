@@ -186,13 +186,11 @@ fn a_byte_order_mark_is_one_at_the_beginning_alone() {
 #[test]
 fn messages_show_the_beginning_of_long_values_and_cycles() {
     let shown = |length: usize| error(&line(&"x".repeat(length), "a", "0", "root"));
-    assert!(shown(60).ends_with(&format!(" is `{}`: expected 1", "x".repeat(60))));
-    assert!(shown(61).ends_with(&format!(" is `{}...`: expected 1", "x".repeat(60))));
     let ring = |words: usize| -> String {
         (1..=words).map(|id| line(&id.to_string(), "a", &(id % words + 1).to_string(), "dep")).collect()
     };
-    assert!(error(&ring(11)).ends_with("1 -> 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> 8 -> 9 -> 10 -> 11 -> 1"));
-    assert!(error(&ring(12)).ends_with("1 -> 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> 8 -> 9 -> 10 -> 11 -> 12 -> ..."));
+    let errors = [shown(60), shown(61), error(&ring(11)), error(&ring(12))];
+    insta::assert_snapshot!(errors.join("\n"), @"");
 }
 
 #[test]

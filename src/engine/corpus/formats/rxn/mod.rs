@@ -7,17 +7,18 @@
 
 mod molecule;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use super::reader::{ParsedSentence, ReaderContext, next_line};
 use crate::corpus::annotation::{Annotation, WordClass};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
-use crate::corpus::sentence::written::{Written, WrittenPiece};
+use crate::corpus::sentence::written_text::{Written, WrittenPiece};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
@@ -86,8 +87,7 @@ fn words_and_links([reactants, products]: [Molecule; 2], types: &mut LinkTypes) 
     let numbered: HashMap<u32, usize> =
         reactants.atoms.iter().zip(0..).filter_map(|(atom, index)| Some((atom.map_number()?, index))).collect();
     let classes = reactants.equivalence_classes();
-    let mut equivalent: HashMap<usize, Vec<usize>> = HashMap::new();
-    classes.iter().zip(&positions).for_each(|(&class, &position)| equivalent.entry(class).or_default().push(position));
+    let equivalent = classes.iter().zip(&positions).into_group_map();
     let (mut maps, mut count) = (LinkSet::new(types.get_by_name("maps")?), 0);
     for (atom, position) in products.atoms.iter().zip(products.atom_positions()) {
         let Some((number, &source)) = atom.map_number().and_then(|number| Some((number, numbered.get(&number)?)))
@@ -101,7 +101,7 @@ fn words_and_links([reactants, products]: [Molecule; 2], types: &mut LinkTypes) 
         count += targets.len();
         let too_many = || anyhow!("more than {MAX_LINKS} links lead to equivalent atoms of the reactants");
         ensure!(count <= MAX_LINKS, too_many().hint("leave out copies of a molecule"));
-        targets.iter().for_each(|&to| maps.add(first_product_word + position, to));
+        targets.iter().for_each(|&&to| maps.add(first_product_word + position, to));
     }
     maps.candidates = Some(positions.into_iter().collect());
     let links = if maps.targets.is_empty() { Vec::new() } else { vec![maps] };
@@ -121,8 +121,7 @@ impl Molecule {
 
     /// Fails if two atoms on one `side` of the reaction have one number.
     fn ensure_distinct_numbers(&self, side: &str) -> Result<()> {
-        let mut seen = BTreeSet::new();
-        let twice = self.atoms.iter().filter_map(Atom::map_number).find(|&number| !seen.insert(number));
+        let twice = self.atoms.iter().filter_map(Atom::map_number).duplicates().next();
         let Some(number) = twice else { return Ok(()) };
         let error = anyhow!("two atoms of the {side} have the number {number}").with_value(number);
         Err(error.hint("give each atom of a side a number of its own, or none"))

@@ -99,8 +99,8 @@ impl Bond {
         })
     }
 
-    /// Bond order that counts towards the valence of each of its atoms. An aromatic bond counts 1; an aromatic atom's one
-    /// further unit is counted elsewhere.
+    /// Units of valence that the bond takes from each of its two atoms. An aromatic bond takes 1; [`implied_hydrogens`]
+    /// adds the further unit of an aromatic atom.
     fn valence(self) -> u32 {
         match self {
             Self::Any => 0,
@@ -231,8 +231,8 @@ impl Molecule {
         valences
     }
 
-    /// Drops the brackets of numbered atoms, from token `first` on, if only the atom number needed them: the bonds imply
-    /// the hydrogens that the brackets give.
+    /// Drops needless brackets of atoms with a map number, from token `first` on. Brackets are needless if they give
+    /// nothing but that number and the hydrogens that the bonds imply.
     fn drop_needless_brackets(&mut self, first: usize) {
         let valences = self.valences();
         for token in &mut self.tokens[first..] {

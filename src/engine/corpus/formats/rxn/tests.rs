@@ -1,4 +1,5 @@
 use super::*;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::corpus::{AnnotationOptions, Corpus, Format, Input, Scope, Sentence};
@@ -14,7 +15,7 @@ fn one(text: &str) -> Sentence {
 
 fn forms(sentence: &Sentence) -> String {
     let Content::Words(words) = &sentence.content else { panic!("a reaction has words") };
-    words.iter().map(|word| &*word.form).collect::<Vec<_>>().join(" ")
+    words.iter().map(|word| &word.form).join(" ")
 }
 
 /// The links, words counted from 1, and the candidates.
@@ -85,44 +86,42 @@ fn a_number_of_0_is_none() {
 
 #[test]
 fn what_is_no_reaction_is_refused() {
-    for (line, expected) in [
-        ("$RXN", "this is an MDL file (`$RXN`), which is not read: write each reaction as SMILES with atom numbers"),
-        ("$RDFILE 1", "this is an MDL file (`$RDFILE`)"),
-        ("CCO", "a reaction has two `>`, and `CCO` has 0: write it as REACTANTS>>PRODUCTS"),
-        ("C>C>C>C", "has 3"),
-        (">>C", "there are no reactants"),
-        ("C>>", "there are no products"),
-        ("[CH3:1][CH3:1]>>C", "two atoms of the reactants have the number 1: give each atom of a side a number"),
-        ("[CH4:1]>[OH2:1]>C", "two atoms of the reactants have the number 1"),
-        ("C>>[CH3:7][CH3:7]", "two atoms of the products have the number 7"),
-        ("[CH4:1]>>[NH3:1]", "atom 1 is C in the reactants and N in the products"),
-        ("[CH4:1>>C", "`[` at character 1 has no `]`"),
-        ("C>>C(C", "`(` at character 5 has no `)`"),
-        ("C>>CC)", "`)` at character 6 has no `(`"),
-        ("C1CC>>C", "ring 1, which begins at character 2, is not closed"),
-        ("C11>>C", "ring 1 at character 3 has one atom"),
-        ("C%1>>C", "`%` at character 2 has not two digits after it"),
-        ("[C:x]>>C", "`[C:x]` at character 1 is no atom"),
-        ("[CH3:1:2]>>C", "is no atom"),
-        ("[:1]>>C", "is no atom"),
-        ("C=>>C", "`=` at character 2 leads nowhere"),
-        ("C=.C>>C", "`.` at character 3 follows no atom"),
-        ("C(=)C>>C", "the bond before `)` at character 4 leads nowhere"),
-        ("=C>>C", "`=` at character 1 follows no atom"),
-        ("CX>>C", "`X` at character 2 is no part of a SMILES"),
-        ("é>>C", "`é` at character 1 is no part of a SMILES"),
-        ("C>>[é:1]", "`[é:1]` at character 4 is no atom"),
-    ] {
-        let error = format!("{:#}", read(&format!("C>>C\n{line}\n")).unwrap_err());
-        assert!(error.starts_with("test.rxn:2: ") && error.contains(expected), "{line}: {error}");
-    }
+    let errors = [
+        "$RXN",
+        "$RDFILE 1",
+        "CCO",
+        "C>C>C>C",
+        ">>C",
+        "C>>",
+        "[CH3:1][CH3:1]>>C",
+        "[CH4:1]>[OH2:1]>C",
+        "C>>[CH3:7][CH3:7]",
+        "[CH4:1]>>[NH3:1]",
+        "[CH4:1>>C",
+        "C>>C(C",
+        "C>>CC)",
+        "C1CC>>C",
+        "C11>>C",
+        "C%1>>C",
+        "[C:x]>>C",
+        "[CH3:1:2]>>C",
+        "[:1]>>C",
+        "C=>>C",
+        "C=.C>>C",
+        "C(=)C>>C",
+        "=C>>C",
+        "CX>>C",
+        "é>>C",
+        "C>>[é:1]",
+    ]
+    .map(|line| format!("{:#}", read(&format!("C>>C\n{line}\n")).unwrap_err()));
+    insta::assert_snapshot!(errors.join("\n"), @"");
     // 400 molecules of methane are equivalent: 400 times 400 links.
     let alike: Vec<String> = (1..=400).map(|number| format!("[CH4:{number}]")).collect();
     let alike = alike.join(".");
-    let error = format!("{:#}", read(&format!("{alike}>>{alike}")).unwrap_err());
-    assert!(error.contains("more than 100000 links lead to equivalent atoms of the reactants"), "{error}");
     let long = format!("{}>>C", "C".repeat(molecule::MAX_ATOMS + 1));
-    assert!(format!("{:#}", read(&long).unwrap_err()).contains("more than 4096 atoms on one side"));
+    let errors = [format!("{alike}>>{alike}"), long].map(|line| format!("{:#}", read(&line).unwrap_err()));
+    insta::assert_snapshot!(errors.join("\n"), @"");
 }
 
 #[test]

@@ -112,9 +112,9 @@ impl LinkFile {
         if self.types.len() < 2 { Vec::new() } else { single.map(|(kind, _)| &**kind).collect() }
     }
 
-    /// First line of the file about the sentence with this index into `links`.
-    pub(super) fn first_line(&self, name: usize) -> u64 {
-        self.links[name].first().map_or(1, |row| row.line.into())
+    /// Number of the first line of the file with a link of the sentence, whose index into `links` is `sentence`.
+    pub(super) fn first_line(&self, sentence: usize) -> u64 {
+        self.links[sentence].first().map_or(1, |row| row.line.into())
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use fancy_regex::{Regex, RegexBuilder};
+use itertools::Itertools as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -93,7 +94,6 @@ struct WordCondition {
     test: ValueTest,
 }
 
-/// The test of an annotation's value.
 #[derive(Debug)]
 enum ValueTest {
     OneOf(Vec<String>),
@@ -124,9 +124,9 @@ impl LinkRules {
 }
 
 impl LinkRule {
-    /// Adds the rule's links to a sentence, and returns their number. `first` is the index in
-    /// [`Annotation::requested`](crate::corpus::Annotation::requested) of the first column read for rules. Fails on running
-    /// text, or if there are too many links or word pairs.
+    /// Adds the rule's links to a sentence, and returns their number. The rules' columns begin at index `first` of
+    /// [`Annotation::requested`](crate::corpus::Annotation::requested). Fails on running text, or if there are too many
+    /// links or word pairs.
     pub(super) fn add_links(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
         let Content::Words(words) = &sentence.content else {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
@@ -204,8 +204,8 @@ impl WordKey {
         }
     }
 
-    /// The word's value of this annotation; `None` if it is missing. `first` is the index in the word's requested columns
-    /// of the first column read for rules.
+    /// The word's value of this annotation; `None` if it is missing. The rules' columns begin at index `first` of
+    /// [`Annotation::requested`](crate::corpus::Annotation::requested).
     fn value<'a>(&self, word: &'a Word, first: usize) -> Option<&'a str> {
         let annotation = &word.annotation;
         match self {
@@ -244,9 +244,7 @@ type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
 /// The entries of a table in their order in the file.
 fn entries_in_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
-    let mut entries: Vec<_> = table.iter().collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
-    entries
+    table.iter().sorted_by_key(|(key, _)| key.span().start).collect()
 }
 
 fn parse_rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<LinkRule>, Fault> {

@@ -6,6 +6,7 @@
 //! choices order their items by the SHA-256 of `headscope/WHAT/SEED/SEQUENCE/ITEM`, lowest first, so that anyone can
 //! reproduce them.
 
+use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
 use anyhow::Result;
@@ -26,11 +27,11 @@ const COPY_LENGTHS: RangeInclusive<usize> = 16..=32;
 /// Numbers of filler tokens between the two copies.
 const FILLER_LENGTHS: RangeInclusive<usize> = 0..=8;
 
-/// Maximum number of tokens in one copy with filler. These tokens should all differ.
+/// Maximum number of tokens in the first copy and the filler, which should all differ.
 const MAX_DISTINCT_WORDS: usize = *COPY_LENGTHS.end() + *FILLER_LENGTHS.end();
 
-/// Minimum number of words in a vocabulary: 4, as of nucleotides. The shortest copy, with one token masked, then recurs by
-/// accident with probability 4^-15.
+/// Minimum number of words in a vocabulary: the four nucleotides of a DNA model. The shortest copy, with one token
+/// masked, then recurs by accident with probability 4^-15.
 const MIN_WORDS: usize = 4;
 
 /// Number of masked variants of each sequence.
@@ -129,11 +130,9 @@ impl DrawnLengths {
 }
 
 /// Orders items at random by their SHA-256 digests, lowest first, as the module documentation describes.
-fn order_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
-    let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
-    let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();
-    keyed.sort_unstable_by_key(|(key, _)| *key);
-    keyed.into_iter().map(|(_, item)| item).collect()
+fn order_by_digest<T: Display>(what: &str, sequence: &str, mut items: Vec<T>) -> Vec<T> {
+    items.sort_by_cached_key(|item| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{item}")));
+    items
 }
 
 /// Makes a sequence of two copies with the filler between them, within the special tokens of `frame`; `tokens` has one
@@ -177,8 +176,8 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Finds the copies by the smallest distance at which all tokens recur, with one exception for a mask; `None` if there
-    /// is no such distance.
+    /// Finds the copies. Their distance is the smallest at which every token recurs, except for at most one masked
+    /// token. `None` if no distance fits.
     pub fn find(sequence: &Sequence) -> Option<Self> {
         let is_text = |&token: &usize| !sequence.kinds[token].is_special();
         let start = (0..sequence.ids.len()).find(is_text)?;
@@ -208,14 +207,14 @@ impl Copies {
             .position(|start| copy(start).contains(&token))
     }
 
-    /// Index of a token in the first copy with filler, counted from 0. A token of the second copy has the index of its twin
-    /// in the first copy.
+    /// Index of a token in the first copy and the filler after it, counted from 0. A token of the second copy has the
+    /// index of the equal token in the first copy.
     pub fn index_in_first_copy(&self, token: usize) -> usize {
         let place = token - self.text.start;
         if place < self.copy_distance { place } else { place - self.copy_distance }
     }
 
-    /// Pairs `(token, twin)` of positions, for each token of both copies. The twin is the equal token in the other copy.
+    /// Position of each token of both copies, with the position of the equal token in the other copy.
     pub fn twins(&self) -> impl Iterator<Item = (usize, usize)> {
         let (start, shift) = (self.text.start, self.copy_distance);
         let first = (start..start + self.copy_length).map(move |token| (token, token + shift));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use itertools::Itertools as _;
 
 use super::file::{ClozeText, CorruptedText, Item, ItemContent, TaskFile};
 use super::{
@@ -100,7 +101,7 @@ impl TaskReader<'_> {
                         let named =
                             item.unknown_label.as_ref().map_or_else(String::new, |label| format!(" (`{label}`)"));
                         let error = anyhow!("an item {reason}{named} would be skipped, and --strict skips none");
-                        return Err(self.skip_error(error, &item, file));
+                        return Err(self.skipped_item_error(error, &item, file));
                     }
                     skipped.push(item);
                 }
@@ -109,7 +110,7 @@ impl TaskReader<'_> {
         if let Some(first) = skipped.first().filter(|_| items.is_empty()) {
             let done = exchanged.map_or("scored", |_| WITH_CORRUPTED_TEXT);
             let error = anyhow!("no item of the task can be {done}: {}", describe_skips(&skipped));
-            return Err(self.skip_error(error, first, file));
+            return Err(self.skipped_item_error(error, first, file));
         }
         Ok(ItemTexts { items, mask: None, skipped })
     }
@@ -127,7 +128,7 @@ impl TaskReader<'_> {
     }
 
     /// Adds to the error about a skipped item its location, and the hint on how to mend the item.
-    fn skip_error(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
+    fn skipped_item_error(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
         error
             .hint(item.reason.repair_hint(mask.as_deref(), self.labels))
@@ -274,8 +275,8 @@ impl ItemReader<'_> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
         let masked = self.encode_text(text)?;
-        let places: Vec<usize> = (0..masked.ids.len()).filter(|&place| masked.ids[place] == mask).collect();
-        let &[place] = &places[..] else { bail!(ItemSkip::NotOneMask) };
+        let masks = (0..masked.ids.len()).filter(|&place| masked.ids[place] == mask);
+        let place = masks.exactly_one().map_err(|_| ItemSkip::NotOneMask)?;
         let id = |side: &str| -> Result<u32> {
             let filled = self.encode_text(&text.replacen(&shown, side, 1))?.ids;
             let stays = |at: usize| at == place || filled[at] == masked.ids[at];

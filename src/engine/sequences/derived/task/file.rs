@@ -29,7 +29,6 @@ pub struct TaskFile {
     pub items: Vec<Item>,
 }
 
-/// One item of a task file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Line of the item in the file, counted from 1.
@@ -341,26 +340,23 @@ mod tests {
     fn what_is_no_item_is_named_by_its_line() {
         assert!(refused(&["", " "]).starts_with("the task `items.jsonl` has no item: an item a line: `text`"));
         let pair = r#"{"good": "a", "bad": "b"}"#;
-        let mixed = refused(&[pair, r#"{"prompt": "a", "answer": "b", "foil": "c"}"#]);
-        assert!(mixed.starts_with("items.jsonl:2: an item of kind cloze, and that of line 1 is of kind pair: "));
-        for (line, why) in [
-            (r#"{"good": "a"}"#, "the keys fit no kind of task"),
-            (r#"{"text": "a", "prompt": "b", "answer": "b", "foil": "c"}"#, "the keys fit no kind of task"),
-            (r#"{"good": 1, "bad": "b"}"#, "not an item in JSON"),
-            (r#"{"words": ["a"], "text_pair": "b", "label": 1}"#, "a `label` is of a `text`"),
-            (r#"{"words": ["a", "b"], "labels": [1]}"#, "there are 1 `labels` of 2 `words`"),
-            (r#"{"text": "a", "labels": [1]}"#, "`labels` are of `words`"),
-            (r#"{"words": ["a", "b"], "labels": [1, null], "foils": [2]}"#, "there are 1 `foils` of 2 `words`"),
-            (r#"{"words": ["a", "b"], "labels": [1, 2], "foils": [0, null]}"#, "word 2 has a label and no foil"),
-            (r#"{"prompt": "a", "answer": "b", "foil": 5}"#, "the `foil` of an `answer` is text, not 5"),
-            (r#"{"anchor": "a", "positive": "b"}"#, "the keys fit no kind of task"),
-            ("[1]", "a line is an object"),
+        let lines = [
+            r#"{"prompt": "a", "answer": "b", "foil": "c"}"#,
+            r#"{"good": "a"}"#,
+            r#"{"text": "a", "prompt": "b", "answer": "b", "foil": "c"}"#,
+            r#"{"good": 1, "bad": "b"}"#,
+            r#"{"words": ["a"], "text_pair": "b", "label": 1}"#,
+            r#"{"words": ["a", "b"], "labels": [1]}"#,
+            r#"{"text": "a", "labels": [1]}"#,
+            r#"{"words": ["a", "b"], "labels": [1, null], "foils": [2]}"#,
+            r#"{"words": ["a", "b"], "labels": [1, 2], "foils": [0, null]}"#,
+            r#"{"prompt": "a", "answer": "b", "foil": 5}"#,
+            r#"{"anchor": "a", "positive": "b"}"#,
+            "[1]",
             // The keys of the lines before are told.
-            (r#"{"anchor": "a", "positiv": "b"}"#, ": an item has `good` and `bad` (pair), as the lines before"),
-        ] {
-            let said = refused(&[pair, line]);
-            assert!(said.starts_with("items.jsonl:2: ") && said.contains(why), "{said}");
-        }
+            r#"{"anchor": "a", "positiv": "b"}"#,
+        ];
+        insta::assert_snapshot!(lines.map(|line| refused(&[pair, line])).join("\n"), @"");
         // A key that nothing reads is named, with the one that is like it.
         for (key, why) in [
             ("famliy", "items.jsonl:1: an item has no key `famliy`; did you mean `family`?"),
@@ -370,15 +366,14 @@ mod tests {
             assert_eq!(refused(&[&pair.replace('}', &format!(r#", "{key}": "a"}}"#))]), why);
         }
         // Of a first line the kind that it comes nearest to is told, or all of them.
-        for (line, why) in [
-            (r#"{"gud": "a", "bad": "b"}"#, ": an item has `good` and `bad` (pair)"),
-            (r#"{"anchor": "a", "positiv": "b"}"#, ": an item has `anchor`, `positive` and `negative` (triple)"),
-            (r#"{"text": "a", "awnser": "b"}"#, ": an item has `text` with one mask, or `prompt`, with `answer`"),
-            (r#"{"words": ["a"], "tags": ["b"]}"#, ": an item has `words` with `labels` (tag)"),
-            (r#"{"x": 1}"#, "`labels` (tag); `text` with one mask"),
-        ] {
-            let said = refused(&[line]);
-            assert!(said.starts_with("items.jsonl:1: ") && said.contains(why), "{said}");
-        }
+        let lines = [
+            r#"{"gud": "a", "bad": "b"}"#,
+            r#"{"anchor": "a", "positiv": "b"}"#,
+            r#"{"text": "a", "awnser": "b"}"#,
+            r#"{"words": ["a"], "tags": ["b"]}"#,
+        ];
+        insta::assert_snapshot!(lines.map(|line| refused(&[line])).join("\n"), @"");
+        let all = refused(&[r#"{"x": 1}"#]);
+        assert!(all.starts_with("items.jsonl:1: ") && all.contains("`labels` (tag); `text` with one mask"), "{all}");
     }
 }

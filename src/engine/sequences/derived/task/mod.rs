@@ -9,6 +9,7 @@ pub mod file;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,7 @@ pub enum ItemSkip {
 
 impl std::error::Error for ItemSkip {}
 
-/// Formats the reason as words that follow a number of items.
+/// Formats the reason to follow a number of items, as in `3 items without exactly one mask`.
 impl fmt::Display for ItemSkip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -180,12 +181,12 @@ pub fn describe_skips(skipped: &[SkippedItem]) -> String {
         None => item.line.to_string(),
     };
     let reason = |(reason, items): (&ItemSkip, &Vec<&SkippedItem>)| {
-        let named = items.iter().take(MAX_NAMED_ENTRIES).map(place).collect::<Vec<_>>().join(", ");
+        let named = items.iter().take(MAX_NAMED_ENTRIES).map(place).join(", ");
         let more = if items.len() > MAX_NAMED_ENTRIES { ", ..." } else { "" };
         let lines = plural(&items.len(), "line", "lines");
         format!("{} {reason} ({lines} {named}{more})", format_count(items.len(), "item"))
     };
-    by_reason.iter().map(reason).collect::<Vec<_>>().join(", ")
+    by_reason.iter().map(reason).join(", ")
 }
 
 /// The user's task as a run reads it: all that the sums depend on.
@@ -221,7 +222,7 @@ pub struct InterchangeInfo {
     pub skipped: BTreeMap<ItemSkip, u64>,
 }
 
-/// Words for messages: what cannot be done with an item that must exchange contexts with its corrupted text.
+/// End of the message `no item of the task can be ...`, where heads exchange contexts between text and corrupted text.
 pub const WITH_CORRUPTED_TEXT: &str = "run beside its corrupted text";
 
 /// The positions at which heads exchange their contexts.

@@ -2,7 +2,10 @@
 //!
 //! The tokenizer gets this text unsplit, as in the model's training. The byte ranges assign tokens to words.
 
+use std::iter;
 use std::ops::Range;
+
+use itertools::Itertools as _;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
@@ -29,7 +32,7 @@ impl WrittenPiece {
         Self { surface: None, word_count: 1, space_after }
     }
 
-    /// Spelling of the piece, and the forms of its words; `first` is the index of its first word in `forms`.
+    /// Spelling of the word or multiword token, and the forms of its words, which begin at index `first` of `forms`.
     fn surface<'a>(&'a self, forms: &'a [&'a str], first: usize) -> (&'a str, &'a [&'a str]) {
         let own_forms = &forms[first..first + self.word_count];
         (self.surface.as_deref().unwrap_or(own_forms[0]), own_forms)
@@ -41,7 +44,7 @@ impl WrittenPiece {
 pub(in crate::corpus) struct Misalignment {
     /// Index of the first word that was not found in the text. It equals the number of words if text follows the last word.
     pub word: usize,
-    /// Byte offset in the text at which that word was expected, or at which the text after the last word begins.
+    /// Byte offset in the text at which the missing word was expected, or at which the text after the last word begins.
     pub offset: usize,
 }
 
@@ -65,9 +68,7 @@ impl Written {
             let start = at + rest.len() - rest.trim_start().len();
             let misfit = Misalignment { word: written.word_ranges.len(), offset: start };
             at = if text[start..].starts_with(surface) { start + surface.len() } else { return Err(misfit) };
-            written
-                .word_ranges
-                .extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
+            written.word_ranges.extend(split_surface(surface, own_forms, start));
             written.space_after = piece.space_after;
         }
         let rest = text[at..].trim_start().len();
@@ -87,9 +88,7 @@ impl Written {
             let (surface, own_forms) = piece.surface(forms, written.word_ranges.len());
             let start = written.text.len();
             written.text.push_str(surface);
-            written
-                .word_ranges
-                .extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
+            written.word_ranges.extend(split_surface(surface, own_forms, start));
             written.space_after = piece.space_after;
         }
         written
@@ -100,11 +99,11 @@ impl Written {
 /// Multiword tokens have about a dozen.
 const MAX_CELLS: usize = 1 << 20;
 
-/// Divides the spelling of a multiword token (`surface`) among its words, and returns the byte range of each. Characters go
-/// to words along a longest common subsequence with the lower-cased forms; on a tie, the later word gets the character. A
-/// character outside the subsequence goes with the character before it, or to the first word. So `zum` gives `zu` and `m`
-/// to zu and dem, and all of `au` goes to à.
-fn split_surface(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
+/// Divides the spelling of a multiword token (`surface`) among its words. Returns the byte range of each word in a text
+/// in which the token begins at byte `start`. Characters go to words along a longest common subsequence with the
+/// lower-cased forms; on a tie, the later word gets the character. A character outside the subsequence goes with the
+/// character before it, or to the first word. So `zum` gives `zu` and `m` to zu and dem, and all of `au` goes to à.
+fn split_surface(surface: &str, forms: &[&str], start: usize) -> impl Iterator<Item = Range<usize>> {
     let mut ends: Vec<usize> = forms.iter().map(|form| form.len()).collect();
     if forms.concat() == surface {
         (1..ends.len()).for_each(|word| ends[word] += ends[word - 1]);
@@ -121,7 +120,7 @@ fn split_surface(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<us
         }
         ends[0] = end;
     }
-    (0..ends.len()).map(move |word| if word == 0 { 0..ends[0] } else { ends[word - 1]..ends[word] })
+    iter::once(0).chain(ends).tuple_windows().map(move |(from, to)| start + from..start + to)
 }
 
 /// Finds a longest common subsequence of `surface` and the joined `forms`, ignoring case. Each element is a character's
@@ -167,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn parts<'a>(surface: &'a str, forms: &[&str]) -> Vec<&'a str> {
-        split_surface(surface, forms).map(|word| &surface[word]).collect()
+        split_surface(surface, forms, 0).map(|word| &surface[word]).collect()
     }
 
     #[test]

@@ -21,12 +21,12 @@ pub(super) struct SelectedSegments {
     index: Arc<Index>,
     files: Vec<CorpusFile>,
     segments: vec::IntoIter<u64>,
-    /// Pieces of the current segment that are not read yet.
+    /// Unread pieces of the current segment; a piece is the part of the segment in one file.
     pieces_left: vec::IntoIter<Piece>,
-    /// Families of the sentences of the current segment that are not read yet.
+    /// Group of related sentences of each unread sentence in the current segment.
     families_left: vec::IntoIter<SentenceGroup>,
     /// The open file; `None` between files.
-    open_piece: Option<OpenPiece>,
+    open_file: Option<OpenFile>,
 }
 
 /// A sentence of a selected segment, before it gets its place in the corpus.
@@ -38,12 +38,12 @@ pub(super) struct SelectedSentence {
     pub format: Format,
 }
 
-/// An open file: a stretch of an uncompressed one, or a compressed one from its beginning.
-struct OpenPiece {
+/// The open file. An uncompressed file is open at the current piece, a compressed one from its beginning.
+struct OpenFile {
     /// Number of the file in the corpus, counted from 0.
     file: usize,
     lines: Lines,
-    /// SHA-256 of the current piece by the index, or of the complete file if it is compressed.
+    /// SHA-256 that the index has for the bytes to read: the current piece, or a complete compressed file.
     sha256: String,
     /// Number of the file's sentences before the next one to read.
     sentences_before: u64,
@@ -60,15 +60,15 @@ impl SelectedSegments {
             segments: segments.into_iter(),
             pieces_left: pieces,
             families_left: families,
-            open_piece: None,
+            open_file: None,
         }
     }
 
     /// Reads the next sentence of the selected segments, with the format of its file; `None` after the last one. Fails if
     /// the bytes read differ from the indexed bytes.
     pub(super) fn next(&mut self, position: &mut ReadingPosition) -> Result<Option<SelectedSentence>> {
-        while self.open_piece.as_ref().is_none_or(|open| open.sentences_left == 0) {
-            if !self.begin_piece(position)? {
+        while self.open_file.as_ref().is_none_or(|open| open.sentences_left == 0) {
+            if !self.move_to_next_piece(position)? {
                 return Ok(None);
             }
         }
@@ -82,7 +82,7 @@ impl SelectedSegments {
     /// Reads a sentence of the open file. On failure, a change of the file since indexing is reported in preference to
     /// other errors.
     fn read(&mut self, context: &mut ReaderContext) -> Result<ParsedSentence> {
-        let open = self.open_piece.as_mut().context("a piece is open")?;
+        let open = self.open_file.as_mut().context("a piece is open")?;
         let format = self.files[open.file].kind.format;
         match (format.reader().read)(&mut open.lines, context) {
             Ok(Some(parsed)) => {
@@ -98,15 +98,15 @@ impl SelectedSegments {
         }
     }
 
-    /// Goes to the next piece of the selected segments; false after the last one.
-    fn begin_piece(&mut self, position: &mut ReadingPosition) -> Result<bool> {
-        let Some(piece) = self.next_piece(position)? else {
+    /// Moves to the next piece of the selected segments, and opens its file if necessary; false after the last piece.
+    fn move_to_next_piece(&mut self, position: &mut ReadingPosition) -> Result<bool> {
+        let Some(piece) = self.take_next_piece(position)? else {
             self.close()?;
             return Ok(false);
         };
         let compression = self.files[piece.file].kind.compression;
         let is_open = self
-            .open_piece
+            .open_file
             .as_ref()
             .is_some_and(|open| open.file == piece.file && open.sentences_before <= piece.before);
         if compression == Compression::None || !is_open {
@@ -114,18 +114,18 @@ impl SelectedSegments {
             self.open(&piece, compression, position)?;
         }
         // In a compressed file, the sentences between two pieces are read too.
-        while let Some(open) = self.open_piece.as_mut().filter(|open| open.sentences_before < piece.before) {
+        while let Some(open) = self.open_file.as_mut().filter(|open| open.sentences_before < piece.before) {
             open.sentences_left = 1;
             self.read(&mut position.context)?;
         }
         (position.document, position.documents) = (piece.document, piece.documents_before);
         position.begins_file = piece.before == 0;
-        self.open_piece.as_mut().context("a piece is open")?.sentences_left = piece.sentences;
+        self.open_file.as_mut().context("a piece is open")?.sentences_left = piece.sentences;
         Ok(true)
     }
 
-    /// Takes the next piece of the selected segments; `None` after the last one.
-    fn next_piece(&mut self, position: &mut ReadingPosition) -> Result<Option<Piece>> {
+    /// Takes the next piece, the part of a selected segment in one file; `None` after the last piece.
+    fn take_next_piece(&mut self, position: &mut ReadingPosition) -> Result<Option<Piece>> {
         loop {
             if let Some(piece) = self.pieces_left.next() {
                 return Ok(Some(piece));
@@ -148,21 +148,21 @@ impl SelectedSegments {
             file.source.open_at(start, bytes).and_then(|source| Lines::new(number, path, source, compression, read));
         let lines = lines.cannot("open corpus", &file.path)?;
         position.context.file = FileContext::default();
-        self.open_piece = Some(if is_plain {
+        self.open_file = Some(if is_plain {
             position.context.file.entity_fields = piece.entity_fields.as_deref().map(Arc::from);
             position.context.file.previous_document.clone_from(&piece.document_name);
             let (lines, sha256) = (lines.with_preceding_lines(piece.lines_before), hex(&piece.sha256));
-            OpenPiece { file: number, lines, sha256, sentences_before: piece.before, sentences_left: 0 }
+            OpenFile { file: number, lines, sha256, sentences_before: piece.before, sentences_left: 0 }
         } else {
             let sha256 = self.index.indexed_files[number].sha256.clone();
-            OpenPiece { file: number, lines, sha256, sentences_before: 0, sentences_left: 0 }
+            OpenFile { file: number, lines, sha256, sentences_before: 0, sentences_left: 0 }
         });
         Ok(())
     }
 
     /// Closes the open file. Fails if the bytes read differ from the indexed bytes.
     fn close(&mut self) -> Result<()> {
-        let Some(OpenPiece { file, lines, sha256, .. }) = self.open_piece.take() else { return Ok(()) };
+        let Some(OpenFile { file, lines, sha256, .. }) = self.open_file.take() else { return Ok(()) };
         if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed_error(&self.files[file].path)) }
     }
 }
