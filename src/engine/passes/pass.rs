@@ -23,10 +23,10 @@ pub struct Pass {
 pub enum ShownEvents {
     /// The activations and logits of each sequence, in the baseline and in all ablation variants.
     Activations,
-    /// The derivatives of each sequence's loss by the gates of all heads. A gate blends the intact head with its
-    /// replacement, which the [`Ablation`](super::ablation::Ablation) names.
+    /// The derivatives of each sequence's loss with respect to the gates of all heads. A gate blends the intact head
+    /// with its replacement, which the [`Ablation`](super::ablation::Ablation) names.
     Derivatives,
-    /// The [gates](super::gate_fits) fitted to the loss over the sequences of all shards; no activations.
+    /// Only the [gates](super::gate_fits) that were fitted to the loss over the sequences of all shards.
     Fits,
 }
 
@@ -71,7 +71,7 @@ impl Sequences {
     }
 }
 
-/// The weights that a pass runs.
+/// The weights of the model in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
     Trained,

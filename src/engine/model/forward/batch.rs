@@ -12,7 +12,6 @@ pub enum TokenClass {
     FirstSpecial,
     /// Any other special token except the mask: `[SEP]`, `</s>`.
     OtherSpecial,
-    /// A mask token.
     Mask,
     /// Any other token.
     Text,
@@ -29,14 +28,13 @@ impl TokenClass {
 /// Positions at which two sequences of equal length exchange the contexts of attention heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// All positions.
     Everywhere,
     /// One position, counted from 0.
     At(usize),
 }
 
 impl Exchange {
-    /// Returns the positions in a sequence of `n` tokens.
+    /// Returns the positions of the exchange in a sequence of `n` tokens.
     pub(super) fn positions(self, n: usize) -> Range<usize> {
         match self {
             Self::Everywhere => 0..n,
@@ -119,7 +117,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Yields the range of each sequence's compared tokens within the concatenated compared tokens of the batch.
+    /// Yields the range of each sequence's `compared_tokens` when those of all sequences are concatenated.
     pub(super) fn compared_spans(&self) -> impl Iterator<Item = Range<usize>> {
         spans_of_lengths(self.inputs.iter().map(|input| input.compared_tokens.len()))
     }

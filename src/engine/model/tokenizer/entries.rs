@@ -104,18 +104,19 @@ pub struct Scripts {
     entries_with_letter: usize,
 }
 
-/// Minimum number of entries with at least two letters for a vocabulary to know a script. In a small vocabulary, the share
-/// [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its alphabet. Of its 28,000
-/// entries, bert-base-uncased has 8 with at least two letters in Cyrillic and 4 in Greek.
+/// Number of entries with at least two letters at which a vocabulary counts as having words of a script. In a small
+/// vocabulary, the share [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its
+/// alphabet. Of its 28,000 entries, bert-base-uncased has 8 with at least two letters in Cyrillic and 4 in Greek.
 const MIN_WORD_ENTRIES: usize = 100;
-/// Minimum share of entries with at least two letters for a small vocabulary to know a script.
+/// As [`MIN_WORD_ENTRIES`], as a share of all entries that have a letter.
 const MIN_WORD_ENTRY_SHARE: f64 = 0.01;
 
-/// Minimum number of entries of any length for a vocabulary to know a script whose single letters are words. In a small
-/// vocabulary, the share [`MIN_CHARACTER_SHARE`] suffices. The 1,000 most frequent characters make up about nine tenths of Chinese
-/// text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries in Han are 1.8 % of all entries with letters.
+/// Number of entries of any length at which a vocabulary counts as having words of a script, if single letters of that
+/// script are words. In a small vocabulary, the share [`MIN_CHARACTER_SHARE`] suffices. The 1,000 most frequent
+/// characters make up about nine tenths of Chinese text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries
+/// in Han are 1.8 % of all entries with letters.
 const MIN_CHARACTER_ENTRIES: usize = 1000;
-/// Minimum share of entries of any length for a small vocabulary to know a script whose single letters are words.
+/// As [`MIN_CHARACTER_ENTRIES`], as a share of all entries that have a letter.
 const MIN_CHARACTER_SHARE: f64 = 0.02;
 
 impl Scripts {

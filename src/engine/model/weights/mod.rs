@@ -34,7 +34,8 @@ pub struct Checkpoint {
     name_in_file: HashMap<String, String>,
     /// Architecture family, whose prefixes may precede tensor names.
     family: Family,
-    /// Number of values of all expanded tensors in excess of the values stored in the files.
+    /// Number of tensor values beyond those stored in the files; in an expanded tensor, several values share one
+    /// location.
     expanded_values: usize,
     /// Names of the tensors that have been read.
     read_names: Mutex<BTreeSet<String>>,
@@ -80,8 +81,8 @@ pub trait Overlay: Send + Sync {
     /// Fails if an update does not fit the tensor.
     fn adapted_values(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
 
-    /// Fails if an update or replacement was not applied, and `is_needed` returns true for the name of its tensor without
-    /// prefix.
+    /// Fails if an update or replacement was not applied although its tensor is needed. `is_needed` gets the tensor's
+    /// name without prefix.
     fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
 }
 
@@ -165,7 +166,7 @@ impl Checkpoint {
                 let error = anyhow!("its tensor `{}` is part of {description}", name_in_file.escape_debug());
                 return Err(error.hint(way_out));
             }
-            self.expanded_values = self.expanded_values.saturating_add(stored.expanded_count());
+            self.expanded_values = self.expanded_values.saturating_add(stored.expanded_value_count());
             // `module.` is the prefix of a model within `torch.nn.DataParallel`.
             let mut wrappers = self.family.wrapper_prefixes.iter().chain([&"module."]);
             let bare = wrappers.find_map(|wrapper| name_in_file.strip_prefix(wrapper));
@@ -194,10 +195,10 @@ impl Checkpoint {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
             let closest = self.describe_closest(name);
-            const GATED_HINT: &str =
+            const GATED_LAYERS_HINT: &str =
                 " (there are gated layers, as of JinaBERT and MosaicBERT, of which config.json says nothing)";
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
-            let why = if gated { GATED_HINT } else { "" };
+            let why = if gated { GATED_LAYERS_HINT } else { "" };
             let error = anyhow!("{} {verb} no tensor for {name}: {closest}{why}", files.join(", "));
             return Err(self.files.iter().rev().fold(error, |error, file| error.with_file(file.path().display())));
         };
@@ -257,7 +258,7 @@ impl Checkpoint {
     fn read_values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
         ensure!(stored.shape == shape, self.shape_error(stored, shape, name));
         ensure!(
-            stored.expanded_count() == 0 || self.expanded_values <= MAX_EXPANDED_VALUES,
+            stored.expanded_value_count() == 0 || self.expanded_values <= MAX_EXPANDED_VALUES,
             anyhow!(
                 "{name} has values that lie in the same place, and all such tensors together {} more than there are in the \
                  file: more than {MAX_EXPANDED_VALUES} are not read",
@@ -313,7 +314,7 @@ impl StoredTensor {
 
     /// Returns the number of values in excess of those stored in the file. In an expanded tensor, several values share one
     /// location.
-    fn expanded_count(&self) -> usize {
+    fn expanded_value_count(&self) -> usize {
         let Some(strides) = &self.strides else { return 0 };
         let steps = self.shape.iter().zip(strides);
         let span = steps

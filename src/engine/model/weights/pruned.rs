@@ -64,7 +64,8 @@ impl ProjectionLayout {
         }
     }
 
-    /// Returns the index of the weight from `input` to `output`; `None` if they are in different groups.
+    /// Returns the index of the weight from `input` to `output`; `None` if they are in different groups of a
+    /// convolution.
     fn index(self, output: usize, input: usize) -> Option<usize> {
         match self.groups {
             Some(groups) => {
@@ -78,14 +79,14 @@ impl ProjectionLayout {
 }
 
 impl PrunedWeights {
-    /// Prepares the weights of `files` without the `removed` attention heads. Layers that share weights must lose equal heads.
-    /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also
-    /// fails if the projection has no bias for a given constant, or the weights cannot be read.
+    /// Prepares the weights of `files` without the `removed` attention heads. Fails if a head does not exist or is
+    /// absent already, or if the weights cannot be read. Also fails if a head is not removed from all layers that share
+    /// its weights, or if a head has a constant but the output projection has no bias for it.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         Self::read_changes(files, removed).class(ErrorClass::Model)
     }
 
-    /// As [`PrunedWeights::new`], with errors that have no class yet.
+    /// As [`PrunedWeights::new`], before the class of its errors is set.
     fn read_changes(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         let ModelFiles { architecture, weights, id, .. } = files;
         let config = &architecture.config;
@@ -191,7 +192,8 @@ fn safetensors_name(name: &str) -> String {
     }
 }
 
-/// The removed attention heads of each layer with their constants, keyed by the stem of the layer's tensor names.
+/// The removed attention heads of each layer, keyed by the stem of the layer's tensor names. Each head has the constant
+/// that replaces its context, if any.
 type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 
 /// Groups the removed attention heads by the stem of their layer's tensor names; layers with equal stems share weights. Fails

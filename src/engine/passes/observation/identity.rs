@@ -217,7 +217,7 @@ pub struct TokenizerInfo {
 }
 
 impl ModelInfo {
-    /// The heads that write a constant; empty if all heads do, as in a model built only for its attention.
+    /// The heads that write a constant; empty if all heads do, as in a toy model that has attention but writes nothing.
     pub fn constant_heads_unless_all(&self) -> &[HeadPlace] {
         let present = self.grid().head_count() - self.absent.len();
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
@@ -318,8 +318,8 @@ pub struct RunInfo {
 /// before 1970.
 fn rfc3339(time: SystemTime) -> String {
     /// The last second of the year 9999, from the beginning of 1970.
-    const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
-    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST_SECOND);
+    const END_OF_9999: Duration = Duration::from_secs(253_402_300_799);
+    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + END_OF_9999);
     humantime::format_rfc3339_seconds(time).to_string()
 }
 

@@ -55,13 +55,13 @@ impl<'a> StageShards<'a> {
     }
 
     /// Numbers of the missing shards, ascending.
-    fn missing(&self) -> Vec<u32> {
+    fn missing_numbers(&self) -> Vec<u32> {
         (1..=self.count).filter(|number| !self.files.contains_key(number)).collect()
     }
 
     /// Fails if a shard is missing.
     fn ensure_all_shards(&self) -> Result<()> {
-        let (count, missing) = (self.count, self.missing());
+        let (count, missing) = (self.count, self.missing_numbers());
         if missing.is_empty() {
             return Ok(());
         }
@@ -96,9 +96,9 @@ pub struct MissingShards {
     pub damaged: Vec<String>,
 }
 
-/// Finds the shards without a partial among the `of` shards of a run; the sums are not read. Fails if two partials are from
-/// different runs or stages, or are of one shard. Also fails if a partial has another number of shards, or a file was never
-/// a partial.
+/// Finds the shards without a partial among the `of` shards of a run; the sums are not read. Fails if a file is no
+/// partial, or if a partial belongs to a run of more or fewer shards. Also fails if two partials are of different runs
+/// or stages, or of one shard.
 pub fn find_missing_shards(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<StageShards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
@@ -141,7 +141,7 @@ pub fn find_missing_shards(paths: &[PathBuf], of: u32) -> Result<MissingShards> 
         }
     }
     let is_of_first = shards.as_ref().is_some_and(|shards| shards.stage == Stage::First);
-    let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing());
+    let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing_numbers());
     Ok(MissingShards { numbers, is_first_stage: is_of_first, damaged })
 }
 

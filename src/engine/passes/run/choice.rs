@@ -36,15 +36,17 @@ impl Choice {
     }
 }
 
-/// The sensitivity of the loss to each head: the absolute derivative of a sequence's mean loss by the head's gate `ξ`,
-/// `|dL/dξ|`, summed over sequences (Michel et al. 2019, section 4.1). For a task, `L` is the loss of an item, which may
-/// have several sequences, and the sum is over items. Heads are chosen by the sums over even-numbered blocks.
+/// The sensitivity of the loss to each head: the absolute derivative of a sequence's mean loss with respect to the
+/// head's gate `ξ`, `|dL/dξ|`, summed over sequences (Michel et al. 2019, section 4.1). For a task, `L` is the loss of
+/// an item, which may have several sequences, and the sum is over items. Heads are chosen by the sums over
+/// even-numbered blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     grid: HeadGrid,
     /// Summed absolute derivatives over the sequences that are no part of an item, `[heads]`.
     sums: Vec<ExactSum>,
-    /// The derivative of each item's loss so far, `[heads]`, by the number of the item.
+    /// Derivative of each item's loss with respect to the gates, `[heads]`, keyed by the number of the item. It is the
+    /// sum over the sequences of the item that were seen.
     items: BTreeMap<u64, Vec<ExactSum>>,
 }
 

@@ -134,7 +134,7 @@ impl Runner<'_> {
         self.run_each(corpus, passes)
     }
 
-    /// Runs each pass over its part of the corpus, sampled passes in all their variants.
+    /// Runs each pass over its part of the corpus. A sampled pass runs its baseline and all its ablation variants.
     fn run_each(&self, corpus: &CorpusIdentity, passes: impl IntoIterator<Item = PassToRun>) -> Result<Vec<PassSums>> {
         let run = |(pass, observers): PassToRun| {
             self.progress.next_pass();
@@ -156,7 +156,8 @@ impl Runner<'_> {
         passes.into_iter().map(run).collect()
     }
 
-    /// Runs one pass over a part of the corpus, or over sequences that are not made of the corpus.
+    /// Runs a pass after the first: opens the corpus again, or takes sequences that are not made of the corpus. Fails
+    /// if the corpus is no longer `corpus`.
     fn run_pass_again(&self, corpus: &CorpusIdentity, part: CountedPart, run: PassRun<'_>) -> Result<PassSums> {
         match run.pass.sequences {
             Sequences::Repeats(repeats) => return self.run_over_repeats(repeats, part.0.shard, run),

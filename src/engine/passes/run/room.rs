@@ -9,14 +9,14 @@ use crate::system::machine::memory;
 
 /// Number of attention weights in a pack above which a note tells the user that it takes a minute or more. With the default
 /// studies, a weight takes 0.3 µs on one core (measured over a sentence of 1,500 words).
-const SLOW_PACK_WEIGHTS: u64 = 1 << 28;
+const SLOW_PACK_ATTENTION_WEIGHTS: u64 = 1 << 28;
 
 /// Function from the lengths of the sequences in a pack to the pack's cost: memory and number of attention weights.
 pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 
-/// The memory that a pass may use, divided among packs. The packs that workers run at the same time share half of it. A
-/// larger pack waits until those are done, and then runs beside as many others as fit. The order has no effect on results,
-/// since sums are exact.
+/// The memory that a pass may use, divided among packs. Half of it is for small packs, which all workers can run at the
+/// same time. Larger packs wait until the small ones are done, and then as many of them as fit run side by side. The
+/// order has no effect on results, since sums are exact.
 pub(super) struct PackMemory<'a> {
     cost: &'a CostOf<'a>,
     /// Number of observers that hold all attention weights of a pack until its end.
@@ -34,7 +34,7 @@ impl<'a> PackMemory<'a> {
         Self { cost, attention_keepers: keepers, free_bytes: free, threads }
     }
 
-    /// Cost of a pack of sequences with these lengths, the attention that observers hold included.
+    /// Cost of a pack of sequences with these lengths, including the attention that observers hold.
     fn cost_of(&self, lengths: &[usize]) -> Cost {
         let Cost { bytes, attention_weights: weights } = (self.cost)(lengths);
         let attention_bytes =
@@ -61,7 +61,7 @@ impl<'a> PackMemory<'a> {
     /// Note for the user about a pack that takes minutes; `None` for other packs.
     pub(super) fn long_wait_note(&self, pack: &Pack) -> Option<String> {
         let weights = self.cost_of_pack(pack).attention_weights;
-        (weights > SLOW_PACK_WEIGHTS).then(|| {
+        (weights > SLOW_PACK_ATTENTION_WEIGHTS).then(|| {
             format!(
                 "{} has {} million weights of attention, which takes minutes: --max-tokens leaves such sentences out",
                 describe(pack),

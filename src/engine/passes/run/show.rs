@@ -106,7 +106,8 @@ struct PackVisitor<'a> {
     encoder: &'a dyn Encoder,
     /// Stores the hidden states that enter each layer; `None` if no further run of the pack needs them.
     inputs: Option<&'a mut LayerInputs>,
-    /// Stores the outputs of all blocks; `None` if no direct run needs them.
+    /// Stores the outputs of all blocks; `None` if no observer needs
+    /// [direct runs](FurtherRuns::AblationsWithDirectRuns).
     written: Option<&'a mut HeldOutputs>,
     /// Records the activations that a later pass needs; `None` if it needs none.
     for_later: Option<&'a mut KeptPack>,

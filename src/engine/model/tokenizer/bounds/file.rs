@@ -65,8 +65,8 @@ struct VocabularyToken<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tokens;
-        impl<'de> Visitor<'de> for Tokens {
+        struct VocabularyVisitor;
+        impl<'de> Visitor<'de> for VocabularyVisitor {
             type Value = Vocabulary<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,7 +91,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
                 Ok(Vocabulary::Scored(all))
             }
         }
-        deserializer.deserialize_any(Tokens)
+        deserializer.deserialize_any(VocabularyVisitor)
     }
 }
 
@@ -213,7 +213,7 @@ pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Resu
     Ok(())
 }
 
-/// Maximum length of a token, prefix or suffix, in bytes, including sentencepiece models. The longest tokens of published
+/// Maximum length of a token, prefix or suffix in any tokenizer file, in bytes. The longest tokens of published
 /// vocabularies are runs of 128 spaces, two bytes each.
 pub(super) const MAX_TOKEN_BYTES: usize = 1 << 10;
 

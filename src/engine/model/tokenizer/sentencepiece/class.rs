@@ -241,7 +241,6 @@ fn replace(pattern: impl Into<ReplacePattern>, by: &str) -> Result<NormalizerWra
     Ok(Replace::new(pattern, by).map_err(|error| anyhow!("{error}"))?.into())
 }
 
-/// Makes a pattern from a regular expression.
 fn regex(pattern: &str) -> ReplacePattern {
     ReplacePattern::Regex(pattern.to_owned())
 }

@@ -48,7 +48,7 @@ pub(super) fn build_sentencepiece(file: &ModelFile, settings: &TokenizerConfig) 
     let pre_tokenizers = PreTokenizers::new(class.pre_tokenizers(settings)?);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(pre_tokenizers.into())));
     add_tokens(&mut tokenizer, class, own_tokens, settings, path)?;
-    enclose_texts(&mut tokenizer, class, settings).cannot("use sentencepiece model", &at)?;
+    set_special_token_template(&mut tokenizer, class, settings).cannot("use sentencepiece model", &at)?;
     Ok(tokenizer)
 }
 
@@ -174,7 +174,11 @@ fn add_tokens(
 }
 
 /// Puts the class's special tokens around each text and each pair of texts.
-fn enclose_texts(tokenizer: &mut Tokenizer, class: SentencePieceClass, settings: &TokenizerConfig) -> Result<()> {
+fn set_special_token_template(
+    tokenizer: &mut Tokenizer,
+    class: SentencePieceClass,
+    settings: &TokenizerConfig,
+) -> Result<()> {
     let [single, pair] = class.templates(settings)?;
     let mut special = vec![];
     for piece in single.iter().chain(&pair).filter(|piece| !piece.starts_with('$')) {

@@ -16,9 +16,9 @@ use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::run::RunProgress;
 
 /// Shows to fresh observers the gradient of every sequence that has a token to predict. `gates` has the gate and the
-/// replacement of each head; heads with the indices `removed` get derivatives of 0. Observers that need derivatives along
-/// the path from no head to all heads get them in `steps` steps. Fails if the corpus cannot be read on, or if a loss or
-/// derivative cannot be computed.
+/// replacement of each head; heads with the indices `removed` get derivatives of 0. For observers that need path
+/// gradients, they are computed in `steps` steps. Fails if the corpus cannot be read on, or if a loss or derivative
+/// cannot be computed.
 pub fn differentiate(
     observers: ObserverSet,
     (model, encoder): (&str, &dyn Differentiable),
