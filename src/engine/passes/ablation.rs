@@ -141,8 +141,8 @@ mod tests {
     fn a_choice_is_read() {
         let read = |text: &str| text.parse::<Choice>();
         assert_eq!(read("top:2,random:30"), Ok(Choice { top: 2, bottom: 0, random: 30 }));
-        for wrong in ["", "top", "top:", "top:0", "top:-1", "first:3", "top:2,top:3", "top:2,"] {
-            assert!(read(wrong).unwrap_err().contains("such as top:20,bottom:20,random:20"), "{wrong}");
-        }
+        let wrong = ["", "top", "top:", "top:0", "top:-1", "first:3", "top:2,top:3", "top:2,"];
+        let errors = wrong.map(|text| format!("{text:?}: {}", read(text).unwrap_err()));
+        insta::assert_snapshot!(errors.join("\n"), @"");
     }
 }

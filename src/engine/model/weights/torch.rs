@@ -187,11 +187,7 @@ mod tests {
             let problem = anyhow::Error::new(NotAStateDict::UnknownName(name.to_owned()));
             format!("{:#}", with_conversion_hint(problem, Path::new("pytorch_model.bin")))
         };
-        for name in ["argparse.Namespace", "omegaconf.dictconfig.DictConfig"] {
-            let error = way_out(name);
-            assert!(error.contains(name) && error.contains("the script that transformers has"), "{error}");
-            assert!(!error.contains("torch.load"), "{error}");
-        }
-        assert!(way_out("posix.system").contains("weights_only=True"));
+        let messages = ["argparse.Namespace", "omegaconf.dictconfig.DictConfig", "posix.system"].map(way_out);
+        insta::assert_snapshot!(messages.join("\n"), @"");
     }
 }

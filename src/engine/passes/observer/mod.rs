@@ -372,10 +372,12 @@ mod tests {
     #[test]
     fn what_could_overflow_is_not() {
         let more = 2.0 * MAX_COUNT as f64;
-        let refused = |result: Result<()>| assert!(format!("{:#}", result.unwrap_err()).contains("70368744177664"));
-        refused(ensure_countable(&[0, MAX_COUNT + 1]));
-        refused(ensure_countable(&Some(-more)));
-        refused(ensure_countable(&[sum(more)]));
-        refused(ensure_countable(&[sum(-more)]));
+        let refused = [
+            ensure_countable(&[0, MAX_COUNT + 1]),
+            ensure_countable(&Some(-more)),
+            ensure_countable(&[sum(more)]),
+            ensure_countable(&[sum(-more)]),
+        ];
+        insta::assert_snapshot!(refused.map(|result| format!("{:#}", result.unwrap_err())).join("\n"), @"");
     }
 }

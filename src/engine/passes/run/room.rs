@@ -125,17 +125,14 @@ mod tests {
         };
         assert_eq!((together(&[&[20], &[28]]), together(&[&[40]])), (2, 1));
         room.ensure_fits(&pack(&[40])).unwrap();
-        let error = format!("{:#}", room.ensure_fits(&pack(&[60])).unwrap_err());
-        assert!(
-            error.starts_with(
-                "sentence 0 with 60 tokens needs about 3.8 GB of memory, and 1.7 GB are free: skip such sentences by \
-                               `--max-tokens 30`, or let it have more by `--memory "
-            ),
-            "{error}"
-        );
-        let error = format!("{:#}", room.ensure_fits(&pack(&[30, 30])).unwrap_err());
-        assert!(error.starts_with("sentences 0 to 0 with 60 tokens together needs about 1.9 GB"), "{error}");
-        assert!(room.long_wait_note(&pack(&[4])).is_some_and(|said| said.contains("1073 million weights")));
+        // The limit depends on the memory of the test's process.
+        let refused = |lengths: &[usize]| {
+            let error = format!("{:#}", room.ensure_fits(&pack(lengths)).unwrap_err());
+            let (before, limit) = error.split_once("--memory ").unwrap();
+            format!("{before}--memory LIMIT{}", &limit[limit.find('`').unwrap()..])
+        };
+        insta::assert_snapshot!([refused(&[60]), refused(&[30, 30])].join("\n"), @"");
+        insta::assert_snapshot!(room.long_wait_note(&pack(&[4])).unwrap(), @"");
         assert_eq!(room.long_wait_note(&pack(&[2])), None);
         // 64 million weights for each pair of tokens, of four bytes each.
         let with_keeper = PackMemory { attention_keepers: 1, ..room };
