@@ -1,6 +1,8 @@
 //! A pass as a value: its sequences, its weights, and the heads that are removed. Equal passes run once, and all their
 //! observers share the forward pass.
 
+use itertools::Itertools;
+
 use super::control::{Control, ControlKind};
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::HeadPlace;
@@ -168,11 +170,9 @@ impl Pass {
     }
 
     /// Adds `removed` to the heads that the pass removes.
-    pub fn with_removed(mut self, removed: &[HeadPlace]) -> Self {
-        self.removed.extend(removed);
-        self.removed.sort_unstable();
-        self.removed.dedup();
-        self
+    pub fn with_removed(self, removed: &[HeadPlace]) -> Self {
+        let removed = self.removed.iter().chain(removed).copied().sorted_unstable().dedup().collect();
+        Self { removed, ..self }
     }
 
     /// The gates that remove the heads of the pass.

@@ -6,6 +6,7 @@
 //! word are not lost: byte-pair encoding never produces some entries, and lower-casing may be intended.
 
 use anyhow::{Result, anyhow};
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::Encoding;
@@ -80,8 +81,8 @@ impl RoundTrip {
         let Some(ReadEntry { entry, tokens }) = &self.example else { return String::new() };
         const MAX_SHOWN_TOKENS: usize = 6;
         let first = tokens.iter().take(MAX_SHOWN_TOKENS).map(|token| format!("`{}`", token.escape_debug()));
-        let quoted: Vec<String> = first.chain((tokens.len() > MAX_SHOWN_TOKENS).then(|| "...".to_owned())).collect();
-        format!("of `{}` it makes {}", entry.escape_debug(), quoted.join(" "))
+        let quoted = first.chain((tokens.len() > MAX_SHOWN_TOKENS).then(|| "...".to_owned())).join(" ");
+        format!("of `{}` it makes {quoted}", entry.escape_debug())
     }
 
     /// Returns the error that the tokenizer in the file `path` loses too many entries of its vocabulary.
@@ -166,8 +167,7 @@ fn encode_entry(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str
         return Ok((Outcome::GivenBack, Vec::new()));
     }
     let tokens = encoding.get_tokens().to_vec();
-    let (ids, words) = (encoding.get_ids(), encoding.get_word_ids());
-    let is_one_word = words.windows(2).all(|pair| pair[0] == pair[1]);
+    let (ids, is_one_word) = (encoding.get_ids(), encoding.get_word_ids().iter().all_equal());
     let is_known = !ids.is_empty() && ids.iter().all(|id| unknown != Some(*id));
     let outcome = if !is_one_word || !is_known {
         Outcome::Lost

@@ -24,6 +24,7 @@ use super::files::names::is_pickle;
 use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use foreign::foreign_kind;
+use itertools::Itertools;
 
 /// The weight files of a model, with all headers read.
 pub struct Checkpoint {
@@ -192,14 +193,14 @@ impl Checkpoint {
     /// Fails if there is no such tensor (the error lists the closest names), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let Some((key, (file, stored))) = self.find_tensor(name) else {
-            let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
-            let verb = if files.len() == 1 { "has" } else { "have" };
+            let files = self.files.iter().map(|file| format!("`{}`", file.path().display())).join(", ");
+            let verb = if self.files.len() == 1 { "has" } else { "have" };
             let closest = self.describe_closest(name);
             const GATED_LAYERS_HINT: &str =
                 " (there are gated layers, as of JinaBERT and MosaicBERT, of which config.json says nothing)";
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
             let why = if gated { GATED_LAYERS_HINT } else { "" };
-            let error = anyhow!("{} {verb} no tensor for {name}: {closest}{why}", files.join(", "));
+            let error = anyhow!("{files} {verb} no tensor for {name}: {closest}{why}");
             return Err(self.files.iter().rev().fold(error, |error, file| error.with_file(file.path().display())));
         };
         self.read_names.lock().expect("nobody panics while reading").insert(key.clone());
@@ -227,17 +228,14 @@ impl Checkpoint {
 
     /// Describes the tensor names that are most similar to `name`.
     fn describe_closest(&self, name: &str) -> String {
-        let mut names: Vec<&String> = self.tensors.keys().collect();
-        names.sort_by(|a, b| {
-            let [a_like, b_like] = [a, b].map(|other| strsim::jaro_winkler(other, name));
-            b_like.total_cmp(&a_like).then(a.cmp(b))
-        });
-        let quoted: Vec<String> = names.iter().take(3).map(|other| format!("`{}`", other.escape_debug())).collect();
-        match names.len() {
+        let similarity = |other: &str| strsim::jaro_winkler(other, name);
+        let names = self.tensors.keys().sorted_by(|a, b| similarity(b).total_cmp(&similarity(a)).then(a.cmp(b)));
+        let quoted = names.take(3).map(|other| format!("`{}`", other.escape_debug())).join(", ");
+        match self.tensors.len() {
             0 => "there are no tensors at all".to_owned(),
             count => {
                 let tensors = format_count(count, "tensor");
-                format!("of the {tensors} that there are, the closest by name are {}", quoted.join(", "))
+                format!("of the {tensors} that there are, the closest by name are {quoted}")
             }
         }
     }
@@ -392,7 +390,7 @@ const WRAPPER_NAME_PARTS: [&str; 4] =
 
 /// Removes the parts that wrappers of PyTorch modules insert into a tensor name.
 fn strip_wrapper_parts(name: &str) -> String {
-    name.split('.').filter(|part| !WRAPPER_NAME_PARTS.contains(part)).collect::<Vec<_>>().join(".")
+    name.split('.').filter(|part| !WRAPPER_NAME_PARTS.contains(part)).join(".")
 }
 
 /// Finds a prefix of all tensor names that no family knows: the text before the name of the first layer's output projection, if
@@ -409,10 +407,9 @@ fn find_unknown_prefix<'a>(
     if prefixes.contains("") || prefixes.contains(family.prefix) {
         return None;
     }
-    let outer: Vec<&str> = prefixes.iter().filter_map(|prefix| prefix.strip_suffix(family.prefix)).collect();
-    match (&outer[..], prefixes.len()) {
-        ([one], _) => Some((*one).to_owned()),
-        ([], 1) => prefixes.first().map(|prefix| (*prefix).to_owned()),
+    match prefixes.iter().filter_map(|prefix| prefix.strip_suffix(family.prefix)).at_most_one() {
+        Ok(Some(outer)) => Some(outer.to_owned()),
+        Ok(None) if prefixes.len() == 1 => prefixes.first().map(|prefix| (*prefix).to_owned()),
         _ => None,
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use candle_core::DType;
+use itertools::Itertools;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
@@ -207,10 +208,9 @@ fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHe
         let sharing = (0..grid.layers).filter(|&other| stems[other] == stems[layer]);
         let sharing_heads: BTreeSet<HeadPlace> = sharing.map(|layer| HeadPlace { layer, head }).collect();
         if let Some(unremoved) = sharing_heads.iter().find(|place| !removed.contains_key(place)) {
-            let shared: Vec<String> = sharing_heads.iter().map(ToString::to_string).collect();
             return Err(anyhow!("L{layer}H{head} shares its weights with {unremoved}, which would go as well")
                 .with_value(HeadPlace { layer, head })
-                .hint(format!("give `--heads {}`, which go together", shared.join(","))));
+                .hint(format!("give `--heads {}`, which go together", sharing_heads.iter().join(","))));
         }
         heads.entry(&stems[layer]).or_default().insert(head, constant);
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::DType;
+use itertools::Itertools;
 
 use super::pickle::{NotAStateDict, PickledTensor};
 use super::{StoredTensor, pickle, zip};
@@ -47,7 +48,7 @@ fn with_conversion_hint(problem: anyhow::Error, path: &Path) -> anyhow::Error {
         ),
         unusual => {
             let keys = if let Some(NotAStateDict::Nested(keys)) = unusual { keys.as_slice() } else { &[] };
-            let part = keys.iter().map(|key| format!("[{key:?}]")).collect::<Vec<_>>().concat();
+            let part = keys.iter().map(|key| format!("[{key:?}]")).join("");
             ("you trust it", vec![format!("torch.save({}, {path:?})", load("True", &part))])
         }
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools;
 
 use super::identity::Identity;
 use super::partial::{self, EXTENSION, RestoreSums};
@@ -65,14 +66,12 @@ impl<'a> StageShards<'a> {
         if missing.is_empty() {
             return Ok(());
         }
-        let mut named: Vec<String> =
-            missing.iter().take(MAX_NAMED_SHARDS).map(|shard| format!("{shard}/{count}")).collect();
-        named.extend(
-            (missing.len() > MAX_NAMED_SHARDS).then(|| format!("and {} more", missing.len() - MAX_NAMED_SHARDS)),
-        );
+        let more = missing.len().checked_sub(MAX_NAMED_SHARDS).filter(|&more| more > 0);
+        let named = missing.iter().take(MAX_NAMED_SHARDS).map(|shard| format!("{shard}/{count}"));
+        let named = named.chain(more.map(|more| format!("and {more} more"))).join(", ");
         let suffix = if self.stage.is_second_stage() { " that were run with --after" } else { "" };
         let (shards, are) = (format_count(count, "shard"), plural(&missing.len(), "is", "are"));
-        let message = format!("{} of {shards}{suffix} {are} missing: {}", missing.len(), named.join(", "));
+        let message = format!("{} of {shards}{suffix} {are} missing: {named}", missing.len());
         Err(anyhow!(message)).class(ErrorClass::Incomplete)
     }
 }

@@ -62,7 +62,7 @@ impl<'a> Projected<'a> {
         Matrix::with_row_stride(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// As [`Projected::matrix`], as a view for the visitor.
+    /// Returns a head's queries, keys or values (`part`) without bias, as a view for the visitor.
     fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }

@@ -2,6 +2,7 @@
 //! They follow transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools;
 use tokenizers::NormalizerWrapper;
 use tokenizers::PreTokenizerWrapper;
 use tokenizers::normalizers::replace::ReplacePattern;
@@ -55,8 +56,8 @@ impl SentencePieceClass {
                 || format!("model_type {family}, which has no class of its own for one"),
                 |class| format!("class {class}"),
             );
-            let names: Vec<&str> = CLASSES.iter().map(|(name, ..)| *name).collect();
-            let error = anyhow!("it is a sentencepiece model of {origin} (read as it is: {})", names.join(", "));
+            let names = CLASSES.iter().map(|(name, ..)| name).join(", ");
+            let error = anyhow!("it is a sentencepiece model of {origin} (read as it is: {names})");
             error.with_value(settings.class.as_deref().unwrap_or(family))
         })
     }

@@ -6,6 +6,7 @@ mod proto;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use itertools::Itertools;
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::{Precompiled, Sequence as Normalizers};
@@ -90,14 +91,12 @@ fn build_model(
 /// Lists the BPE merges, which sentencepiece does not store: every split of a piece into two other pieces. The order is by id of
 /// the piece, then by length of the first part (`generate_merges` in transformers' `tokenization_utils_base.py`).
 fn list_merges(ids: &Vocab) -> Vec<(String, String)> {
-    let mut pieces: Vec<(&String, &u32)> = ids.iter().collect();
-    pieces.sort_unstable_by_key(|(_, id)| **id);
     let halves = |piece: &'_ str| {
         let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
         let into_pieces = cuts.filter(|(first, second)| ids.contains_key(*first) && ids.contains_key(*second));
         into_pieces.map(|(first, second)| (first.to_owned(), second.to_owned())).collect::<Vec<_>>()
     };
-    pieces.into_iter().flat_map(|(piece, _)| halves(piece)).collect()
+    ids.iter().sorted_unstable_by_key(|(_, id)| **id).flat_map(|(piece, _)| halves(piece)).collect()
 }
 
 /// Parses the sentencepiece model's replacements of characters; `None` if it has none. Fails if they are damaged or too long.

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use anyhow::{Result, bail};
+use itertools::Itertools;
 
 /// Index of an object in the list of all objects of a pickle.
 pub(super) type Id = usize;
@@ -98,8 +99,7 @@ impl fmt::Display for NotAStateDict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nested(keys) => {
-                let keys: Vec<String> = keys.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
-                let keys = keys.join(", and there under ");
+                let keys = keys.iter().map(|key| format!("`{}`", key.escape_debug())).join(", and there under ");
                 write!(f, "its tensors are not at the top but under {keys}, as what trains models saves them")
             }
             Self::UnknownName(name) => write!(
