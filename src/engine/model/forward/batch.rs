@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use itertools::izip;
+
 use super::rows::Rows;
 
 /// The class of a token. A gate has one replacement of a head's context for each class, because mean contexts differ most
@@ -117,9 +119,10 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Yields the range of each sequence's `compared_tokens` when those of all sequences are concatenated.
-    pub(super) fn compared_spans(&self) -> impl Iterator<Item = Range<usize>> {
-        spans_of_lengths(self.inputs.iter().map(|input| input.compared_tokens.len()))
+    /// Yields (index of the sequence, range of its tokens, range of its `compared_tokens`) for each sequence; ranges
+    /// are among the tokens of the batch and the compared tokens of the batch.
+    pub(super) fn compared_spans(&self) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
+        izip!(0.., self.spans(), spans_of_lengths(self.inputs.iter().map(|input| input.compared_tokens.len())))
     }
 
     /// Yields (index of the sequence, position in the sequence, row in the batch) for each position with logits.

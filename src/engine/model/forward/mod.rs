@@ -44,8 +44,8 @@ pub enum PassStart<'a> {
         /// `[tokens, hidden]`: the hidden states that entered the layer, one sequence after the other.
         states: &'a [f32],
     },
-    /// As `Layer`, but block outputs stay as in the earlier pass, except for the gated heads of this layer. So gates
-    /// reach later layers only through the residual stream. The pass shows only the attention of later layers.
+    /// As `Layer`, but block outputs stay as in the earlier pass, except for the gated heads of this layer. So the
+    /// gates act on later layers only through the residual stream. The pass shows only the attention of later layers.
     Held {
         /// First layer that runs.
         layer: usize,

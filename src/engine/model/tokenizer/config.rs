@@ -158,7 +158,7 @@ pub(super) enum TokenizerKind {
     ByteLevel,
     /// Cuts proteins into residues, as ESM does.
     Residues,
-    /// Cuts words as Japanese BERTs do; another program, such as MeCab, splits text into words first.
+    /// Cuts words as Japanese BERTs do; another program, such as `MeCab`, splits text into words first.
     Japanese,
     /// Cuts words by `bpe.codes`, as `PhoBERT` and `BERTweet` do.
     Codes,

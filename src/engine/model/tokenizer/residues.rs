@@ -24,7 +24,8 @@ const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
 /// stops.
 const MAX_RESIDUE_ENTRIES: usize = 64;
 
-/// Minimum of two shares in a vocabulary of k-mers: k-mers among its entries, and its k-mers among all possible ones.
+/// Minimum share in two tests of a vocabulary of k-mers: its k-mers among all possible ones, and k-mers among its
+/// entries.
 const MIN_KMER_SHARE: f64 = 0.9;
 
 /// Largest recognised k: there are a million 10-mers of four nucleotides.

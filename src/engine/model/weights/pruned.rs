@@ -242,15 +242,10 @@ fn written_tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<Wri
         (tensors.into_iter().filter_map(written).collect(), Some(metadata))
     } else {
         let (header, start) = format::read_header(file)?;
-        let written = |(name, info): (String, &TensorInfo)| {
-            let place = start + info.data_offsets.0 as u64..start + info.data_offsets.1 as u64;
-            let stored = StoredTensor {
-                value_type: Ok(DType::F32),
-                shape: info.shape.clone(),
-                strides: None,
-                byte_range: place,
-            };
-            WrittenTensor { name, stored, dtype: info.dtype }
+        let written = |(name, info): (String, &TensorInfo)| WrittenTensor {
+            name,
+            stored: format::locate_tensor(info, start, Ok(DType::F32)),
+            dtype: info.dtype,
         };
         (header.tensors().into_iter().map(written).collect(), header.metadata().clone())
     };

@@ -57,7 +57,7 @@ struct KeptEvent {
     part: KeptKind,
 }
 
-/// The kind of a kept activation, with the numbers of values that locate its parts.
+/// The kind of a kept activation, with the widths and counts by which [`KeptPack::replay`] splits its values.
 #[derive(Clone, Copy, Debug)]
 enum KeptKind {
     /// A head. `attention` is `[number of attention weights, number of row entropies]`; `context` is the width of its

@@ -377,16 +377,15 @@ impl Identity {
             (here != there).then(|| format!("the {what} is `{here}` in one and `{there}` in the other"))
         };
         // Settings come before facts read from the files, which depend on the settings.
+        let parts = [
+            ("model", to_json_value(&self.model), to_json_value(&other.model)),
+            ("corpus.files", file_digests_json(&self.corpus), file_digests_json(&other.corpus)),
+            ("protocol", to_json_value(&self.protocol), to_json_value(&other.protocol)),
+            ("", to_json_value(self), to_json_value(other)),
+        ];
         name_difference("model", &self.model.id, &other.model.id)
             .or_else(|| name_difference("corpus", &self.corpus.name, &other.corpus.name))
-            .or_else(|| describe_difference("model", &to_json_value(&self.model), &to_json_value(&other.model)))
-            .or_else(|| {
-                describe_difference("corpus.files", &file_digests_json(&self.corpus), &file_digests_json(&other.corpus))
-            })
-            .or_else(|| {
-                describe_difference("protocol", &to_json_value(&self.protocol), &to_json_value(&other.protocol))
-            })
-            .or_else(|| describe_difference("", &to_json_value(self), &to_json_value(other)))
+            .or_else(|| parts.iter().find_map(|(key, here, there)| describe_difference(key, here, there)))
     }
 }
 

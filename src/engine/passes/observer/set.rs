@@ -48,6 +48,11 @@ impl ObserverSet {
         self.observers.iter().map(|observer| observer.demands())
     }
 
+    /// Whether any observer requests these further runs.
+    pub fn requests(&self, runs: &FurtherRuns) -> bool {
+        self.demands().any(|one| one.further_runs == *runs)
+    }
+
     pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }

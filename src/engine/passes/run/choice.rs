@@ -44,8 +44,8 @@ pub struct Sensitivity {
     grid: HeadGrid,
     /// Summed absolute derivatives over the sequences that are no part of an item, `[heads]`.
     sums: Vec<ExactSum>,
-    /// Derivative of each item's loss with respect to the gates, `[heads]`, keyed by the number of the item. It is the
-    /// sum over the sequences of the item that were seen.
+    /// Derivative of each item's loss with respect to the gates, `[heads]`, summed over the sequences of the item so
+    /// far; keyed by the number of the item.
     items: BTreeMap<u64, Vec<ExactSum>>,
 }
 

@@ -38,7 +38,7 @@ pub fn show_pack(
     let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     kept.iter_mut().for_each(Vec::clear);
-    let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::PatchedRuns);
+    let needs_patched_runs = observers.requests(&FurtherRuns::PatchedRuns);
     let runs_again = !variants.ablation_variants.is_empty() || needs_patched_runs;
     let holds_outputs =
         !variants.ablation_variants.is_empty() && observers.demands().any(|one| one.further_runs.has_direct_runs());

@@ -107,7 +107,7 @@ impl PackedEncoder {
         let bias_effects: Vec<f32> = block_vectors.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
         let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
         let of_norm: Vec<f32> = vectors.chunks_exact(bias.len()).map(of_norm).collect();
-        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
+        for (sequence, span, compared) in pass.batch.compared_spans() {
             effects.clear();
             for token in span {
                 let scale = scales.get(token).unwrap_or(&1.0);
@@ -124,7 +124,7 @@ impl PackedEncoder {
     pub(super) fn show_final_norm(&self, pass: &mut ForwardPass<'_>, states: &[f32], direct: &DirectScratch) {
         let rows = states.chunks_exact(self.parameters.config.hidden_size);
         let scales: Vec<f32> = rows.map(|row| self.norm_scale(row)).collect();
-        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
+        for (sequence, span, compared) in pass.batch.compared_spans() {
             let (scales, constants) = (&scales[span], &direct.bias_logits[compared]);
             pass.visitor.final_norm(sequence, FinalNorm { scales, constants });
         }
@@ -156,7 +156,7 @@ fn emit_part(
     effects: &mut Vec<f32>,
 ) {
     let (rows, vectors) = factors;
-    for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
+    for (sequence, span, compared) in pass.batch.compared_spans() {
         if compared.is_empty() {
             continue;
         }

@@ -140,8 +140,8 @@ impl PackedEncoder {
     }
 
     /// Passes the attention of all layers after `first` to the visitor, from the hidden states that entered `first`.
-    /// Block outputs are those of an earlier pass, `writes`, except for the gated heads of `first`. Fails if the
-    /// visitor needs more than attention.
+    /// Takes block outputs from an earlier pass, `writes`, except for the gated heads of `first`. Fails if the visitor
+    /// needs more than attention.
     fn emit_held_attention(
         &self,
         first: usize,
