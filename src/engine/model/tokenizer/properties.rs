@@ -93,8 +93,7 @@ pub(super) fn bos_token_id(tokenizer: &Tokenizer, settings: &TokenizerConfig, ro
 }
 
 impl BeginningToken {
-    /// Adds the chosen special token before an encoded text that has none, or removes the one before it, as `self`
-    /// says.
+    /// Adds the chosen special token before an encoded text that has none, or removes the one before it.
     pub fn apply(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
         let has_own = encoding.get_special_tokens_mask().first() == Some(&1);
         match self {

@@ -35,8 +35,7 @@ pub struct Checkpoint {
     name_in_file: HashMap<String, String>,
     /// Architecture family, whose prefixes may precede tensor names.
     family: Family,
-    /// Number of tensor values beyond those stored in the files; in an expanded tensor, several values share one
-    /// location.
+    /// Number of values beyond those stored in the files, in expanded tensors, whose values share locations.
     expanded_values: usize,
     /// Names of the tensors that have been read.
     read_names: Mutex<BTreeSet<String>>,

@@ -65,8 +65,7 @@ impl ProjectionLayout {
         }
     }
 
-    /// Returns the index of the weight from `input` to `output`; `None` if they are in different groups of a
-    /// convolution.
+    /// Returns the index of the weight from `input` to `output`; `None` between groups of a grouped convolution.
     fn index(self, output: usize, input: usize) -> Option<usize> {
         match self.groups {
             Some(groups) => {

@@ -43,8 +43,9 @@ pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivati
     }
 }
 
-/// Backward pass of the softmax of each row: `factor * a (d - <a, d>)`, for derivatives `d` with respect to the attention weights `a`. Rows
-/// begin `stride` values apart and have `keys` weights. Puts `<a, d>` of each row into `products`, `[rows]`.
+/// Backward pass of the softmax of each row: `factor * a (d - <a, d>)`, for derivatives `d` with respect to the
+/// attention weights `a`. Rows begin `stride` values apart and have `keys` weights. Puts `<a, d>` of each row into
+/// `products`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn softmax(
     weights: &[f32],

@@ -48,8 +48,7 @@ impl PackedEncoder {
         check_finite(logits, self.parameters.layer_indices.len())
     }
 
-    /// Passes the logits at the predicted positions to the visitor. The hidden states at these positions are in
-    /// `scratch.states`.
+    /// Passes the logits at the predicted positions to the visitor, from the hidden states in `scratch.states`.
     pub(super) fn show_logits(&self, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
         let Scratch { states, block_output: update, logits, .. } = scratch;

@@ -78,8 +78,7 @@ impl<'a> GatedHeads<'a> {
         gates
     }
 
-    /// Spreads `shares`, the gate of each group of heads, to the heads, `[layers * heads]`; `None` for a head without a
-    /// gate.
+    /// Spreads `shares`, one gate per group of heads, to `[layers * heads]`; `None` for a head without a gate.
     fn gates_by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
         let mut gates = vec![None; self.grid.head_count()];
         for (group, &share) in self.groups.iter().zip(shares) {
