@@ -111,14 +111,13 @@ impl Checkpoint {
 
     /// Opens weight files; `of_adapter` says whether tensors of adapters are accepted.
     fn open_all(files: Vec<ModelFile>, family: Family, of_adapter: bool) -> Result<Self> {
-        let (tensors, name_in_file, read) = (HashMap::new(), HashMap::new(), Mutex::default());
         let mut checkpoint = Self {
             files: Vec::new(),
-            tensors,
-            name_in_file,
+            tensors: HashMap::new(),
+            name_in_file: HashMap::new(),
             family,
             expanded_values: 0,
-            read_names: read,
+            read_names: Mutex::default(),
             adapter: None,
         };
         for file in files {

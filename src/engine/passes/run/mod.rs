@@ -387,7 +387,6 @@ impl Runner<'_> {
             objective: self.model.objective.filter(|_| pass.predicts()),
             task: self.task.filter(|_| pass.sequences.are_task_items()).map(|task| task.info.kind),
         };
-        let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();
         let single_heads = variants.ablation_variants.iter().filter(|variant| variant.removed.len() == 1);
         let places = single_heads.flat_map(|variant| &variant.removed).map(|place| grid.index(place.layer, place.head));
@@ -396,8 +395,8 @@ impl Runner<'_> {
         let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
         let setup = PassSetup {
             encoder: Some(encoder),
-            embeddings,
-            counts,
+            embeddings: encoder.word_embeddings(),
+            counts: self.counts.clone(),
             conditions,
             chosen_heads: chosen,
             head_constants: constants,

@@ -210,14 +210,8 @@ impl SentencePieceClass {
 
     /// Returns the special token with the role `role`: from a file, or else the class's default. `None` without either.
     pub fn role_token(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
-        let own_token = || {
-            ROLE_KEYS
-                .iter()
-                .zip(self.default_special_tokens())
-                .find(|(known, _)| **known == role)
-                .map(|(_, token)| token)
-        };
-        let default = || own_token().filter(|token| !token.is_empty());
+        let place = || ROLE_KEYS.iter().position(|known| *known == role);
+        let default = || place().map(|place| self.default_special_tokens()[place]).filter(|token| !token.is_empty());
         named_token(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
     }
 }
