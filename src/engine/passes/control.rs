@@ -1,4 +1,4 @@
-//! Controls: the analysis repeated with one thing removed on which labels could depend (docs/methodology/controls.md).
+//! Controls: the analysis repeated without one property on which labels could depend (docs/methodology/controls.md).
 
 use std::fmt;
 

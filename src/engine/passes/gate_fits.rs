@@ -61,7 +61,7 @@ impl Merge for GateFit {
 }
 
 impl GateFit {
-    /// Whether the head with this index (layer by layer) is kept, by its gate of at least [`MIN_KEPT_GATE`]; `None` if it
+    /// Whether the gate of the head with this index (layer by layer) is at least [`MIN_KEPT_GATE`]; `None` if the head
     /// has no gate.
     pub fn keeps_head(&self, place: usize) -> Option<bool> {
         self.gates[place].map(|gate| gate >= MIN_KEPT_GATE)

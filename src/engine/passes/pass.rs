@@ -1,6 +1,8 @@
 //! A pass as a value: its sequences, its weights, and the heads that are removed. Equal passes run once, and all their
 //! observers share the forward pass.
 
+use itertools::Itertools;
+
 use super::control::{Control, ControlKind};
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::HeadPlace;
@@ -23,10 +25,10 @@ pub struct Pass {
 pub enum ShownEvents {
     /// The activations and logits of each sequence, in the baseline and in all ablation variants.
     Activations,
-    /// The derivatives of each sequence's loss by the gates of all heads. A gate blends the intact head with its
-    /// replacement, which the [`Ablation`](super::ablation::Ablation) names.
+    /// The derivatives of each sequence's loss with respect to the gates of all heads. A gate blends the intact head
+    /// with its replacement, which the [`Ablation`](super::ablation::Ablation) names.
     Derivatives,
-    /// The [gates](super::gate_fits) fitted to the loss over the sequences of all shards; no activations.
+    /// Only the [gates](super::gate_fits) that were fitted to the loss over the sequences of all shards.
     Fits,
 }
 
@@ -71,7 +73,7 @@ impl Sequences {
     }
 }
 
-/// The weights that a pass runs.
+/// The weights of the model in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
     Trained,
@@ -168,11 +170,9 @@ impl Pass {
     }
 
     /// Adds `removed` to the heads that the pass removes.
-    pub fn with_removed(mut self, removed: &[HeadPlace]) -> Self {
-        self.removed.extend(removed);
-        self.removed.sort_unstable();
-        self.removed.dedup();
-        self
+    pub fn with_removed(self, removed: &[HeadPlace]) -> Self {
+        let removed = self.removed.iter().chain(removed).copied().sorted_unstable().dedup().collect();
+        Self { removed, ..self }
     }
 
     /// The gates that remove the heads of the pass.

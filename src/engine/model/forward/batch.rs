@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use itertools::izip;
+
 use super::rows::Rows;
 
 /// The class of a token. A gate has one replacement of a head's context for each class, because mean contexts differ most
@@ -12,7 +14,6 @@ pub enum TokenClass {
     FirstSpecial,
     /// Any other special token except the mask: `[SEP]`, `</s>`.
     OtherSpecial,
-    /// A mask token.
     Mask,
     /// Any other token.
     Text,
@@ -29,14 +30,13 @@ impl TokenClass {
 /// Positions at which two sequences of equal length exchange the contexts of attention heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// All positions.
     Everywhere,
     /// One position, counted from 0.
     At(usize),
 }
 
 impl Exchange {
-    /// Returns the positions in a sequence of `n` tokens.
+    /// Returns the positions of the exchange in a sequence of `n` tokens.
     pub(super) fn positions(self, n: usize) -> Range<usize> {
         match self {
             Self::Everywhere => 0..n,
@@ -119,9 +119,10 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Yields the range of each sequence's compared tokens within the concatenated compared tokens of the batch.
-    pub(super) fn compared_spans(&self) -> impl Iterator<Item = Range<usize>> {
-        spans_of_lengths(self.inputs.iter().map(|input| input.compared_tokens.len()))
+    /// Yields (index of the sequence, range of its tokens, range of its `compared_tokens`) for each sequence; ranges
+    /// are among the tokens of the batch and the compared tokens of the batch.
+    pub(super) fn compared_spans(&self) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
+        izip!(0.., self.spans(), spans_of_lengths(self.inputs.iter().map(|input| input.compared_tokens.len())))
     }
 
     /// Yields (index of the sequence, position in the sequence, row in the batch) for each position with logits.

@@ -68,9 +68,9 @@ pub type PatchedRows = BTreeMap<usize, Vec<f32>>;
 /// Largest accepted deviation of a patched row's sum from 1. A float32 softmax over hundreds of tokens deviates far less.
 const ROW_TOLERANCE: f64 = 1e-4;
 
-/// The interventions in a forward pass, by layer and attention head; the default has none. Gates change a head's context, and
-/// patched rows change its attention. Exchanges follow the gates, and change both sequences of a
-/// [pair](super::batch::BatchInput::exchange).
+/// Interventions in a forward pass, keyed by layer and attention head; none by default. A [`Gate`] changes a head's
+/// context, and [`PatchedRows`] replace rows of a head's attention. An [exchange](super::batch::BatchInput::exchange)
+/// swaps a head's gated contexts between two sequences of the batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     /// The gate of each gated head, keyed by (layer, head).

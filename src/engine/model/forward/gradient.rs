@@ -1,5 +1,5 @@
-//! Derivatives of a loss by the gate of every attention head, at given gates, or averaged along the path on which all gates
-//! open together.
+//! Derivatives of a loss with respect to the gate of every attention head, at given gates, or averaged along the path
+//! on which all gates open together.
 
 use std::num::NonZeroU16;
 
@@ -14,12 +14,13 @@ use super::scratch::{AttentionScratch, Scratch};
 use super::visitor::{BlockOutput, Needs, Visitor};
 use crate::model::config::cost::Cost;
 
-/// The loss of one sequence, and its derivative by the `keep` of each attention head's gate.
+/// The loss of one sequence, and its derivatives with respect to the gates of all attention heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateGradient {
     /// Loss of the sequence.
     pub loss: f64,
-    /// `[layers * heads]`: `d loss / d keep` of each head, layer by layer.
+    /// `[layers * heads]`: the derivative of the loss with respect to each head's [`keep`](super::gates::Gate::keep),
+    /// layer by layer.
     pub gates: Vec<f64>,
 }
 
@@ -27,16 +28,17 @@ pub struct GateGradient {
 /// follow the straight path on which all gates open together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathGradient {
-    /// Number of steps of the path.
+    /// Number of equal steps of `keep` from 0 (closed gates) to 1 (open gates).
     pub steps: NonZeroU16,
-    /// The loss at the start of the path, where every gate is closed.
+    /// The loss with every gate closed.
     pub closed_loss: f64,
-    /// `[layers * heads]`: the mean of `d loss / d keep` over the points of the path, layer by layer.
+    /// `[layers * heads]`: the derivative of the loss with respect to each head's `keep`, averaged over the midpoints
+    /// of the steps, layer by layer.
     pub gates: Vec<f64>,
 }
 
-/// A function of (sequence, position, logits) that returns the part of a sequence's score from one predicted position. It
-/// overwrites the logits with the derivatives of that part by the logits.
+/// A function of (sequence, position, logits) that returns the contribution of one predicted position to the sequence's
+/// score. It overwrites the logits with the derivatives of that contribution with respect to the logits.
 pub type ScoreFunction<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
 
 /// Returns the surprisal `-ln p` of a class in nats. Overwrites the logits with its derivatives: the probabilities, minus 1 at
@@ -48,12 +50,12 @@ pub fn surprisal(logits: &mut [f32], class: u32) -> f64 {
     log_sum - logit
 }
 
-/// An encoder that computes derivatives by the gates of its attention heads.
+/// An encoder that computes derivatives of a loss with respect to the gates of its attention heads.
 pub trait Differentiable: Sync {
-    /// Computes the score of each sequence of a batch, and its derivatives by the `keep` of all attention heads. Derivatives
-    /// are taken at the `keep` and the replacements in `gates`. A head without a gate has `keep` 1 and replacement zero. Fails
-    /// as a forward pass with logits. Also fails if a batch with patched rows or exchanges is too large, or a derivative is not
-    /// finite.
+    /// Computes the score of each sequence of a batch, and its derivative with respect to the `keep` of every attention
+    /// head, at the gates in `gates`. A head without a gate has `keep` 1 and replacement zero. Fails if the forward
+    /// pass fails, the encoder has no prediction head, or a derivative is not finite. Also fails if a batch with
+    /// patched rows or exchanges is too large to run at once.
     fn gradients(
         &self,
         batch: &Batch<'_>,
@@ -65,13 +67,13 @@ pub trait Differentiable: Sync {
     /// The cost of derivatives over sequences of these lengths, in tokens.
     fn gradient_cost(&self, lengths: &[usize]) -> Cost;
 
-    /// Computes the gradients of a batch along the path on which all fully open gates of `whole` (`keep` 1) open together.
-    /// Gradients are averaged over the midpoints of `steps` equal steps of `keep` from 0 to 1. Fails as
+    /// Averages the [gradients](Differentiable::gradients) of a batch over the midpoints of `steps` equal steps of
+    /// `keep` from 0 to 1. Only gates that are fully open in `open_gates` (`keep` 1) take these values. Fails as
     /// [`Differentiable::gradients`].
     fn path_gradients(
         &self,
         batch: &Batch<'_>,
-        whole: &Gates,
+        open_gates: &Gates,
         steps: NonZeroU16,
         score: &mut ScoreFunction<'_>,
         scratch: &mut GradientScratch,
@@ -88,7 +90,7 @@ pub struct GradientScratch {
     pub(super) tape: Tape,
     /// `[tokens, hidden]`: the hidden states between the attention and feed-forward blocks of a layer.
     pub(super) mid_layer_states: Vec<f32>,
-    /// `[tokens, hidden]`: derivatives of the score by the inputs of a block.
+    /// `[tokens, hidden]`: derivatives of the score with respect to the inputs of a block.
     pub(super) input_derivatives: Vec<f32>,
     /// `[positions, hidden]`: the hidden states that enter the last layer, at the predicted positions.
     pub(super) entering_states: Vec<f32>,
@@ -105,13 +107,13 @@ pub struct HeadScratch {
     pub(super) weights: AttentionScratch,
     /// `[n, stride]`: the capped scores before the softmax, in models with a score cap.
     pub(super) capped_scores: Vec<f32>,
-    /// `[n, stride]`: derivatives of the score by attention weights, then by attention scores.
+    /// `[n, stride]`: derivatives of the sequence's score with respect to attention weights, then to attention scores.
     pub(super) derivatives: Vec<f32>,
     /// `[n]`: for each query, the inner product of its attention weights and their derivatives.
     pub(super) products: Vec<f32>,
-    /// `[n, head_dim]`: derivatives by scaled queries.
+    /// `[n, head_dim]`: derivatives of the sequence's score with respect to scaled queries.
     pub(super) query_derivatives: Vec<f32>,
-    /// `[n, head_dim]`: derivatives by keys.
+    /// `[n, head_dim]`: derivatives of the sequence's score with respect to keys.
     pub(super) key_derivatives: Vec<f32>,
 }
 

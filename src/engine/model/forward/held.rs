@@ -52,7 +52,7 @@ impl HeldOutputs {
         &self.0[layer]
     }
 
-    /// Checks the kept outputs over `tokens` tokens. Fails if an output is missing in a layer from `first` to the last but one.
+    /// Fails if a layer from `first` on, except the last, lacks a block output over `tokens` tokens.
     pub(super) fn check(&self, config: &Config, first: usize, tokens: usize) -> Result<()> {
         let (heads, hidden) = (tokens * config.heads_width(), tokens * config.hidden_size);
         for layer in first..config.num_hidden_layers.saturating_sub(1) {

@@ -44,14 +44,14 @@ pub enum PassStart<'a> {
         /// `[tokens, hidden]`: the hidden states that entered the layer, one sequence after the other.
         states: &'a [f32],
     },
-    /// As `Layer`, but all block outputs are held as in the earlier pass, except outputs of gated heads in this layer. The
-    /// change of the gated heads reaches later layers only through the residual stream. Later layers show only their attention.
+    /// As `Layer`, but block outputs stay as in the earlier pass, except for the gated heads of this layer. So the
+    /// gates act on later layers only through the residual stream. The pass shows only the attention of later layers.
     Held {
         /// First layer that runs.
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered the layer.
         states: &'a [f32],
-        /// Block outputs of all layers in the earlier pass.
+        /// Block outputs of all layers in the earlier pass, from which `states` come.
         writes: &'a HeldOutputs,
     },
 }
@@ -75,9 +75,9 @@ pub trait Encoder: Send + Sync {
         self.forward_from(PassStart::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// Runs a batch from the state `start`, with interventions. If `start` holds hidden states of an earlier pass over the
-    /// batch, all later layers are repeated, bit for bit. Fails as [`Encoder::forward`], and if `start` or `gates` do not fit
-    /// the model and the batch.
+    /// Runs a batch from the state `start`, with the interventions in `gates`. A pass from [`PassStart::Layer`] gives
+    /// the same bits as a pass from the embeddings with equal gates. Fails as [`Encoder::forward`], and if `start` or
+    /// `gates` do not fit the model and the batch.
     fn forward_from(
         &self,
         start: PassStart<'_>,
@@ -169,8 +169,9 @@ pub trait LayerAttention {
     /// linear. Panics if `inputs` has rows of another width.
     fn project_unbiased(&self, inputs: &[f32], into: &mut Vec<f32>);
 
-    /// Adds biases to the projected queries and keys of each token, then normalises and rotates them, in layers that do either.
-    fn normalise_and_rotate(&self, lengths: &[usize], of: &mut QueriesAndKeys);
+    /// In layers that normalise or rotate queries and keys, adds their biases, then normalises and rotates them.
+    /// Changes nothing in other layers.
+    fn normalise_and_rotate(&self, lengths: &[usize], queries_keys: &mut QueriesAndKeys);
 
     /// Computes the attention of a head over the sequence whose tokens are `span`. `queries_keys` is
     /// `[source of queries, source of keys]`; the two may come from different inputs.
@@ -222,21 +223,22 @@ pub struct ForwardPass<'a> {
 }
 
 impl ForwardPass<'_> {
-    /// Shows the visitor hidden states, `[tokens, hidden]`, sequence by sequence. They enter layer `layer`, or leave the last
-    /// layer if `layer` is the number of layers.
+    /// Passes hidden states, `[tokens, hidden]`, to the visitor, sequence by sequence. They enter layer `layer`, or
+    /// leave the last layer if `layer` is the number of layers.
     pub fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         let rows = self.batch.rows(states, hidden);
         rows.for_each(|(sequence, rows)| self.visitor.hidden_states(sequence, layer, rows));
     }
 
-    /// Shows the visitor one block output of a layer, if needed.
+    /// Passes one block output of a layer to the visitor, if needed.
     pub fn show_block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
         if self.needs.writes {
             self.visitor.block_output(layer, part, values);
         }
     }
 
-    /// Shows the visitor the inputs of a layer's query and key projections, `[tokens, hidden]`, sequence by sequence, if needed.
+    /// Passes the inputs of a layer's query and key projections, `[tokens, hidden]`, to the visitor, sequence by
+    /// sequence, if needed.
     pub fn show_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
         if self.needs.attention_inputs {
             let rows = self.batch.rows(inputs, hidden);

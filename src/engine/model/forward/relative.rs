@@ -19,13 +19,11 @@ pub(super) enum DistanceTerm {
     /// tables are `[heads, head_dim, rows]`. `row_by_distance` has the table row of each distance, here query position minus
     /// key position, from the most negative one on.
     Disentangled {
-        /// Distance vectors that queries are multiplied by; `None` without this term.
+        /// Vectors that are multiplied by queries; `None` in models without these products.
         keys: Option<Vec<f32>>,
-        /// Distance vectors that keys are multiplied by; `None` without this term.
+        /// Vectors that are multiplied by keys; `None` in models without these products.
         queries: Option<Vec<f32>>,
-        /// Table row of each distance.
         row_by_distance: Arc<[usize]>,
-        /// Number of table rows.
         rows: usize,
         head_dim: usize,
     },
@@ -156,8 +154,8 @@ impl DistanceTerm {
         }
     }
 
-    /// Backward pass of [`DistanceTerm::add_to_scores`]: adds to the derivatives by queries and keys. On entry, `scores` holds
-    /// the derivatives by scores.
+    /// Backward pass of [`DistanceTerm::add_to_scores`]: adds to the derivatives with respect to queries and keys. On
+    /// entry, `scores` holds the derivatives with respect to scores.
     pub fn backward(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
         let &Scores { ref values, n, stride, scale } = scores;
         let mut accumulate =

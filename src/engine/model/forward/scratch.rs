@@ -37,7 +37,8 @@ pub struct Scratch {
 /// Buffers for direct effects on the logits of compared tokens.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DirectScratch {
-    /// `[compared, hidden]`: the vectors of the compared tokens of all sequences.
+    /// `[compared, hidden]`: the prediction head's vectors of all sequences'
+    /// [compared tokens](super::batch::BatchInput::compared_tokens), pulled back through the final norm.
     pub token_vectors: Vec<f32>,
     /// `[compared]`: the contribution of the biases after the last layer to the logit of each compared token.
     pub bias_logits: Vec<f32>,
@@ -64,14 +65,14 @@ pub(super) struct MixingScratch {
     pub written_states: [Vec<f32>; 3],
     /// `[tokens, hidden]`: the full output of all heads, in layers that normalise it.
     pub head_output: Vec<f32>,
-    /// `[hidden]` each, for one token: the output under uniform attention from the token itself, the output from other tokens,
-    /// and the constant part of the output.
+    /// `[hidden]` each, for one token under uniform attention: the part of the output from the token itself, the part
+    /// from other tokens, and the constant part.
     pub token_outputs: [Vec<f32>; 3],
     /// `[hidden]`: the sum of the heads' values, after the output projection, over the tokens that are visible to a token.
     pub visible_sum: Vec<f64>,
-    /// `[tokens]`: the mixing ratio of each token.
+    /// `[tokens]`: the mixing ratio of each token, the share of its vector that comes from other tokens.
     pub ratios: Vec<f32>,
-    /// `[tokens]`: the mixing ratio of each token under uniform attention.
+    /// `[tokens]`: the mixing ratio of each token if all heads attended uniformly.
     pub uniform_ratios: Vec<f32>,
 }
 

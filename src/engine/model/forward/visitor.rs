@@ -62,12 +62,12 @@ impl Needs {
         self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.includes_last_states()
     }
 
-    /// Whether the last layer is computed beyond its attention heads, at the predicted positions or everywhere.
+    /// Whether the output of the last layer is needed, at all positions or only at the predicted ones.
     pub(super) fn includes_last_states(self) -> bool {
         self.includes_every_last_state() || self.logits || self.predicted_states
     }
 
-    /// Whether the last layer is computed beyond its attention heads at all positions.
+    /// Whether the output of the last layer is needed at all positions.
     pub(super) fn includes_every_last_state(self) -> bool {
         self.hidden_states || self.direct
     }
@@ -96,8 +96,8 @@ pub struct HeadView<'a> {
     pub values: Option<HeadValues<'a>>,
     /// Norms of the head's values; `None` unless needed.
     pub value_norms: Option<ValueNorms<'a>>,
-    /// `[n, head_dim]`: the head's input to the output projection, `z_i = sum_j A[i,j] v_j` with the value bias. The head's
-    /// gate has been applied, and no exchange.
+    /// `[n, head_dim]`: the head's input to the output projection, `z_i = sum_j A[i,j] v_j` with the value bias, after
+    /// the head's gate. Contexts are exchanged between sequences only later.
     pub context: Option<Rows<'a>>,
     /// Output of the head; `None` unless needed.
     pub output: Option<HeadOutput<'a>>,
@@ -133,15 +133,15 @@ pub struct ValueNorms<'a> {
     pub gram: &'a [f32],
 }
 
-/// The output of one attention head to the residual stream, `o_i = z_i W_O`, before the head's gate, expressed in vectors of
-/// width `head_dim`. The value bias is left out (marked `°`): attention weights sum to 1, so it only adds a constant to every
-/// row.
+/// The output of one attention head to the residual stream, `o_i = z_i W_O`, before the head's gate. Vectors of width
+/// `head_dim` give all its inner products without computing `o_i`. The value bias is left out (marked `°`): attention
+/// weights sum to 1, so it only adds a constant to every row.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadOutput<'a> {
     /// `[n, head_dim]`: contexts `z°_i = sum_j A[i,j] v°_j`, from values `v°_j` without their bias.
     pub contexts: Rows<'a>,
-    /// `[n, head_dim]`: contexts `z°_i` times `W_O W_Oᵀ`, so that the product of a row with any head vector `y` is
-    /// `z°_i W_O · y W_O`.
+    /// `[n, head_dim]`: each row `z°_i` of `contexts` times `W_O W_Oᵀ`. The product of the result with any head vector
+    /// `y` is `z°_i W_O · y W_O`.
     pub products: Rows<'a>,
     /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, with `W_O` the head's part of the output projection.
     pub gram: &'a [f32],
@@ -159,7 +159,7 @@ pub struct HeadOutput<'a> {
 pub struct Mixing<'a> {
     /// `[n]`: the mixing ratio of each token.
     pub ratios: &'a [f32],
-    /// `[n]`: the ratios if all heads attended uniformly to the visible keys.
+    /// `[n]`: the mixing ratio of each token if all heads attended uniformly to the visible keys.
     pub uniform_ratios: &'a [f32],
 }
 
@@ -181,7 +181,8 @@ pub enum ResidualPart {
 pub struct FinalNorm<'a> {
     /// `[n]`: the scale that each row is divided by.
     pub scales: &'a [f32],
-    /// `[compared]`: the contribution of the biases of norm and prediction head to the logit of each compared token.
+    /// `[compared]`: the contribution of the biases of norm and prediction head to the logit of each token in
+    /// [`BatchInput::compared_tokens`](super::batch::BatchInput::compared_tokens).
     pub constants: &'a [f32],
 }
 
@@ -225,13 +226,14 @@ pub trait Visitor {
     /// Receives the mixing ratios of a layer over one sequence. Called after the layer's heads.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
-    /// Receives the direct effects of a part of the residual stream over one sequence, `[n, compared]`: `x_i · v_t`. `x_i` is
-    /// the part at token `i`. `v_t` is the prediction head's vector of a [compared](super::batch::BatchInput::compared_tokens)
-    /// token, times the weights of the final norm, and centred for layer norm. A norm of a block's output keeps its scale of
-    /// this pass.
+    /// Receives the direct effects of a part of the residual stream over one sequence, `[n, compared]`: `x_i · v_t`.
+    /// `x_i` is the part at token `i`. `v_t` is the prediction head's vector of a
+    /// [compared](super::batch::BatchInput::compared_tokens) token, times the weights of the final norm, and centred
+    /// for layer norm. If a block's output is normalised before it is added, its parts are divided by the scale of that
+    /// norm in this pass.
     ///
-    /// The sum of all parts over the scales of the [final norm](Visitor::final_norm), plus the constants, gives the logits of the
-    /// compared tokens before any cap (Elhage et al. 2021, "direct path").
+    /// The logits of the compared tokens before any cap are the sum of all parts' effects, divided by the scales of the
+    /// [final norm](Visitor::final_norm), plus its constants (Elhage et al. 2021, "direct path").
     fn direct_effects(&mut self, _sequence: usize, _part: ResidualPart, _effects: Rows<'_>) {}
 
     /// Receives the final norm over one sequence. Called after all layers, if direct effects are needed.
@@ -240,8 +242,9 @@ pub trait Visitor {
     /// Receives the logits at one of the sequence's predicted positions, `[classes]`.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// Receives one output of a layer over all sequences, `[tokens, width]`. After the heads of the last layer, it has rows
-    /// only for the positions whose last states are needed. These are all positions, the predicted ones, or none (no call).
+    /// Receives one output of a layer over all sequences, `[tokens, width]`. In the last layer, the outputs after the
+    /// heads have rows only for positions whose last hidden states are needed: all, or the predicted ones. Without such
+    /// positions, these outputs are not shown.
     fn block_output(&mut self, _layer: usize, _part: BlockOutput, _values: &[f32]) {}
 
     /// Marks the end of a sequence. Called after all of its activations.

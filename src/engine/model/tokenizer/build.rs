@@ -83,7 +83,7 @@ pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) 
     if special == 0
         && let Some(kind) = kind
     {
-        enclose_texts(&mut tokenizer, settings, default_special_tokens(kind, settings), path)?;
+        set_special_token_template(&mut tokenizer, settings, default_special_tokens(kind, settings), path)?;
     }
     Ok(tokenizer)
 }
@@ -242,7 +242,7 @@ pub(super) fn build_fast_bpe(
     let defaults = default_special_tokens(TokenizerKind::Codes, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
     tokenizer.add_special_tokens([mask]).map_err(unusable_file_error(path))?;
-    enclose_texts(&mut tokenizer, settings, defaults, path)?;
+    set_special_token_template(&mut tokenizer, settings, defaults, path)?;
     Ok(tokenizer)
 }
 
@@ -260,7 +260,7 @@ fn add_class_specials(
 ) -> Result<Tokenizer> {
     let defaults = default_special_tokens(kind, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
-    enclose_texts(&mut tokenizer, settings, defaults, path)?;
+    set_special_token_template(&mut tokenizer, settings, defaults, path)?;
     Ok(tokenizer)
 }
 
@@ -389,7 +389,7 @@ pub(super) fn mask_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Opti
 }
 
 /// Puts the first special token before each text, and the separator after it. Fails if the vocabulary lacks either.
-fn enclose_texts(
+fn set_special_token_template(
     tokenizer: &mut Tokenizer,
     settings: &TokenizerConfig,
     defaults: &DefaultSpecials,

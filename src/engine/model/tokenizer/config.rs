@@ -20,8 +20,8 @@ pub(super) struct TokenizerConfig {
     pub values: Map<String, Value>,
     /// Tokens that files list in addition to the vocabulary, by id.
     pub added_tokens: BTreeMap<u32, AddedToken>,
-    /// Special tokens without a role, such as separator or mask, that `tokenizer_config.json` lists; `None` if it has no such
-    /// list.
+    /// Special tokens listed in `tokenizer_config.json` that have no role, unlike the separator or the mask token;
+    /// `None` if it has no such list.
     pub extra_special_tokens: Option<Vec<AddedToken>>,
     /// The tokenizer's class in transformers, without the suffix `Fast`; `None` if no file names it.
     pub class: Option<String>,
@@ -96,8 +96,8 @@ impl TokenizerConfig {
         named_token(&self.values, name).map_or_else(|| default.to_owned(), |(content, _)| content.to_owned())
     }
 
-    /// Returns the kind of the tokenizer's class. If no file names a class, it is the family's default. `None` for a class of
-    /// no [`TokenizerKind`], whose settings are left as in their file.
+    /// Returns the kind of the tokenizer's class, or of the family's default class if no file names one. `None` if the
+    /// class has no [`TokenizerKind`]; its settings are then left as in their file.
     pub fn kind(&self) -> Option<TokenizerKind> {
         let japanese_keys = ["word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs"];
         if self.class.as_deref().is_none_or(|class| class == "BertTokenizer")
@@ -158,7 +158,7 @@ pub(super) enum TokenizerKind {
     ByteLevel,
     /// Cuts proteins into residues, as ESM does.
     Residues,
-    /// Cuts words that another program finds, as Japanese BERTs do.
+    /// Cuts words as Japanese BERTs do; another program, such as `MeCab`, splits text into words first.
     Japanese,
     /// Cuts words by `bpe.codes`, as `PhoBERT` and `BERTweet` do.
     Codes,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use unicode_script::{Script, UnicodeScript};
 
 use super::bounds::Tokenizer;
@@ -44,9 +45,7 @@ impl VocabularyEntries {
     pub fn read(tokenizer: &Tokenizer, unknown: Option<u32>) -> Self {
         let marks = BoundaryMarks::read(tokenizer);
         let special = tokenizer.get_added_tokens_decoder();
-        let mut all: Vec<(u32, String)> =
-            tokenizer.get_vocab(false).into_iter().map(|(token, id)| (id, token)).collect();
-        all.sort_unstable();
+        let all = tokenizer.get_vocab(false).into_iter().map(|(token, id)| (id, token)).sorted_unstable().collect_vec();
         let step = all.len().div_ceil(MAX_SAMPLED_IDS).max(1);
         let is_text =
             |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
@@ -66,11 +65,8 @@ impl VocabularyEntries {
     /// Returns the number of characters of nearly all entries, if they share one length: 1 for letters, k for k-mers. `None` if
     /// fewer than [`MIN_COMMON_LENGTH_SHARE`] do.
     pub fn common_length(&self) -> Option<usize> {
-        let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
-        for entry in &self.whole_entries {
-            *lengths.entry(entry.text.trim_start_matches(' ').chars().count()).or_default() += 1;
-        }
-        let (length, entries) = lengths.into_iter().max_by_key(|(_, entries)| *entries)?;
+        let lengths = self.whole_entries.iter().map(|entry| entry.text.trim_start_matches(' ').chars().count());
+        let (length, entries) = lengths.counts().into_iter().max_by_key(|&(length, entries)| (entries, length))?;
         (entries as f64 >= MIN_COMMON_LENGTH_SHARE * self.whole_entries.len() as f64).then_some(length)
     }
 
@@ -104,18 +100,19 @@ pub struct Scripts {
     entries_with_letter: usize,
 }
 
-/// Minimum number of entries with at least two letters for a vocabulary to know a script. In a small vocabulary, the share
-/// [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its alphabet. Of its 28,000
-/// entries, bert-base-uncased has 8 with at least two letters in Cyrillic and 4 in Greek.
+/// Number of entries with at least two letters at which a vocabulary counts as having words of a script. In a small
+/// vocabulary, the share [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its
+/// alphabet. Of its 28,000 entries, bert-base-uncased has 8 with at least two letters in Cyrillic and 4 in Greek.
 const MIN_WORD_ENTRIES: usize = 100;
-/// Minimum share of entries with at least two letters for a small vocabulary to know a script.
+/// As [`MIN_WORD_ENTRIES`], as a share of all entries that have a letter.
 const MIN_WORD_ENTRY_SHARE: f64 = 0.01;
 
-/// Minimum number of entries of any length for a vocabulary to know a script whose single letters are words. In a small
-/// vocabulary, the share [`MIN_CHARACTER_SHARE`] suffices. The 1,000 most frequent characters make up about nine tenths of Chinese
-/// text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries in Han are 1.8 % of all entries with letters.
+/// Number of entries of any length at which a vocabulary counts as having words of a script, if single letters of that
+/// script are words. In a small vocabulary, the share [`MIN_CHARACTER_SHARE`] suffices. The 1,000 most frequent
+/// characters make up about nine tenths of Chinese text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries
+/// in Han are 1.8 % of all entries with letters.
 const MIN_CHARACTER_ENTRIES: usize = 1000;
-/// Minimum share of entries of any length for a small vocabulary to know a script whose single letters are words.
+/// As [`MIN_CHARACTER_ENTRIES`], as a share of all entries that have a letter.
 const MIN_CHARACTER_SHARE: f64 = 0.02;
 
 impl Scripts {

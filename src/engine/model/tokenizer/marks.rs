@@ -1,5 +1,6 @@
 //! The text of a token, without the marks with which a vocabulary shows word boundaries.
 
+use itertools::Itertools;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{Decoder, ModelWrapper, NormalizerWrapper};
@@ -124,9 +125,7 @@ pub(super) fn word_start_ids(tokenizer: &Tokenizer) -> Vec<u32> {
         !bracketed && marks.begins_word(token) && marks.surface_text(token).chars().any(char::is_alphabetic)
     };
     let words = tokenizer.get_vocab(true).into_iter().filter(|(token, _)| is_word(token));
-    let mut ids: Vec<u32> = words.map(|(_, id)| id).collect();
-    ids.sort_unstable();
-    ids
+    words.map(|(_, id)| id).sorted_unstable().collect()
 }
 
 /// Returns, for each id of the vocabulary, whether the token's text consists of Unicode punctuation.

@@ -156,9 +156,9 @@ impl ModelTokenizer {
         time_limit::within_time_limit(bytes, place, || catch_panic(build)).cannot("use tokenizer", path.display())?
     }
 
-    /// Adapts the tokenizer to a run's options. Either it looks up words as vocabulary entries. Or it cuts text as its files
-    /// say, and splits residues as the options say. Fails if it has to cut text, and does not give back the entries of its
-    /// vocabulary.
+    /// Adapts the tokenizer to a run's options: it looks up words as vocabulary entries, or cuts text as its files say
+    /// and splits residues as the options say. Fails if it has to cut text but
+    /// [loses too many](RoundTrip::loses_too_many) entries of its vocabulary.
     pub fn with_options(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {
             return self.clone().into_word_lookup().map(Cow::Owned);
@@ -213,8 +213,8 @@ impl ModelTokenizer {
         self.run_encoding(true, || self.word_tokenizer.as_ref().unwrap_or(&self.text_tokenizer).encode(input, true))
     }
 
-    /// Encodes two texts of words that were split beforehand as a pair, with special tokens around both. Fails if the tokenizer
-    /// fails.
+    /// Encodes two lists of words as a pair of texts, with the special tokens around and between them. Fails if the
+    /// tokenizer fails.
     pub fn encode_word_pair(&self, [first, second]: [&[&str]; 2]) -> Result<Encoding> {
         let input = EncodeInput::Dual(InputSequence::from(first), InputSequence::from(second));
         self.run_encoding(true, || self.word_tokenizer.as_ref().unwrap_or(&self.text_tokenizer).encode(input, true))

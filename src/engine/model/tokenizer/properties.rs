@@ -78,7 +78,7 @@ pub(super) fn has_tokens_within_words(tokenizer: &Tokenizer) -> bool {
 pub(super) enum BeginningToken {
     /// The special token that the tokenizer itself puts before a text, if any.
     Unchanged,
-    /// The token with this id, unless the tokenizer itself puts a special token before a text.
+    /// The token with this id, if the tokenizer itself puts no special token before a text; otherwise unchanged.
     Token(u32),
     /// No special token before a text.
     Nothing,
@@ -93,7 +93,7 @@ pub(super) fn bos_token_id(tokenizer: &Tokenizer, settings: &TokenizerConfig, ro
 }
 
 impl BeginningToken {
-    /// Adds or removes the special token before a text, in the encoding of the text with its special tokens.
+    /// Adds the chosen special token before an encoded text that has none, or removes the one before it.
     pub fn apply(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
         let has_own = encoding.get_special_tokens_mask().first() == Some(&1);
         match self {

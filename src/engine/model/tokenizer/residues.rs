@@ -22,7 +22,8 @@ const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
 /// stops.
 const MAX_RESIDUE_ENTRIES: usize = 64;
 
-/// Minimum share of all possible k-mers that a vocabulary of k-mers contains, and minimum share of k-mers among its entries.
+/// Minimum share in two tests of a vocabulary of k-mers: its k-mers among all possible ones, and k-mers among its
+/// entries.
 const MIN_KMER_SHARE: f64 = 0.9;
 
 /// Largest recognised k: there are a million 10-mers of four nucleotides.

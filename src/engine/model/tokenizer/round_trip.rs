@@ -6,6 +6,7 @@
 //! word are not lost: byte-pair encoding never produces some entries, and lower-casing may be intended.
 
 use anyhow::{Result, anyhow};
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokenizers::Encoding;
@@ -78,10 +79,10 @@ impl RoundTrip {
     /// Describes the example entry and its tokens in a clause; empty without an example.
     fn describe_example(&self) -> String {
         let Some(ReadEntry { entry, tokens }) = &self.example else { return String::new() };
-        const SHOWN: usize = 6;
-        let first = tokens.iter().take(SHOWN).map(|token| format!("`{}`", token.escape_debug()));
-        let quoted: Vec<String> = first.chain((tokens.len() > SHOWN).then(|| "...".to_owned())).collect();
-        format!("of `{}` it makes {}", entry.escape_debug(), quoted.join(" "))
+        const MAX_SHOWN_TOKENS: usize = 6;
+        let first = tokens.iter().take(MAX_SHOWN_TOKENS).map(|token| format!("`{}`", token.escape_debug()));
+        let quoted = first.chain((tokens.len() > MAX_SHOWN_TOKENS).then(|| "...".to_owned())).join(" ");
+        format!("of `{}` it makes {quoted}", entry.escape_debug())
     }
 
     /// Returns the error that the tokenizer in the file `path` loses too many entries of its vocabulary.
@@ -123,7 +124,7 @@ pub(super) fn measure(tokenizer: &Tokenizer, entries: &VocabularyEntries, unknow
     let mut counts = RoundTrip::default();
     let mut worst = Outcome::Pieces;
     for VocabularyEntry { id, token, text } in &entries.whole_entries {
-        let Ok(Ok((outcome, tokens))) = catch_panic(|| read_entry(tokenizer, unknown, *id, text)) else {
+        let Ok(Ok((outcome, tokens))) = catch_panic(|| encode_entry(tokenizer, unknown, *id, text)) else {
             return RoundTrip::default();
         };
         counts.entries += 1;
@@ -145,19 +146,19 @@ pub(super) fn measure(tokenizer: &Tokenizer, entries: &VocabularyEntries, unknow
 /// The outcome of encoding one vocabulary entry, worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// One token, the entry itself.
+    /// Encoded as one token, the entry itself.
     GivenBack,
-    /// Several known pieces of one word.
+    /// Encoded as known pieces of one word.
     Pieces,
-    /// Known pieces of one word, in lower case though the entry has capitals.
+    /// Encoded as known pieces of one word, in lower case though the entry has capitals.
     LowerCased,
-    /// The unknown token, or several words.
+    /// Encoded as the unknown token, or as several words.
     Lost,
 }
 
 /// Encodes one entry, with and without its leading space, because some tokenizers add or remove a space before a text. Returns
 /// the outcome, and the tokens unless the entry was given back.
-fn read_entry(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
+fn encode_entry(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
     let encode = |text: &str| tokenizer.encode(text, false).map_err(|error| anyhow!("{error}"));
     let is_given_back = |encoding: &Encoding| encoding.get_ids() == [id];
     let encoding = encode(text)?;
@@ -166,8 +167,7 @@ fn read_entry(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) 
         return Ok((Outcome::GivenBack, Vec::new()));
     }
     let tokens = encoding.get_tokens().to_vec();
-    let (ids, words) = (encoding.get_ids(), encoding.get_word_ids());
-    let is_one_word = words.windows(2).all(|pair| pair[0] == pair[1]);
+    let (ids, is_one_word) = (encoding.get_ids(), encoding.get_word_ids().iter().all_equal());
     let is_known = !ids.is_empty() && ids.iter().all(|id| unknown != Some(*id));
     let outcome = if !is_one_word || !is_known {
         Outcome::Lost

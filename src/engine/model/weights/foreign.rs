@@ -1,7 +1,8 @@
 //! Tensors that belong to no family and change a model's computation: adapters, prompts, quantised weights.
 
-/// A kind of foreign tensor: (parts of tensor names that identify it, its description after the words "part of", a remedy).
-type ForeignKind = (&'static [&'static str], &'static str, &'static str);
+/// A kind of tensor that no architecture family has: (parts of tensor names that identify it, its description after the
+/// words "part of", a remedy).
+type ForeignTensorKind = (&'static [&'static str], &'static str, &'static str);
 
 const MERGE_HINT: &str = "merge it into the model (peft: merge_and_unload()) and save that";
 const SAVE_WITHOUT_HINT: &str = "save the model without it: its heads attend in another way with it";
@@ -9,14 +10,13 @@ const DEQUANTISE_HINT: &str = "take the unquantised weights, or save them dequan
 
 /// LoRA adapters.
 // peft (lora/layer.py), loralib, and diffusers' `lora.down`.
-const LORA_KIND: ForeignKind = (
+const LORA_KIND: ForeignTensorKind = (
     &["lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_down", "lora_up", "lora_magnitude_vector"],
     "an adapter that is not merged (LoRA)",
     MERGE_HINT,
 );
 
-/// All kinds of foreign tensors.
-const FOREIGN_KINDS: [ForeignKind; 9] = [
+const FOREIGN_KINDS: [ForeignTensorKind; 9] = [
     LORA_KIND,
     // peft (loha, lokr, oft, boft, vera, fourierft, randlora).
     (

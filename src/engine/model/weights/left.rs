@@ -1,9 +1,10 @@
 //! Tensors of a checkpoint that were not read. Outside the encoder they are counted. In the encoder they are an error, because
 //! the program would then analyse another model than the saved one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anyhow::{Result, anyhow};
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,25 +52,19 @@ impl Checkpoint {
             let parts = BUFFER_NAME_PARTS.iter().chain(needless).chain([positions, segments]);
             parts.into_iter().any(|parts| format!(".{name}.").contains(&format!(".{parts}.")))
         };
-        let mut left: BTreeMap<String, u64> = BTreeMap::new();
-        let mut strangers = Vec::new();
-        for name in self.tensors.keys().filter(|name| !read.contains(*name)) {
-            let is_copy = self.location(name).is_some_and(|location| locations.contains(&location));
-            let of_encoder = bare(name).filter(|bare| roots.contains(&root_name(bare)) && !is_head(bare));
-            match of_encoder {
-                _ if is_copy || is_needless(name) => {}
-                Some(_) => strangers.push(name.as_str()),
-                None => *left.entry(root_name(&bare(name).unwrap_or_else(|| name.clone()))).or_default() += 1,
-            }
-        }
+        let is_copy = |name: &str| self.location(name).is_some_and(|location| locations.contains(&location));
+        let is_in_encoder = |bare: &str| roots.contains(&root_name(bare)) && !is_head(bare);
+        let unread = self.tensors.keys().filter(|name| !read.contains(*name) && !is_copy(name) && !is_needless(name));
+        let (strangers, others): (Vec<&String>, Vec<&String>) =
+            unread.partition(|name| bare(name).is_some_and(|bare| is_in_encoder(&bare)));
         if let Some(adapter) = &self.adapter {
-            adapter.ensure_applied(&|bare| roots.contains(&root_name(bare)) && !is_head(bare))?;
+            adapter.ensure_applied(&is_in_encoder)?;
         }
-        strangers.sort_unstable();
-        if let Some(first) = strangers.first() {
+        if let Some(first) = strangers.iter().min() {
             return Err(self.unread_tensor_error(first, strangers.len() - 1, architecture));
         }
-        Ok(left.into_iter().map(|(name, tensors)| LeftTensors { name, tensors }).collect())
+        let counts = others.into_iter().map(|name| root_name(&bare(name).unwrap_or_else(|| name.clone()))).counts();
+        Ok(counts.into_iter().sorted().map(|(name, count)| LeftTensors { name, tensors: count as u64 }).collect())
     }
 
     /// Checks the adapter's updates of a prediction head, after the head was read. Fails if an update was not applied, such as

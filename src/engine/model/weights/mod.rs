@@ -7,15 +7,14 @@ pub mod left;
 pub mod pickle;
 pub mod pruned;
 mod safetensors;
+mod stored;
 mod torch;
 mod zip;
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::Mutex;
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
-use candle_core::{DType, Device, Tensor};
 
 use super::families::Family;
 use super::families::architecture::{Architecture, is_prunable};
@@ -24,6 +23,8 @@ use super::files::names::is_pickle;
 use crate::system::counted::format_count;
 use crate::system::errors::Facts;
 use foreign::foreign_kind;
+use itertools::Itertools;
+use stored::StoredTensor;
 
 /// The weight files of a model, with all headers read.
 pub struct Checkpoint {
@@ -34,27 +35,13 @@ pub struct Checkpoint {
     name_in_file: HashMap<String, String>,
     /// Architecture family, whose prefixes may precede tensor names.
     family: Family,
-    /// Number of values of all expanded tensors in excess of the values stored in the files.
+    /// Number of values beyond those stored in the files, in expanded tensors, whose values share locations.
     expanded_values: usize,
     /// Names of the tensors that have been read.
     read_names: Mutex<BTreeSet<String>>,
     /// Adapter that changes tensors as they are read; `None` without one.
     adapter: Option<Box<dyn Overlay>>,
 }
-
-/// A tensor in a file: its location, value type and shape.
-struct StoredTensor {
-    /// Type of the values. For a type that this program cannot read: its name in the file.
-    value_type: Result<DType, String>,
-    shape: Vec<usize>,
-    /// Number of stored values from one index to the next, for each dimension; `None` if the tensor is contiguous.
-    strides: Option<Vec<usize>>,
-    /// Range of bytes in the file, from the tensor's first value to the end of its storage.
-    byte_range: Range<u64>,
-}
-
-/// Data types of tensor values that can be read.
-const VALUE_TYPES: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
 /// Names of LayerNorm parameters: (current name, name in checkpoints from TensorFlow such as `google-bert/bert-base-uncased`).
 const LAYER_NORM_ALIASES: [(&str, &str); 2] =
@@ -80,8 +67,8 @@ pub trait Overlay: Send + Sync {
     /// Fails if an update does not fit the tensor.
     fn adapted_values(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
 
-    /// Fails if an update or replacement was not applied, and `is_needed` returns true for the name of its tensor without
-    /// prefix.
+    /// Fails if an update or replacement was not applied although its tensor is needed. `is_needed` gets the tensor's
+    /// name without prefix.
     fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
 }
 
@@ -110,14 +97,13 @@ impl Checkpoint {
 
     /// Opens weight files; `of_adapter` says whether tensors of adapters are accepted.
     fn open_all(files: Vec<ModelFile>, family: Family, of_adapter: bool) -> Result<Self> {
-        let (tensors, name_in_file, read) = (HashMap::new(), HashMap::new(), Mutex::default());
         let mut checkpoint = Self {
             files: Vec::new(),
-            tensors,
-            name_in_file,
+            tensors: HashMap::new(),
+            name_in_file: HashMap::new(),
             family,
             expanded_values: 0,
-            read_names: read,
+            read_names: Mutex::default(),
             adapter: None,
         };
         for file in files {
@@ -165,7 +151,7 @@ impl Checkpoint {
                 let error = anyhow!("its tensor `{}` is part of {description}", name_in_file.escape_debug());
                 return Err(error.hint(way_out));
             }
-            self.expanded_values = self.expanded_values.saturating_add(stored.expanded_count());
+            self.expanded_values = self.expanded_values.saturating_add(stored.expanded_value_count());
             // `module.` is the prefix of a model within `torch.nn.DataParallel`.
             let mut wrappers = self.family.wrapper_prefixes.iter().chain([&"module."]);
             let bare = wrappers.find_map(|wrapper| name_in_file.strip_prefix(wrapper));
@@ -191,14 +177,14 @@ impl Checkpoint {
     /// Fails if there is no such tensor (the error lists the closest names), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let Some((key, (file, stored))) = self.find_tensor(name) else {
-            let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
-            let verb = if files.len() == 1 { "has" } else { "have" };
+            let files = self.files.iter().map(|file| format!("`{}`", file.path().display())).join(", ");
+            let verb = if self.files.len() == 1 { "has" } else { "have" };
             let closest = self.describe_closest(name);
-            const GATED_HINT: &str =
+            const GATED_LAYERS_HINT: &str =
                 " (there are gated layers, as of JinaBERT and MosaicBERT, of which config.json says nothing)";
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
-            let why = if gated { GATED_HINT } else { "" };
-            let error = anyhow!("{} {verb} no tensor for {name}: {closest}{why}", files.join(", "));
+            let why = if gated { GATED_LAYERS_HINT } else { "" };
+            let error = anyhow!("{files} {verb} no tensor for {name}: {closest}{why}");
             return Err(self.files.iter().rev().fold(error, |error, file| error.with_file(file.path().display())));
         };
         self.read_names.lock().expect("nobody panics while reading").insert(key.clone());
@@ -226,17 +212,14 @@ impl Checkpoint {
 
     /// Describes the tensor names that are most similar to `name`.
     fn describe_closest(&self, name: &str) -> String {
-        let mut names: Vec<&String> = self.tensors.keys().collect();
-        names.sort_by(|a, b| {
-            let [a_like, b_like] = [a, b].map(|other| strsim::jaro_winkler(other, name));
-            b_like.total_cmp(&a_like).then(a.cmp(b))
-        });
-        let quoted: Vec<String> = names.iter().take(3).map(|other| format!("`{}`", other.escape_debug())).collect();
-        match names.len() {
+        let similarity = |other: &str| strsim::jaro_winkler(other, name);
+        let names = self.tensors.keys().sorted_by(|a, b| similarity(b).total_cmp(&similarity(a)).then(a.cmp(b)));
+        let quoted = names.take(3).map(|other| format!("`{}`", other.escape_debug())).join(", ");
+        match self.tensors.len() {
             0 => "there are no tensors at all".to_owned(),
             count => {
                 let tensors = format_count(count, "tensor");
-                format!("of the {tensors} that there are, the closest by name are {}", quoted.join(", "))
+                format!("of the {tensors} that there are, the closest by name are {quoted}")
             }
         }
     }
@@ -257,7 +240,7 @@ impl Checkpoint {
     fn read_values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
         ensure!(stored.shape == shape, self.shape_error(stored, shape, name));
         ensure!(
-            stored.expanded_count() == 0 || self.expanded_values <= MAX_EXPANDED_VALUES,
+            stored.expanded_value_count() == 0 || self.expanded_values <= MAX_EXPANDED_VALUES,
             anyhow!(
                 "{name} has values that lie in the same place, and all such tensors together {} more than there are in the \
                  file: more than {MAX_EXPANDED_VALUES} are not read",
@@ -275,107 +258,6 @@ impl Checkpoint {
     }
 }
 
-impl StoredTensor {
-    /// Returns the size of a value in bytes. For types that cannot be read, returns 1: their values are only located.
-    fn bytes_per_value(values: &Result<DType, String>) -> u64 {
-        values.as_ref().map_or(1, |dtype| dtype.size_in_bytes() as u64)
-    }
-
-    /// Reads the values of the tensor in row-major order.
-    fn read(&self, file: &ModelFile) -> Result<Vec<f32>> {
-        let dtype = match &self.value_type {
-            Ok(dtype) => *dtype,
-            Err(name) => bail!("has type {name}: float64, float32, float16 and bfloat16 can be read"),
-        };
-        let (count, span) = self.extent()?;
-        let values = self.read_span(file, dtype, span)?;
-        Ok(match self.noncontiguous_strides() {
-            Some(strides) => gather_strided(&values, &self.shape, strides, count),
-            None => values,
-        })
-    }
-
-    /// Returns (number of values, number of stored values from the first to the last of them). Fails if the stored values
-    /// exceed the storage.
-    fn extent(&self) -> Result<(usize, usize)> {
-        let room = (self.byte_range.end - self.byte_range.start) / Self::bytes_per_value(&self.value_type);
-        let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
-        let span = match &self.strides {
-            Some(strides) if count != Some(0) => {
-                let mut steps = self.shape.iter().zip(strides).map(|(size, stride)| (size - 1).checked_mul(*stride));
-                steps.try_fold(1_usize, |span, step| span.checked_add(step?))
-            }
-            _ => count,
-        };
-        let fits = count.zip(span).filter(|(_, span)| *span as u64 <= room);
-        fits.context("reaches beyond its storage: the file is damaged")
-    }
-
-    /// Returns the number of values in excess of those stored in the file. In an expanded tensor, several values share one
-    /// location.
-    fn expanded_count(&self) -> usize {
-        let Some(strides) = &self.strides else { return 0 };
-        let steps = self.shape.iter().zip(strides);
-        let span = steps
-            .fold(1_usize, |span, (size, stride)| span.saturating_add(size.saturating_sub(1).saturating_mul(*stride)));
-        self.shape.iter().fold(1_usize, |count, size| count.saturating_mul(*size)).saturating_sub(span)
-    }
-
-    /// Returns the strides; `None` if the values are contiguous in the file.
-    fn noncontiguous_strides(&self) -> Option<&[usize]> {
-        let strides = self.strides.as_deref()?;
-        let mut expected = 1;
-        let is_contiguous = self.shape.iter().zip(strides).rev().all(|(size, stride)| {
-            let fits = *size == 1 || *stride == expected;
-            expected *= size;
-            fits
-        });
-        (!is_contiguous).then_some(strides)
-    }
-
-    /// Reads the first `span` stored values as f32, in the order of the file.
-    fn read_span(&self, file: &ModelFile, dtype: DType, span: usize) -> Result<Vec<f32>> {
-        /// Number of values converted at a time, so that memory never holds the whole tensor in two types.
-        const VALUES_AT_ONCE: usize = 1 << 18;
-        if dtype == DType::F32 {
-            let mut values = vec![0.0_f32; span];
-            file.read_at(bytemuck::cast_slice_mut(&mut values), self.byte_range.start)?;
-            if cfg!(target_endian = "big") {
-                values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from_le(value.to_bits())));
-            }
-            return Ok(values);
-        }
-        let mut values = Vec::with_capacity(span);
-        let width = dtype.size_in_bytes();
-        let mut bytes = vec![0; width * span.min(VALUES_AT_ONCE)];
-        while values.len() < span {
-            let count = VALUES_AT_ONCE.min(span - values.len());
-            let piece = &mut bytes[..width * count];
-            file.read_at(piece, self.byte_range.start + (width * values.len()) as u64)?;
-            let piece = Tensor::from_raw_buffer(piece, dtype, &[count], &Device::Cpu)?;
-            values.extend(piece.to_dtype(DType::F32)?.to_vec1::<f32>()?);
-        }
-        Ok(values)
-    }
-}
-
-/// Arranges the stored values of a tensor with strides in row-major order.
-fn gather_strided(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> Vec<f32> {
-    let mut gathered = Vec::with_capacity(count);
-    let mut index = vec![0; shape.len()];
-    for _ in 0..count {
-        gathered.push(values[index.iter().zip(strides).map(|(index, stride)| index * stride).sum::<usize>()]);
-        for (index, size) in index.iter_mut().zip(shape).rev() {
-            *index += 1;
-            if *index < *size {
-                break;
-            }
-            *index = 0;
-        }
-    }
-    gathered
-}
-
 /// Lists the names under which a file may have the tensor `name`: with and without `prefix`, and under TensorFlow's names.
 fn possible_names(prefix: &str, name: &str) -> Vec<String> {
     let older =
@@ -391,7 +273,7 @@ const WRAPPER_NAME_PARTS: [&str; 4] =
 
 /// Removes the parts that wrappers of PyTorch modules insert into a tensor name.
 fn strip_wrapper_parts(name: &str) -> String {
-    name.split('.').filter(|part| !WRAPPER_NAME_PARTS.contains(part)).collect::<Vec<_>>().join(".")
+    name.split('.').filter(|part| !WRAPPER_NAME_PARTS.contains(part)).join(".")
 }
 
 /// Finds a prefix of all tensor names that no family knows: the text before the name of the first layer's output projection, if
@@ -408,10 +290,9 @@ fn find_unknown_prefix<'a>(
     if prefixes.contains("") || prefixes.contains(family.prefix) {
         return None;
     }
-    let outer: Vec<&str> = prefixes.iter().filter_map(|prefix| prefix.strip_suffix(family.prefix)).collect();
-    match (&outer[..], prefixes.len()) {
-        ([one], _) => Some((*one).to_owned()),
-        ([], 1) => prefixes.first().map(|prefix| (*prefix).to_owned()),
+    match prefixes.iter().filter_map(|prefix| prefix.strip_suffix(family.prefix)).at_most_one() {
+        Ok(Some(outer)) => Some(outer.to_owned()),
+        Ok(None) if prefixes.len() == 1 => prefixes.first().map(|prefix| (*prefix).to_owned()),
         _ => None,
     }
 }

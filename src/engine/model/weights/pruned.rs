@@ -10,10 +10,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use candle_core::DType;
+use itertools::Itertools;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::{Checkpoint, StoredTensor, Tensors, safetensors as format, torch};
+use super::stored::StoredTensor;
+use super::{Checkpoint, Tensors, safetensors as format, torch};
 use crate::model::files::names::{WEIGHT_FILES, is_index, is_pickle};
 use crate::model::files::{ModelFile, ModelFiles};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -64,7 +66,7 @@ impl ProjectionLayout {
         }
     }
 
-    /// Returns the index of the weight from `input` to `output`; `None` if they are in different groups.
+    /// Returns the index of the weight from `input` to `output`; `None` between groups of a grouped convolution.
     fn index(self, output: usize, input: usize) -> Option<usize> {
         match self.groups {
             Some(groups) => {
@@ -78,14 +80,14 @@ impl ProjectionLayout {
 }
 
 impl PrunedWeights {
-    /// Prepares the weights of `files` without the `removed` attention heads. Layers that share weights must lose equal heads.
-    /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also
-    /// fails if the projection has no bias for a given constant, or the weights cannot be read.
+    /// Prepares the weights of `files` without the `removed` attention heads. Fails if a head does not exist or is
+    /// absent already, or if the weights cannot be read. Also fails if a head is not removed from all layers that share
+    /// its weights, or if a head has a constant but the output projection has no bias for it.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         Self::read_changes(files, removed).class(ErrorClass::Model)
     }
 
-    /// As [`PrunedWeights::new`], with errors that have no class yet.
+    /// As [`PrunedWeights::new`], before the class of its errors is set.
     fn read_changes(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         let ModelFiles { architecture, weights, id, .. } = files;
         let config = &architecture.config;
@@ -191,7 +193,8 @@ fn safetensors_name(name: &str) -> String {
     }
 }
 
-/// The removed attention heads of each layer with their constants, keyed by the stem of the layer's tensor names.
+/// The removed attention heads of each layer, keyed by the stem of the layer's tensor names. Each head has the constant
+/// that replaces its context, if any.
 type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 
 /// Groups the removed attention heads by the stem of their layer's tensor names; layers with equal stems share weights. Fails
@@ -205,10 +208,9 @@ fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHe
         let sharing = (0..grid.layers).filter(|&other| stems[other] == stems[layer]);
         let sharing_heads: BTreeSet<HeadPlace> = sharing.map(|layer| HeadPlace { layer, head }).collect();
         if let Some(unremoved) = sharing_heads.iter().find(|place| !removed.contains_key(place)) {
-            let shared: Vec<String> = sharing_heads.iter().map(ToString::to_string).collect();
             return Err(anyhow!("L{layer}H{head} shares its weights with {unremoved}, which would go as well")
                 .with_value(HeadPlace { layer, head })
-                .hint(format!("give `--heads {}`, which go together", shared.join(","))));
+                .hint(format!("give `--heads {}`, which go together", sharing_heads.iter().join(","))));
         }
         heads.entry(&stems[layer]).or_default().insert(head, constant);
     }
@@ -240,15 +242,10 @@ fn written_tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<Wri
         (tensors.into_iter().filter_map(written).collect(), Some(metadata))
     } else {
         let (header, start) = format::read_header(file)?;
-        let written = |(name, info): (String, &TensorInfo)| {
-            let place = start + info.data_offsets.0 as u64..start + info.data_offsets.1 as u64;
-            let stored = StoredTensor {
-                value_type: Ok(DType::F32),
-                shape: info.shape.clone(),
-                strides: None,
-                byte_range: place,
-            };
-            WrittenTensor { name, stored, dtype: info.dtype }
+        let written = |(name, info): (String, &TensorInfo)| WrittenTensor {
+            name,
+            stored: format::locate_tensor(info, start, Ok(DType::F32)),
+            dtype: info.dtype,
         };
         (header.tensors().into_iter().map(written).collect(), header.metadata().clone())
     };

@@ -1,10 +1,11 @@
 //! The header of a safetensors file (<https://huggingface.co/docs/safetensors>, "Format").
 
 use anyhow::{Context, Result, anyhow, ensure};
+use candle_core::DType;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
-use super::{StoredTensor, VALUE_TYPES};
+use super::stored::{StoredTensor, VALUE_TYPES};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
@@ -18,15 +19,20 @@ pub(super) fn read_tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor
     let stored = |(name, info): (String, &TensorInfo)| {
         let readable = VALUE_TYPES.into_iter().find(|&dtype| Dtype::from(dtype) == info.dtype);
         let values = readable.ok_or_else(|| format!("{:?}", info.dtype));
-        let (start, end) = info.data_offsets;
-        let place = data_start + start as u64..data_start + end as u64;
-        (name, StoredTensor { value_type: values, shape: info.shape.clone(), strides: None, byte_range: place })
+        (name, locate_tensor(info, data_start, values))
     };
     let tensors = header.tensors();
     let aliases = header.metadata().iter().flatten();
     let aliases = aliases.filter(|(name, _)| !tensors.contains_key(name.as_str()));
     let aliases = aliases.filter_map(|(name, other)| Some((name.clone(), *tensors.get(other)?)));
     Ok(tensors.iter().map(|(name, info)| (name.clone(), *info)).chain(aliases).map(stored).collect())
+}
+
+/// Returns the place of a tensor in a file whose data begin at `data_start`, with the type of its values.
+pub(super) fn locate_tensor(info: &TensorInfo, data_start: u64, value_type: Result<DType, String>) -> StoredTensor {
+    let (start, end) = info.data_offsets;
+    let byte_range = data_start + start as u64..data_start + end as u64;
+    StoredTensor { value_type, shape: info.shape.clone(), strides: None, byte_range }
 }
 
 /// Returns (header of a file, offset of the data in bytes). Fails if the header is damaged, or the file's size differs from the

@@ -27,7 +27,7 @@ const MAX_NAME_BYTES: u16 = 1000;
 struct RecordKind<N> {
     /// Signature at the beginning of the record.
     mark: u32,
-    /// Length in bytes without variable parts.
+    /// Length of the fixed part in bytes.
     bytes: N,
 }
 

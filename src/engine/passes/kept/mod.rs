@@ -79,8 +79,7 @@ impl KeptPassStore<'_> {
     /// observers that read only kept activations and request no patched runs.
     pub fn can_serve(&self, observers: &ObserverSet) -> bool {
         let kept_needs = self.keep_requests().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
-        let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::PatchedRuns);
-        !self.follows || (kept_needs.covers(observers.needs()) && !needs_patched_runs)
+        !self.follows || (kept_needs.covers(observers.needs()) && !observers.requests(&FurtherRuns::PatchedRuns))
     }
 
     /// Removes and returns the kept activations of pack number `number`; `None` if they were not kept.

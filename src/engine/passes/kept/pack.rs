@@ -21,7 +21,7 @@ pub struct KeepRequest {
 }
 
 /// `[events, values]`: the numbers of events and of f32 values that are kept for a sequence of `tokens` tokens.
-fn kept_sizes(config: &Config, needs: Needs, tokens: usize) -> [usize; 2] {
+fn event_and_value_counts(config: &Config, needs: Needs, tokens: usize) -> [usize; 2] {
     let layers = config.num_hidden_layers;
     let heads = layers * config.num_attention_heads;
     let per_head = [(needs.attention, tokens + 1), (needs.contexts, config.head_dim())];
@@ -37,7 +37,7 @@ fn kept_sizes(config: &Config, needs: Needs, tokens: usize) -> [usize; 2] {
 #[derive(Debug)]
 pub struct KeptPack {
     layers: usize,
-    /// The kept activations of each sequence of the pack, `[sequences]`.
+    /// The kinds of activations that are kept for each sequence of the pack, `[sequences]`.
     needs: Vec<Needs>,
     events: Vec<KeptEvent>,
     /// The values of all events, one event after the other.
@@ -54,13 +54,13 @@ struct KeptEvent {
     layer: usize,
     /// Index of the first value in [`KeptPack::values`].
     start: usize,
-    part: KeptPart,
+    part: KeptKind,
 }
 
-/// The kind of a kept activation, with the sizes of its values.
+/// The kind of a kept activation, with the widths and counts by which [`KeptPack::replay`] splits its values.
 #[derive(Clone, Copy, Debug)]
-enum KeptPart {
-    /// A head. `attention` has the numbers of its attention weights and of its row entropies; `context` is the width of its
+enum KeptKind {
+    /// A head. `attention` is `[number of attention weights, number of row entropies]`; `context` is the width of its
     /// contexts, `None` if they are not kept.
     Head {
         head: usize,
@@ -78,7 +78,7 @@ impl KeptPack {
         let sequence_needs = |sequence| applicable(sequence).fold(Needs::default(), |needs, keep| needs | keep.needs);
         let needs: Vec<Needs> = pack.sequences.iter().map(sequence_needs).collect();
         let sequences = pack.sequences.iter().zip(&needs);
-        let sizes = sequences.map(|(sequence, needs)| kept_sizes(config, *needs, sequence.ids.len()));
+        let sizes = sequences.map(|(sequence, needs)| event_and_value_counts(config, *needs, sequence.ids.len()));
         let expected = sizes.fold([0, 0], |sums, sizes| [sums[0] + sizes[0], sums[1] + sizes[1]]);
         Self {
             layers: config.num_hidden_layers,
@@ -111,7 +111,7 @@ impl KeptPack {
         let entropies = attention.and_then(|attention| attention.entropies()).unwrap_or_default();
         let weights = attention.map_or(0, |attention| attention.tokens().pow(2));
         let context_width = context.map(|rows| rows.width());
-        let part = KeptPart::Head { head, attention: [weights, entropies.len()], context: context_width };
+        let part = KeptKind::Head { head, attention: [weights, entropies.len()], context: context_width };
         self.push_event(sequence, layer, part);
         let rows = attention.iter().flat_map(AttentionView::rows);
         rows.for_each(|row| self.values.extend_from_slice(row));
@@ -122,25 +122,25 @@ impl KeptPack {
     /// Records the hidden states that enter a layer, if they are to be kept.
     pub fn keep_hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
         if self.needs[sequence].includes_states_at(layer, self.layers) {
-            self.keep_rows(sequence, layer, KeptPart::HiddenStates(states.width()), states);
+            self.keep_rows(sequence, layer, KeptKind::HiddenStates(states.width()), states);
         }
     }
 
     /// Records the inputs of a layer's query and key projections, if they are to be kept.
     pub fn keep_attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
         if self.needs[sequence].attention_inputs {
-            self.keep_rows(sequence, layer, KeptPart::AttentionInputs(inputs.width()), inputs);
+            self.keep_rows(sequence, layer, KeptKind::AttentionInputs(inputs.width()), inputs);
         }
     }
 
     /// Records an activation whose values are `rows`.
-    fn keep_rows(&mut self, sequence: usize, layer: usize, part: KeptPart, rows: Rows<'_>) {
+    fn keep_rows(&mut self, sequence: usize, layer: usize, part: KeptKind, rows: Rows<'_>) {
         self.push_event(sequence, layer, part);
         rows.iter().for_each(|row| self.values.extend_from_slice(row));
     }
 
-    /// Records the beginning of an activation at the end of the values so far.
-    fn push_event(&mut self, sequence: usize, layer: usize, part: KeptPart) {
+    /// Records an activation whose values are appended next.
+    fn push_event(&mut self, sequence: usize, layer: usize, part: KeptKind) {
         if self.events.is_empty() {
             let [events, values] = self.expected_sizes;
             self.events.reserve_exact(events);
@@ -158,13 +158,13 @@ impl KeptPack {
             let values = &self.values[start..];
             let rows = |width: usize| Rows::new(&values[..tokens * width], width);
             match part {
-                KeptPart::HiddenStates(width) => {
+                KeptKind::HiddenStates(width) => {
                     observers.observe(sequence, Event::HiddenStates { layer, states: rows(width) });
                 }
-                KeptPart::AttentionInputs(width) => {
+                KeptKind::AttentionInputs(width) => {
                     observers.observe(sequence, Event::AttentionInputs { layer, inputs: rows(width), encoder });
                 }
-                KeptPart::Head { head, attention: [weights, entropies], context } => {
+                KeptKind::Head { head, attention: [weights, entropies], context } => {
                     let (weights, values) = values.split_at(weights);
                     let (entropies, values) = values.split_at(entropies);
                     let attention = match (weights, entropies) {

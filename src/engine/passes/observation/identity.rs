@@ -217,7 +217,7 @@ pub struct TokenizerInfo {
 }
 
 impl ModelInfo {
-    /// The heads that write a constant; empty if all heads do, as in a model built only for its attention.
+    /// The heads that write a constant; empty if all heads do, as in a toy model that has attention but writes nothing.
     pub fn constant_heads_unless_all(&self) -> &[HeadPlace] {
         let present = self.grid().head_count() - self.absent.len();
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
@@ -318,8 +318,8 @@ pub struct RunInfo {
 /// before 1970.
 fn rfc3339(time: SystemTime) -> String {
     /// The last second of the year 9999, from the beginning of 1970.
-    const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
-    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST_SECOND);
+    const END_OF_9999: Duration = Duration::from_secs(253_402_300_799);
+    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + END_OF_9999);
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
@@ -377,16 +377,15 @@ impl Identity {
             (here != there).then(|| format!("the {what} is `{here}` in one and `{there}` in the other"))
         };
         // Settings come before facts read from the files, which depend on the settings.
+        let parts = [
+            ("model", to_json_value(&self.model), to_json_value(&other.model)),
+            ("corpus.files", file_digests_json(&self.corpus), file_digests_json(&other.corpus)),
+            ("protocol", to_json_value(&self.protocol), to_json_value(&other.protocol)),
+            ("", to_json_value(self), to_json_value(other)),
+        ];
         name_difference("model", &self.model.id, &other.model.id)
             .or_else(|| name_difference("corpus", &self.corpus.name, &other.corpus.name))
-            .or_else(|| describe_difference("model", &to_json_value(&self.model), &to_json_value(&other.model)))
-            .or_else(|| {
-                describe_difference("corpus.files", &file_digests_json(&self.corpus), &file_digests_json(&other.corpus))
-            })
-            .or_else(|| {
-                describe_difference("protocol", &to_json_value(&self.protocol), &to_json_value(&other.protocol))
-            })
-            .or_else(|| describe_difference("", &to_json_value(self), &to_json_value(other)))
+            .or_else(|| parts.iter().find_map(|(key, here, there)| describe_difference(key, here, there)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools;
 
 use super::identity::Identity;
 use super::partial::{self, EXTENSION, RestoreSums};
@@ -55,24 +56,22 @@ impl<'a> StageShards<'a> {
     }
 
     /// Numbers of the missing shards, ascending.
-    fn missing(&self) -> Vec<u32> {
+    fn missing_numbers(&self) -> Vec<u32> {
         (1..=self.count).filter(|number| !self.files.contains_key(number)).collect()
     }
 
     /// Fails if a shard is missing.
     fn ensure_all_shards(&self) -> Result<()> {
-        let (count, missing) = (self.count, self.missing());
+        let (count, missing) = (self.count, self.missing_numbers());
         if missing.is_empty() {
             return Ok(());
         }
-        let mut named: Vec<String> =
-            missing.iter().take(MAX_NAMED_SHARDS).map(|shard| format!("{shard}/{count}")).collect();
-        named.extend(
-            (missing.len() > MAX_NAMED_SHARDS).then(|| format!("and {} more", missing.len() - MAX_NAMED_SHARDS)),
-        );
+        let more = missing.len().checked_sub(MAX_NAMED_SHARDS).filter(|&more| more > 0);
+        let named = missing.iter().take(MAX_NAMED_SHARDS).map(|shard| format!("{shard}/{count}"));
+        let named = named.chain(more.map(|more| format!("and {more} more"))).join(", ");
         let suffix = if self.stage.is_second_stage() { " that were run with --after" } else { "" };
         let (shards, are) = (format_count(count, "shard"), plural(&missing.len(), "is", "are"));
-        let message = format!("{} of {shards}{suffix} {are} missing: {}", missing.len(), named.join(", "));
+        let message = format!("{} of {shards}{suffix} {are} missing: {named}", missing.len());
         Err(anyhow!(message)).class(ErrorClass::Incomplete)
     }
 }
@@ -96,9 +95,9 @@ pub struct MissingShards {
     pub damaged: Vec<String>,
 }
 
-/// Finds the shards without a partial among the `of` shards of a run; the sums are not read. Fails if two partials are from
-/// different runs or stages, or are of one shard. Also fails if a partial has another number of shards, or a file was never
-/// a partial.
+/// Finds the shards without a partial among the `of` shards of a run; the sums are not read. Fails if a file is no
+/// partial, or if a partial belongs to a run of more or fewer shards. Also fails if two partials are of different runs
+/// or stages, or of one shard.
 pub fn find_missing_shards(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<StageShards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
@@ -141,7 +140,7 @@ pub fn find_missing_shards(paths: &[PathBuf], of: u32) -> Result<MissingShards> 
         }
     }
     let is_of_first = shards.as_ref().is_some_and(|shards| shards.stage == Stage::First);
-    let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing());
+    let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing_numbers());
     Ok(MissingShards { numbers, is_first_stage: is_of_first, damaged })
 }
 

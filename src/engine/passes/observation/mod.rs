@@ -6,6 +6,7 @@ pub mod merge;
 pub mod partial;
 
 use anyhow::{Result, anyhow};
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -119,9 +120,7 @@ impl Observation {
         let Some((first, _)) = tally.skipped.first_key_value() else {
             return Err(anyhow!("corpus `{corpus}` has no sentences").with_file(corpus)).class(ErrorClass::Input);
         };
-        let reasons: Vec<String> =
-            tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
-        let reasons = reasons.join(", ");
+        let reasons = tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).join(", ");
         let skipped = anyhow!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({reasons})");
         Err(first.with_hint(skipped.with_file(corpus))).class(ErrorClass::Input)
     }

@@ -10,8 +10,9 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// One value for each class of layers, such as separate [`Sums`]. The sums of a class count every sequence, with the keys
-/// that queries in that class see. They receive head and mixing events of their own layers only, and all other events.
+/// One value for each class of layers, such as separate [`Sums`]. Head and mixing events go only to the sums of their
+/// layer's class; other events go to the sums of every class. The sums of a class count every sequence, with the keys
+/// that queries in that class see.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ByLayerClass<T> {
     classes: LayerClasses,

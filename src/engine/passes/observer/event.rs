@@ -57,15 +57,17 @@ pub enum Event<'a> {
     /// The beginning of an ablation variant, given by its index in
     /// [`FurtherRuns::Ablations`](super::FurtherRuns::Ablations).
     AblationVariant(usize),
-    /// The beginning of the direct run of an ablation variant, given by its index
-    /// ([`FurtherRuns::AblationsWithDirectRuns`](super::FurtherRuns::AblationsWithDirectRuns)).
+    /// The beginning of the direct run of an ablation variant, given by its index.
+    /// [`FurtherRuns::AblationsWithDirectRuns`](super::FurtherRuns::AblationsWithDirectRuns) says what a direct run is.
     DirectRun(usize),
-    /// The derivatives of the sequence's loss by the gates of all heads; the loss is summed over the predicted positions.
+    /// The derivatives of the sequence's loss with respect to the gates of all heads; the loss is summed over the
+    /// predicted positions.
     Gradient(&'a GateGradient),
-    /// The derivatives of the sequence's loss by the gates of all heads, along the path from no head to all heads.
+    /// The derivatives of the sequence's loss with respect to the gates of all heads, averaged along the path from no
+    /// head to all heads.
     PathGradient(&'a PathGradient),
-    /// The end of the pack, a batch of sequences that ran together. Every sequence of the pack receives it; sums that hold
-    /// data of the whole pack release the data at the first one.
+    /// The end of the pack, a batch of sequences that ran together. It is shown once for each sequence of the pack.
+    /// Sums that hold data of the whole pack release it at the first of these events.
     PackEnd,
 }
 
@@ -123,7 +125,7 @@ impl FoldBuffers {
     }
 }
 
-/// Attention in one folded form, which is computed on first use.
+/// A head's attention between words or between tokens of text, computed on first use.
 #[derive(Clone, Debug, Default)]
 struct CachedFold<T> {
     attention: T,

@@ -42,8 +42,8 @@ pub trait Sums: Merge + Clone + Send + Sync + Serialize + DeserializeOwned + 'st
     /// Receives the facts that are known before the pass begins.
     fn begin_pass(&mut self, _known: &PassSetup<'_>) {}
 
-    /// Counts a sequence, with everything in it that does not depend on a head. Returns `None` if the sums need no event of
-    /// the sequence. A pack whose sequences all give `None` does not run.
+    /// Adds the facts about a sequence that depend on no head to the sums. Returns `None` if the sums need no [`Event`]
+    /// of the sequence. A pack whose sequences all give `None` does not run.
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState>;
 
     /// Adds an event of a sequence to the sums; `state` is the result of [`Sums::begin`] for the sequence.
@@ -71,7 +71,7 @@ impl Demands {
     pub const ATTENTION: Self =
         Self { needs: Needs::ATTENTION, further_runs: FurtherRuns::None, keeps_attention: false };
 
-    /// Demands for `needs` in the baseline run, without further runs.
+    /// Demands for the activations `needs` of the baseline run alone.
     pub fn from_needs(needs: Needs) -> Self {
         Self { needs, ..Self::default() }
     }
@@ -82,7 +82,7 @@ impl Demands {
 pub enum FurtherRuns {
     #[default]
     None,
-    /// Ablation variants, one for each of these sets of heads, which the variant removes.
+    /// An ablation variant for each of these sets of heads; the variant removes the heads of its set.
     Ablations(Vec<HeadSet>),
     /// As `Ablations`, but each variant is followed by a direct run. A direct run holds the outputs of all blocks as in the
     /// baseline, except the removed heads. So the removal reaches later layers only through the residual stream.
@@ -108,7 +108,7 @@ impl FurtherRuns {
     }
 }
 
-/// The [`Sums`] of a study, with their type erased, together with their states for the sequences of a pack.
+/// The [`Sums`] of a study with their type erased, and the state of each sequence of the pack that runs.
 pub trait Observer: Any + Send + Sync {
     /// The activations that the sums read in the pack's current run.
     fn needs(&self) -> Needs;
@@ -120,10 +120,11 @@ pub trait Observer: Any + Send + Sync {
     /// Calls [`Sums::begin`] for the next sequence of the pack.
     fn begin(&mut self, sequence: &Sequence);
 
-    /// Whether the sums need events of any sequence of the pack.
+    /// Whether the sums need events of at least one sequence of the pack; otherwise the pack does not run for them.
     fn can_gain(&self) -> bool;
 
-    /// Begins an ablation variant, or its direct run. Returns whether the sums requested it; if not, they skip it.
+    /// Begins the ablation variant that removes the heads `removed`, or its
+    /// [direct run](FurtherRuns::AblationsWithDirectRuns). Returns whether the sums requested it; if not, they skip it.
     fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool;
 
     /// Calls [`Sums::observe`] for sequence number `sequence` of the pack, if the sums read the event.
@@ -263,21 +264,21 @@ pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
 /// Serialiser output that only checks the bounds of numbers.
 struct BoundChecker;
 
-fn ensure(countable: bool) -> io::Result<()> {
-    if countable { Ok(()) } else { Err(io::Error::other(format!("a count of more than {MAX_COUNT}"))) }
+fn ensure_within_bound(is_within: bool) -> io::Result<()> {
+    if is_within { Ok(()) } else { Err(io::Error::other(format!("a count of more than {MAX_COUNT}"))) }
 }
 
 impl Formatter for BoundChecker {
     fn write_u64<W: ?Sized + Write>(&mut self, _: &mut W, value: u64) -> io::Result<()> {
-        ensure(value <= MAX_COUNT)
+        ensure_within_bound(value <= MAX_COUNT)
     }
 
     fn write_i128<W: ?Sized + Write>(&mut self, _: &mut W, value: i128) -> io::Result<()> {
-        ensure(value.unsigned_abs() >> 64 <= u128::from(MAX_COUNT))
+        ensure_within_bound(value.unsigned_abs() >> 64 <= u128::from(MAX_COUNT))
     }
 
     fn write_f64<W: ?Sized + Write>(&mut self, _: &mut W, value: f64) -> io::Result<()> {
-        ensure(value.abs() <= MAX_COUNT as f64)
+        ensure_within_bound(value.abs() <= MAX_COUNT as f64)
     }
 }
 
@@ -371,10 +372,12 @@ mod tests {
     #[test]
     fn what_could_overflow_is_not() {
         let more = 2.0 * MAX_COUNT as f64;
-        let refused = |result: Result<()>| assert!(format!("{:#}", result.unwrap_err()).contains("70368744177664"));
-        refused(ensure_countable(&[0, MAX_COUNT + 1]));
-        refused(ensure_countable(&Some(-more)));
-        refused(ensure_countable(&[sum(more)]));
-        refused(ensure_countable(&[sum(-more)]));
+        let refused = [
+            ensure_countable(&[0, MAX_COUNT + 1]),
+            ensure_countable(&Some(-more)),
+            ensure_countable(&[sum(more)]),
+            ensure_countable(&[sum(-more)]),
+        ];
+        insta::assert_snapshot!(refused.map(|result| format!("{:#}", result.unwrap_err())).join("\n"), @"");
     }
 }

@@ -38,7 +38,7 @@ pub fn single_head_sets_and_all(grid: HeadGrid) -> Vec<HeadSet> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatchedRun {
     pub place: HeadPlace,
-    /// The replaced attention rows.
+    /// The attention rows that replace the head's own, keyed by query.
     pub rows: PatchedRows,
     /// Positions whose logits are computed.
     pub predicted: Vec<usize>,

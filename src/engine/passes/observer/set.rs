@@ -48,6 +48,11 @@ impl ObserverSet {
         self.observers.iter().map(|observer| observer.demands())
     }
 
+    /// Whether any observer requests these further runs.
+    pub fn requests(&self, runs: &FurtherRuns) -> bool {
+        self.demands().any(|one| one.further_runs == *runs)
+    }
+
     pub fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }
@@ -58,7 +63,8 @@ impl ObserverSet {
         }
     }
 
-    /// Begins the ablation variant that removes these heads, or its direct run. Returns whether any observer requested it.
+    /// Begins the ablation variant that removes these heads, or its [direct run](FurtherRuns::AblationsWithDirectRuns).
+    /// Returns whether any observer requested it.
     pub fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
         let mut is_requested = false;
         // Every observer is asked: one that did not request the variant skips it.
@@ -73,7 +79,8 @@ impl ObserverSet {
         self.observers.iter_mut().for_each(|observer| observer.observe(number, &mut event));
     }
 
-    /// Shows one head over `sequence`, which is number `number` of the pack.
+    /// Passes one head over `sequence`, which is number `number` of the pack, to the observers that read heads. Skips
+    /// heads that the model lacks.
     pub fn show_head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
         let AttentionView { layer, head, .. } = view.attention;
         if self.absent.contains(&HeadPlace { layer, head }) {

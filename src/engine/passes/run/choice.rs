@@ -1,7 +1,8 @@
 //! Chooses the heads that are ablated one by one, by the first-order sensitivity of the loss to each head.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -21,30 +22,30 @@ impl Choice {
     /// Indices of the chosen heads, ascending: the most sensitive, the least sensitive, and random ones among the others.
     /// `sensitivities`, `[heads]`, has the sensitivity of the loss to each head.
     pub fn choose(self, sensitivities: &[f64]) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..sensitivities.len()).collect();
-        order.sort_by(|&a, &b| sensitivities[b].total_cmp(&sensitivities[a]));
+        let descending = |&a: &usize, &b: &usize| sensitivities[b].total_cmp(&sensitivities[a]);
+        let order = (0..sensitivities.len()).sorted_by(descending).collect_vec();
         let top = self.top.min(order.len());
         let bottom = self.bottom.min(order.len() - top);
         let (most_sensitive, less_sensitive) = order.split_at(top);
         let (others, least_sensitive) = less_sensitive.split_at(less_sensitive.len() - bottom);
-        let mut others = others.to_vec();
-        others.sort_unstable();
+        let mut others = others.iter().copied().sorted_unstable().collect_vec();
         others.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
         let random = others.iter().take(self.random);
-        let chosen: BTreeSet<usize> = most_sensitive.iter().chain(least_sensitive).chain(random).copied().collect();
-        chosen.into_iter().collect()
+        most_sensitive.iter().chain(least_sensitive).chain(random).copied().sorted_unstable().collect()
     }
 }
 
-/// The sensitivity of the loss to each head: the absolute derivative of a sequence's mean loss by the head's gate `ξ`,
-/// `|dL/dξ|`, summed over sequences (Michel et al. 2019, section 4.1). For a task, `L` is the loss of an item, which may
-/// have several sequences, and the sum is over items. Heads are chosen by the sums over even-numbered blocks.
+/// The sensitivity of the loss to each head: the absolute derivative of a sequence's mean loss with respect to the
+/// head's gate `ξ`, `|dL/dξ|`, summed over sequences (Michel et al. 2019, section 4.1). For a task, `L` is the loss of
+/// an item, which may have several sequences, and the sum is over items. Heads are chosen by the sums over
+/// even-numbered blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     grid: HeadGrid,
     /// Summed absolute derivatives over the sequences that are no part of an item, `[heads]`.
     sums: Vec<ExactSum>,
-    /// The derivative of each item's loss so far, `[heads]`, by the number of the item.
+    /// Derivative of each item's loss with respect to the gates, `[heads]`, summed over the sequences of the item so
+    /// far; keyed by the number of the item.
     items: BTreeMap<u64, Vec<ExactSum>>,
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
+use itertools::Itertools;
 
 use crate::corpus::{Corpus, CorpusIdentity, Input, Scope, Sentence};
 use crate::model::tokenizer::ModelTokenizer;
@@ -58,11 +59,11 @@ pub fn count_tokens(
         }
         Ok(counting)
     };
-    let (counted, failed): (Vec<_>, Vec<_>) = on_threads(threads, work).into_iter().partition(Result::is_ok);
+    let (counted, failed): (Vec<_>, Vec<_>) = on_threads(threads, work).into_iter().partition_result();
     let mut total = TokenCounter::default();
-    counted.into_iter().flatten().for_each(|counting| total.merge(&counting));
+    counted.iter().for_each(|counting| total.merge(counting));
     // Batches are taken in the order of the corpus, so the error of the first batch is the first of the corpus.
-    match failed.into_iter().filter_map(Result::err).min_by_key(|(number, _)| *number) {
+    match failed.into_iter().min_by_key(|(number, _)| *number) {
         Some((_, error)) => Err(error),
         None => Ok((total, corpus.into_identity()?)),
     }

@@ -134,7 +134,7 @@ impl Runner<'_> {
         self.run_each(corpus, passes)
     }
 
-    /// Runs each pass over its part of the corpus, sampled passes in all their variants.
+    /// Runs each pass over its part of the corpus. A sampled pass runs its baseline and all its ablation variants.
     fn run_each(&self, corpus: &CorpusIdentity, passes: impl IntoIterator<Item = PassToRun>) -> Result<Vec<PassSums>> {
         let run = |(pass, observers): PassToRun| {
             self.progress.next_pass();
@@ -156,7 +156,8 @@ impl Runner<'_> {
         passes.into_iter().map(run).collect()
     }
 
-    /// Runs one pass over a part of the corpus, or over sequences that are not made of the corpus.
+    /// Runs a pass after the first: opens the corpus again, or takes sequences that are not made of the corpus. Fails
+    /// if the corpus is no longer `corpus`.
     fn run_pass_again(&self, corpus: &CorpusIdentity, part: CountedPart, run: PassRun<'_>) -> Result<PassSums> {
         match run.pass.sequences {
             Sequences::Repeats(repeats) => return self.run_over_repeats(repeats, part.0.shard, run),
@@ -386,7 +387,6 @@ impl Runner<'_> {
             objective: self.model.objective.filter(|_| pass.predicts()),
             task: self.task.filter(|_| pass.sequences.are_task_items()).map(|task| task.info.kind),
         };
-        let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();
         let single_heads = variants.ablation_variants.iter().filter(|variant| variant.removed.len() == 1);
         let places = single_heads.flat_map(|variant| &variant.removed).map(|place| grid.index(place.layer, place.head));
@@ -395,8 +395,8 @@ impl Runner<'_> {
         let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
         let setup = PassSetup {
             encoder: Some(encoder),
-            embeddings,
-            counts,
+            embeddings: encoder.word_embeddings(),
+            counts: self.counts.clone(),
             conditions,
             chosen_heads: chosen,
             head_constants: constants,

@@ -19,8 +19,8 @@ use crate::sequences::derived::task::TaskKind;
 use crate::sequences::shard::Shard;
 
 impl Runner<'_> {
-    /// The sampled pass in the form in which it runs. If heads to ablate are chosen on the even-numbered blocks, the pass
-    /// covers only the odd-numbered blocks.
+    /// Restricts a sampled pass to the odd-numbered blocks if heads to ablate are chosen on the even-numbered ones.
+    /// Other passes stay unchanged.
     pub(super) fn on_test_blocks(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
         let is_chosen_part = self.ablates_chosen_heads(pass) && !removed.is_empty();
         Pass { portion: if is_chosen_part { Portion::OddSample } else { pass.portion }, ..pass.clone() }

@@ -38,7 +38,7 @@ pub fn show_pack(
     let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     kept.iter_mut().for_each(Vec::clear);
-    let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::PatchedRuns);
+    let needs_patched_runs = observers.requests(&FurtherRuns::PatchedRuns);
     let runs_again = !variants.ablation_variants.is_empty() || needs_patched_runs;
     let holds_outputs =
         !variants.ablation_variants.is_empty() && observers.demands().any(|one| one.further_runs.has_direct_runs());
@@ -106,7 +106,8 @@ struct PackVisitor<'a> {
     encoder: &'a dyn Encoder,
     /// Stores the hidden states that enter each layer; `None` if no further run of the pack needs them.
     inputs: Option<&'a mut LayerInputs>,
-    /// Stores the outputs of all blocks; `None` if no direct run needs them.
+    /// Stores the outputs of all blocks; `None` if no observer needs
+    /// [direct runs](FurtherRuns::AblationsWithDirectRuns).
     written: Option<&'a mut HeldOutputs>,
     /// Records the activations that a later pass needs; `None` if it needs none.
     for_later: Option<&'a mut KeptPack>,

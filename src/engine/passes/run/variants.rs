@@ -51,13 +51,14 @@ impl Variants {
         self
     }
 
-    /// Adds one variant for each set of heads in `exchanged`; it exchanges the contexts of these heads between sequences.
+    /// Adds one variant for each set of heads in `exchanged`. It swaps the contexts of these heads (their input to the
+    /// output projection) between two sequences of equal length.
     pub fn with_exchanges(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
         self.with_variants(exchanged, |gates, HeadPlace { layer, head }| gates.exchange_head(layer, head))
     }
 
-    /// Adds one variant for each set of heads in `removed`; it replaces these heads by `gates`, `[layers * heads]`. Every
-    /// variant also has the gates of the baseline.
+    /// Adds one variant for each set of heads in `removed`. These heads get their gates from `gates`,
+    /// `[layers * heads]`. A head that the baseline gates keeps that gate.
     pub fn with_removals(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
         let varied = self.with_variants(removed, |own, HeadPlace { layer, head }| {
             // Heads that the whole pass removes stay removed.

@@ -13,7 +13,7 @@ use crate::system::progress::run::{PassWork, WorkExtent};
 const DERIVATIVE_COST: f64 = 3.0;
 
 /// Expected number of evaluations of one gate fit.
-const EXPECTED_EVALUATIONS: f64 = 25.0;
+const EXPECTED_EVALUATIONS_PER_FIT: f64 = 25.0;
 
 impl Runner<'_> {
     pub(super) fn pass_work(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> PassWork {
@@ -58,7 +58,7 @@ impl Runner<'_> {
             ShownEvents::Derivatives => {
                 DERIVATIVE_COST * self.ablation_options().gradient_steps.map_or(1.0, |steps| f64::from(steps.get()))
             }
-            ShownEvents::Fits => DERIVATIVE_COST * EXPECTED_EVALUATIONS * STARTING_POINTS as f64,
+            ShownEvents::Fits => DERIVATIVE_COST * EXPECTED_EVALUATIONS_PER_FIT * STARTING_POINTS as f64,
         };
         f64::from(phases) * runs
     }

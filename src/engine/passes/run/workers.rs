@@ -40,15 +40,16 @@ impl CorpusPart {
         Self { shard, sample: Sample::ALL, parity: None }
     }
 
-    /// Whether the part includes the sentence with this number; `family` is the number of the sentence's group or document.
+    /// Whether this part of the corpus includes sentence number `sentence`. `family` is the number of its group or
+    /// document, which decides its jackknife block.
     pub fn contains(self, sentence: u64, family: u64) -> bool {
         let has_parity = |parity: usize| block_of(family) % 2 == parity;
         self.shard.contains(sentence) && self.sample.contains(sentence) && self.parity.is_none_or(has_parity)
     }
 
-    /// The windows of at most `max_tokens` tokens that are in the part; `tally` counts all windows of the shard. A window
-    /// is drawn whole, by its first sentence, since sentences drawn one by one would leave gaps. The amount of text is
-    /// about the same.
+    /// Makes windows of at most `max_tokens` tokens from the sentences, and keeps those whose first sentence is in this
+    /// part of the corpus. A window is drawn whole, since sentences drawn one by one would leave gaps. The amount of
+    /// text is about the same. `tally` counts all windows of the shard.
     pub fn windows(
         self,
         sentences: impl Iterator<Item = Result<Sequence>> + Send,

@@ -1,5 +1,5 @@
-//! Backward passes of the encoder's element-wise operations. Each turns derivatives by the outputs, in place, into derivatives
-//! by the inputs.
+//! Backward passes of the encoder's element-wise operations. Each turns derivatives with respect to the outputs, in
+//! place, into derivatives with respect to the inputs.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -25,8 +25,8 @@ pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[
 
 /// Backward pass of layer norm or RMS norm of each row; rows have as many values as `weight`.
 ///
-/// With `y = (x - mean x) / s`, `s` the standard deviation, and `g` the derivatives by `y`, the derivatives by `x` are
-/// `(g - mean g - y mean(g y)) / s`. RMS norm leaves out the means of `x` and `g`.
+/// With `y = (x - mean x) / s`, `s` the standard deviation, and `g` the derivatives with respect to `y`, the
+/// derivatives with respect to `x` are `(g - mean g - y mean(g y)) / s`. RMS norm leaves out the means of `x` and `g`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivatives: &mut [f32]) {
     let (width, is_centred) = (weight.len() as f32, kind == NormKind::Layer);
@@ -43,8 +43,9 @@ pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivati
     }
 }
 
-/// Backward pass of the softmax of each row: `factor * a (d - <a, d>)`, for derivatives `d` by the attention weights `a`. Rows
-/// begin `stride` values apart and have `keys` weights. Puts `<a, d>` of each row into `products`, `[rows]`.
+/// Backward pass of the softmax of each row: `factor * a (d - <a, d>)`, for derivatives `d` with respect to the
+/// attention weights `a`. Rows begin `stride` values apart and have `keys` weights. Puts `<a, d>` of each row into
+/// `products`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn softmax(
     weights: &[f32],

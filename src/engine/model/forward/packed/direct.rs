@@ -13,9 +13,9 @@ use crate::model::forward::{ForwardPass, NO_DIRECT_EFFECTS_ERROR};
 use crate::model::parameters::Norm;
 
 impl PackedEncoder {
-    /// Computes the vector `g ⊙ u` of each compared token, with `g` the weights of the final norm and `u` the token's vector in
-    /// the prediction head. Then shows the direct effects of the embeddings.
-    /// Fails if logits are not linear in the residual stream.
+    /// Computes the vector `g ⊙ u` of each compared token, with `g` the weights of the final norm and `u` the token's
+    /// vector in the prediction head. Then passes the direct effects of the embeddings to the visitor. Fails if logits
+    /// are not linear in the residual stream.
     pub(super) fn begin_direct_effects(
         &self,
         pass: &mut ForwardPass<'_>,
@@ -34,7 +34,7 @@ impl PackedEncoder {
         }
         let DirectScratch { token_vectors: vectors, effects, .. } = direct;
         let [vectors, states] = [&vectors[..], states].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
-        show_part(pass, ResidualPart::Embeddings, (states, vectors.transposed()), &[], effects);
+        emit_part(pass, ResidualPart::Embeddings, (states, vectors.transposed()), &[], effects);
         Ok(())
     }
 
@@ -47,8 +47,8 @@ impl PackedEncoder {
         scaled.into_iter().map(move |value| value - mean)
     }
 
-    /// Shows the direct effects of a block and of its biases on logits. `update` is the block's output without its bias.
-    /// `contexts`, `[tokens, heads * head_dim]`, has the contexts of all heads if it is an attention block.
+    /// Passes the direct effects of a block and of its biases to the visitor. `update` is the block's output without
+    /// its bias. `contexts`, `[tokens, heads * head_dim]`, has the contexts of all heads if it is an attention block.
     pub(super) fn show_direct_effects(
         &self,
         number: usize,
@@ -72,12 +72,12 @@ impl PackedEncoder {
             for head in 0..config.num_attention_heads {
                 let columns = head * head_dim..(head + 1) * head_dim;
                 let factors = (contexts.columns_from(columns.start, head_dim), head_vectors.rows_in(&columns));
-                show_part(pass, ResidualPart::Head { layer: number, head }, factors, scales, effects);
+                emit_part(pass, ResidualPart::Head { layer: number, head }, factors, scales, effects);
             }
         } else {
-            show_part(pass, ResidualPart::FeedForward { layer: number }, (update, vectors), scales, effects);
+            emit_part(pass, ResidualPart::FeedForward { layer: number }, (update, vectors), scales, effects);
         }
-        Self::show_biases(number, norm, pass, &output.bias, direct);
+        Self::emit_biases(number, norm, pass, &output.bias, direct);
     }
 
     /// Pulls the vectors of the compared tokens back through the norm of a block's output, into `direct.block_vectors`. Puts
@@ -94,8 +94,9 @@ impl PackedEncoder {
         scales.extend(update.chunks_exact(bias.len()).map(|row| self.norm_scale(&biased(row))));
     }
 
-    /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::pull_back_token_vectors`].
-    fn show_biases(
+    /// Passes the direct effects of a block's biases to the visitor. Requires an earlier call of
+    /// [`Self::pull_back_token_vectors`].
+    fn emit_biases(
         number: usize,
         norm: Option<&Norm>,
         pass: &mut ForwardPass,
@@ -106,7 +107,7 @@ impl PackedEncoder {
         let bias_effects: Vec<f32> = block_vectors.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
         let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
         let of_norm: Vec<f32> = vectors.chunks_exact(bias.len()).map(of_norm).collect();
-        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
+        for (sequence, span, compared) in pass.batch.compared_spans() {
             effects.clear();
             for token in span {
                 let scale = scales.get(token).unwrap_or(&1.0);
@@ -119,11 +120,11 @@ impl PackedEncoder {
         }
     }
 
-    /// Shows the scales by which the final norm divides the rows of `states`, `[tokens, hidden]`.
+    /// Passes the scales by which the final norm divides the rows of `states`, `[tokens, hidden]`, to the visitor.
     pub(super) fn show_final_norm(&self, pass: &mut ForwardPass<'_>, states: &[f32], direct: &DirectScratch) {
         let rows = states.chunks_exact(self.parameters.config.hidden_size);
         let scales: Vec<f32> = rows.map(|row| self.norm_scale(row)).collect();
-        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
+        for (sequence, span, compared) in pass.batch.compared_spans() {
             let (scales, constants) = (&scales[span], &direct.bias_logits[compared]);
             pass.visitor.final_norm(sequence, FinalNorm { scales, constants });
         }
@@ -144,9 +145,10 @@ impl PackedEncoder {
     }
 }
 
-/// Shows the direct effects of `part`: products of rows, `[tokens, width]`, with vectors, `[width, compared]`. `factors` is
-/// (rows, vectors). Each product is divided by its token's entry of `scales`, unless `scales` is empty.
-fn show_part(
+/// Passes the direct effects of `part` to the visitor: products of rows, `[tokens, width]`, with vectors,
+/// `[width, compared]`. `factors` is (rows, vectors). Each product is divided by its token's entry of `scales`, unless
+/// `scales` is empty.
+fn emit_part(
     pass: &mut ForwardPass,
     part: ResidualPart,
     factors: (Matrix, Matrix),
@@ -154,7 +156,7 @@ fn show_part(
     effects: &mut Vec<f32>,
 ) {
     let (rows, vectors) = factors;
-    for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
+    for (sequence, span, compared) in pass.batch.compared_spans() {
         if compared.is_empty() {
             continue;
         }

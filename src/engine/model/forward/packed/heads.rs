@@ -14,11 +14,11 @@ use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, ValueNorm
 use crate::model::forward::{AttentionScratch, LayerAttention, QueriesAndKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
-/// Index of the queries in the concatenated projection to queries, keys and values of [`Parameters`].
+/// Index of the queries among queries, keys and values, in the order of their joint projection in [`Parameters`].
 pub(super) const QUERY: usize = 0;
-/// Index of the keys in that projection.
+/// Index of the keys among queries, keys and values.
 pub(super) const KEY: usize = 1;
-/// Index of the values in that projection.
+/// Index of the values among queries, keys and values.
 pub(super) const VALUE: usize = 2;
 
 /// The projected queries, keys and, if needed, values of one sequence in all heads.
@@ -62,7 +62,7 @@ impl<'a> Projected<'a> {
         Matrix::with_row_stride(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// As [`Projected::matrix`], as a view for the visitor.
+    /// Returns a head's queries, keys or values (`part`) without bias, as a view for the visitor.
     fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
@@ -83,16 +83,23 @@ impl<'a> Projected<'a> {
 }
 
 impl PackedEncoder {
-    /// Prepares the buffers for the heads of the `place`-th stored layer; `writes` says whether contexts are needed.
-    fn prepare_buffers(&self, place: usize, writes: bool, pass: &ForwardPass<'_>, scratch: &mut Scratch) {
+    /// Prepares the buffers for the heads of the stored layer with index `stored_layer`. If `computes_contexts`, fills
+    /// `scratch.context` with the value biases.
+    fn prepare_buffers(
+        &self,
+        stored_layer: usize,
+        computes_contexts: bool,
+        pass: &ForwardPass<'_>,
+        scratch: &mut Scratch,
+    ) {
         let Parameters { config, layers, .. } = &self.parameters;
         let (tokens, hidden, heads_width) = (pass.batch.tokens(), config.hidden_size, config.heads_width());
         if pass.needs.outputs {
             kernels::row_norms(&scratch.states, hidden, resize_buffer(&mut scratch.input_norms, tokens));
         }
-        if writes {
+        if computes_contexts {
             // A row's weights sum to 1, so the value bias passes through attention unchanged.
-            let bias = &layers[place].query_key_value.bias[2 * heads_width..];
+            let bias = &layers[stored_layer].query_key_value.bias[2 * heads_width..];
             let context = resize_buffer(&mut scratch.context, tokens * heads_width);
             context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(bias));
         }
@@ -106,8 +113,8 @@ impl PackedEncoder {
     pub(super) fn run_heads(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
-        let (place, needs) = (self.parameters.layer_indices[number], pass.needs);
-        let layer = &self.parameters.layers[place];
+        let (stored_layer, needs) = (self.parameters.layer_indices[number], pass.needs);
+        let layer = &self.parameters.layers[stored_layer];
         let visibility = config.visibility.layer_visibility(number);
         let bias = layer.query_key_value.bias.as_slice();
         let tokens = pass.batch.tokens();
@@ -117,8 +124,8 @@ impl PackedEncoder {
             || needs.mixing
             || needs.includes_last_states()
             || number + 1 < self.parameters.layer_indices.len();
-        let writes = has_values && is_read;
-        self.prepare_buffers(place, writes, pass, scratch);
+        let computes_contexts = has_values && is_read;
+        self.prepare_buffers(stored_layer, computes_contexts, pass, scratch);
         let Scratch { projected, context, weights, values, unbiased_context, products, input_norms, mixing, .. } =
             scratch;
         for (sequence, span) in pass.batch.spans().enumerate() {
@@ -137,7 +144,7 @@ impl PackedEncoder {
                 let gate = pass.gates.get(number, head);
                 let is_open = gate.is_none_or(|gate| !gate.is_closed());
                 let unbiased_context = resize_buffer(unbiased_context, n * head_dim);
-                if needs.outputs || needs.mixing || (writes && is_open) {
+                if needs.outputs || needs.mixing || (computes_contexts && is_open) {
                     // Patched rows may have weights on keys that the head does not see.
                     let seen_keys = if is_patched { Visibility::ALL } else { visibility };
                     let weights = Matrix::with_row_stride(attention, n, n, stride);
@@ -150,14 +157,15 @@ impl PackedEncoder {
                     mixing.keep_head(head, &span, (weights, own_values(), unbiased_context), keep);
                 }
                 let output = needs.outputs.then(|| {
-                    let (products, gram) = (resize_buffer(products, n * head_dim), self.output_gram(place, head).0);
+                    let (products, gram) =
+                        (resize_buffer(products, n * head_dim), self.output_gram(stored_layer, head).0);
                     kernels::multiply_square(unbiased_context, head_dim, gram, head_dim, products);
                     let [contexts, products] = [unbiased_context, products].map(|rows| Rows::new(rows, head_dim));
                     HeadOutput { contexts, products, gram, input_norms: &input_norms[span.clone()] }
                 });
                 let view = HeadView {
                     values: needs.values.then(own_values),
-                    value_norms: needs.value_norms.then(|| self.value_norms(place, head, &parts, values)),
+                    value_norms: needs.value_norms.then(|| self.value_norms(stored_layer, head, &parts, values)),
                     output,
                     ..AttentionView::from_strided(number, head, stride, attention, entropies).into()
                 };
@@ -165,7 +173,7 @@ impl PackedEncoder {
                     // Shown at once, while the attention is in cache.
                     pass.visitor.head(sequence, &view);
                 }
-                if !writes {
+                if !computes_contexts {
                     continue;
                 }
                 let context = &mut context[span.start * heads_width + head * head_dim..span.end * heads_width];
@@ -182,7 +190,7 @@ impl PackedEncoder {
                 }
             }
         }
-        if writes {
+        if computes_contexts {
             pass.gates.exchange_contexts(number, pass.batch, context, [head_dim, heads_width]);
         }
         Ok(())
@@ -211,8 +219,8 @@ impl PackedEncoder {
         positions: Positions,
         into: &mut AttentionScratch,
     ) {
-        let (config, place, n) = (&self.parameters.config, self.parameters.layer_indices[number], queries.n);
-        let (layer, visibility) = (&self.parameters.layers[place], config.visibility.layer_visibility(number));
+        let (config, stored_layer, n) = (&self.parameters.config, self.parameters.layer_indices[number], queries.n);
+        let (layer, visibility) = (&self.parameters.layers[stored_layer], config.visibility.layer_visibility(number));
         let AttentionScratch { query, key, distances, attention, .. } = into;
         let stride = attention_stride(n);
         let attention = resize_buffer(attention, n * stride);
@@ -223,7 +231,7 @@ impl PackedEncoder {
         let bias_of = |part| if layer.transforms_keys() { &self.zero_bias[..] } else { keys.bias(part, head) };
         let query = queries.biased_matrix(QUERY, head, bias_of(QUERY), scale, query);
         multiply_visible(attention, stride, query, keys.matrix(KEY, head), visibility);
-        if let Some(relative) = self.distance_terms[place].as_ref().filter(|_| positions == Positions::Used) {
+        if let Some(relative) = self.distance_terms[stored_layer].as_ref().filter(|_| positions == Positions::Used) {
             let scores = Scores { values: attention, n, stride, scale };
             relative.add_to_scores(
                 head,
@@ -245,13 +253,13 @@ impl PackedEncoder {
     /// projection.
     fn value_norms<'a>(
         &'a self,
-        place: usize,
+        stored_layer: usize,
         head: usize,
         parts: &Projected<'a>,
         [products, norms]: &'a mut [Vec<f32>; 2],
     ) -> ValueNorms<'a> {
         let Projected { n, head_dim, width, .. } = *parts;
-        let (gram, bias_product) = self.output_gram(place, head);
+        let (gram, bias_product) = self.output_gram(stored_layer, head);
         let (products, norms) = (resize_buffer(products, n * head_dim), resize_buffer(norms, n));
         let rows = &parts.rows[parts.first_column(VALUE, head)..];
         kernels::multiply_square(rows, width, gram, head_dim, products);
@@ -259,15 +267,15 @@ impl PackedEncoder {
         ValueNorms { norms, products: Rows::new(products, head_dim), bias_product, gram }
     }
 
-    /// Returns (Gram matrix `W_O W_Oᵀ`, `[head_dim, head_dim]`; its product with the value bias) of a head of the `place`-th
-    /// stored layer.
-    fn output_gram(&self, place: usize, head: usize) -> (&[f32], &[f32]) {
+    /// Returns (Gram matrix `W_O W_Oᵀ`, `[head_dim, head_dim]`; its product with the value bias) of a head of the
+    /// stored layer with index `stored_layer`.
+    fn output_gram(&self, stored_layer: usize, head: usize) -> (&[f32], &[f32]) {
         let config = &self.parameters.config;
         let (heads, head_dim, hidden) = (config.num_attention_heads, config.head_dim(), config.hidden_size);
         let (heads_width, gram_size) = (heads * head_dim, head_dim * head_dim);
-        let (grams, bias_products) = self.output_grams[place].get_or_init(|| {
+        let (grams, bias_products) = self.output_grams[stored_layer].get_or_init(|| {
             let (mut grams, mut bias_products) = (vec![0.0; heads * gram_size], vec![0.0; heads_width]);
-            let layer = &self.parameters.layers[place];
+            let layer = &self.parameters.layers[stored_layer];
             // The weight is transposed, so a head's part is a block of rows.
             let parts = layer.attention_output.weight.chunks_exact(head_dim * hidden);
             let biases = layer.query_key_value.bias[2 * heads_width..].chunks_exact(head_dim);
@@ -284,7 +292,7 @@ impl PackedEncoder {
 }
 
 impl PackedEncoder {
-    /// The attention heads of layer `number`, to be applied to other inputs than the layer's own.
+    /// The attention heads of the layer with index `number`, to be applied to other inputs than the layer's own.
     pub(super) fn attention_on_other_inputs(
         &self,
         number: usize,
@@ -294,10 +302,10 @@ impl PackedEncoder {
     }
 }
 
-/// The attention heads of layer `number`, applied to other inputs than the layer's own.
+/// The attention heads of the layer with index `number`, applied to other inputs than the layer's own.
 struct PackedLayerAttention<'a> {
     encoder: &'a PackedEncoder,
-    /// Number of the layer in the model.
+    /// Index of the layer in the model, from 0.
     number: usize,
     /// Whether scores depend on positions.
     positions: Positions,

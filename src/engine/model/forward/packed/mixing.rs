@@ -16,9 +16,10 @@ impl MixingScratch {
         self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
     }
 
-    /// Keeps a head's contexts from the token itself, its contexts from other tokens, and its values, over the tokens `span` of
-    /// a sequence. The tuple has the attention, `[n, n]`, the values, and the contexts without value bias, `[n, head_dim]`.
-    /// `keep` is that of the head's gate.
+    /// Stores three parts of a head's output over the tokens `span` of a sequence: contexts from the token itself,
+    /// contexts from other tokens, and values. The tuple has the attention, `[n, n]`, the values, and the contexts
+    /// without value bias, `[n, head_dim]`. The stored parts are multiplied by `keep`, the
+    /// [`keep`](super::super::gates::Gate::keep) of the head's gate.
     pub fn keep_head(
         &mut self,
         head: usize,
@@ -98,7 +99,8 @@ impl OutputNorms<'_> {
 }
 
 impl PackedEncoder {
-    /// Shows the mixing ratios of a layer, computed from the kept contexts of its heads and the hidden states before the layer.
+    /// Passes the mixing ratios of a layer to the visitor, computed from the stored contexts of its heads and the
+    /// hidden states before the layer.
     pub(super) fn show_mixing(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.layer_visibility(number));

@@ -33,12 +33,13 @@ pub struct PackedEncoder {
     /// Parameters of the model; weights of linear layers are transposed, `[inputs, outputs]`, so that products read them in
     /// order.
     parameters: Parameters,
-    /// Score term of each stored layer for the distance between tokens; `None` for a layer without one.
+    /// Score term for the distance between tokens, `[stored layers]`; layers that share weights are stored once. `None`
+    /// for a layer without such a term.
     distance_terms: Vec<Option<DistanceTerm>>,
     /// `[head_dim]`: zeros, for queries and keys whose bias has already been added.
     zero_bias: Vec<f32>,
-    /// For each stored layer: (`W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]`; its products with the value biases,
-    /// `[heads * head_dim]`). Computed on first use.
+    /// For each stored layer, computed on first use: (`W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]`; its
+    /// products with the value biases, `[heads * head_dim]`).
     output_grams: Vec<OnceLock<(Vec<f32>, Vec<f32>)>>,
 }
 
@@ -138,10 +139,10 @@ impl PackedEncoder {
         }
     }
 
-    /// Shows the attention of all layers after `first`, from the hidden states that entered `first`. All block outputs are
-    /// from `writes`, except for the gated heads of `first`; the residual stream carries on their change. Fails if more than
-    /// attention is needed.
-    fn show_held_attention(
+    /// Passes the attention of all layers after `first` to the visitor, from the hidden states that entered `first`.
+    /// Takes block outputs from an earlier pass, `writes`, except for the gated heads of `first`. Fails if the visitor
+    /// needs more than attention.
+    fn emit_held_attention(
         &self,
         first: usize,
         writes: &HeldOutputs,
@@ -213,7 +214,7 @@ impl PackedEncoder {
         self.add_feed_forward(layer, update, states);
     }
 
-    /// Adds the output of the attention block, `update` without its bias, to the hidden states.
+    /// Adds `update`, the output of the attention block, and its bias to the hidden states.
     fn add_attention(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let update_norm = layer.block_output_norms.as_ref().map(|[attention_norm, _]| attention_norm);
         self.add_block_output(
@@ -224,14 +225,14 @@ impl PackedEncoder {
         );
     }
 
-    /// Adds the output of the feed-forward block, `update` without its bias, to the hidden states.
+    /// Adds `update`, the output of the feed-forward block, and its bias to the hidden states.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
         let update_norm = layer.block_output_norms.as_ref().map(|[_, feed_forward_norm]| feed_forward_norm);
         self.add_block_output(update, &layer.output.bias, [update_norm, Some(&layer.output_norm)], states);
     }
 
-    /// Adds a block's output, `update` without its bias, to the hidden states. `update_norm` applies to the output; `sum_norm`
-    /// applies to the sum in post-norm layers.
+    /// Adds `update`, the output of a block, and its bias to the hidden states. `update_norm` applies to the output
+    /// with its bias; `sum_norm` applies to the sum in post-norm layers.
     fn add_block_output(
         &self,
         update: &mut [f32],
@@ -337,7 +338,7 @@ impl Encoder for PackedEncoder {
             }
         }
         if let PassStart::Held { layer, writes, .. } = start {
-            return self.show_held_attention(layer, writes, &mut pass, scratch);
+            return self.emit_held_attention(layer, writes, &mut pass, scratch);
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.layer_indices.len());
         if needs.includes_states_at(start.layer(), layers) {
@@ -413,13 +414,11 @@ fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
     &table[index * width..][..width]
 }
 
-/// Resizes a buffer to `length` values, and returns it.
 fn resize_buffer(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer.resize(length, 0.0);
     buffer
 }
 
-/// Copies `values` into a buffer, and returns the buffer.
 fn copy_into<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
     into.clear();
     into.extend_from_slice(values);
@@ -455,7 +454,8 @@ fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>,
     );
 }
 
-/// Backward pass of [`project`]: computes derivatives by the inputs from derivatives by the first `outputs` outputs.
+/// Backward pass of [`project`]: computes derivatives with respect to the inputs from derivatives with respect to the
+/// first `outputs` outputs.
 fn project_backward(derivatives: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(

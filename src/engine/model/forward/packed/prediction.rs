@@ -48,7 +48,7 @@ impl PackedEncoder {
         check_finite(logits, self.parameters.layer_indices.len())
     }
 
-    /// Shows the logits at the predicted positions, whose hidden states are in `scratch.states`.
+    /// Passes the logits at the predicted positions to the visitor, from the hidden states in `scratch.states`.
     pub(super) fn show_logits(&self, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
         let Scratch { states, block_output: update, logits, .. } = scratch;
@@ -62,8 +62,8 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// Puts the derivatives of a score by the hidden states at the predicted positions, `[positions, hidden]`, into
-    /// `scratch.states`.
+    /// Puts the derivatives of the score with respect to the hidden states at the predicted positions,
+    /// `[positions, hidden]`, into `scratch.states`.
     pub(super) fn score_backward(
         &self,
         (batch, states): (&Batch<'_>, &[f32]),

@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use fancy_regex::RegexBuilder;
+use itertools::Itertools;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -65,8 +66,8 @@ struct VocabularyToken<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tokens;
-        impl<'de> Visitor<'de> for Tokens {
+        struct VocabularyVisitor;
+        impl<'de> Visitor<'de> for VocabularyVisitor {
             type Value = Vocabulary<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,7 +92,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
                 Ok(Vocabulary::Scored(all))
             }
         }
-        deserializer.deserialize_any(Tokens)
+        deserializer.deserialize_any(VocabularyVisitor)
     }
 }
 
@@ -213,7 +214,7 @@ pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Resu
     Ok(())
 }
 
-/// Maximum length of a token, prefix or suffix, in bytes, including sentencepiece models. The longest tokens of published
+/// Maximum length of a token, prefix or suffix in any tokenizer file, in bytes. The longest tokens of published
 /// vocabularies are runs of 128 spaces, two bytes each.
 pub(super) const MAX_TOKEN_BYTES: usize = 1 << 10;
 
@@ -246,13 +247,11 @@ const MAX_TRIE_NODES: (usize, usize) = (1 << 20, 16);
 /// Fails if the trie over the tokens of a unigram model has more nodes than [`MAX_TRIE_NODES`] allows, or needs more memory
 /// than is available. The trie has one node for each distinct prefix of a token.
 pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterator<Item = &'a str>) -> Result<()> {
-    let mut tokens: Vec<&[u8]> = tokens.into_iter().map(str::as_bytes).collect();
-    tokens.sort_unstable();
-    let mut nodes = tokens.first().map_or(0, |first| first.len());
-    nodes += tokens
-        .windows(2)
-        .map(|pair| pair[1].len() - pair[0].iter().zip(pair[1]).take_while(|(before, byte)| before == byte).count())
-        .sum::<usize>();
+    let tokens = tokens.into_iter().map(str::as_bytes).sorted_unstable().collect_vec();
+    let shared_bytes =
+        |(before, token): (&&[u8], &&[u8])| before.iter().zip(*token).take_while(|(a, b)| a == b).count();
+    let all_bytes: usize = tokens.iter().map(|token| token.len()).sum();
+    let nodes = all_bytes - tokens.iter().tuple_windows().map(shared_bytes).sum::<usize>();
     let most = MAX_TRIE_NODES.0.max(MAX_TRIE_NODES.1.saturating_mul(tokens.len()));
     let needed = (nodes as u64).saturating_mul(NODE_BYTES);
     ensure!(

@@ -19,20 +19,20 @@ use crate::model::tokenizer::codes::{BpeCodes, CONTINUATION_MARK};
 use crate::system::contained::abort_with;
 use crate::system::time_limit;
 
-/// The library's tokenizer type, with bounded steps.
+/// A tokenizer of the crate `tokenizers` whose normaliser, pre-tokenizer and model check the size of their input.
 pub(in crate::model::tokenizer) type Tokenizer =
     TokenizerImpl<BoundedModel, BoundedNormalizer, BoundedPreTokenizer, PostProcessorWrapper, DecoderWrapper>;
 
-/// Maximum length of a normalised text, in bytes: four times the longest text that is tokenised. The library takes 17 bytes of
-/// memory per byte of text, two or three times over.
+/// Maximum length of a normalised text, in bytes: four times the longest text that is tokenised. The library holds two
+/// or three copies of the text, each of 17 bytes per byte of text.
 const MAX_NORMALIZED_BYTES: usize = 4 << 20;
 
 /// Maximum growth of a text by normalisation: (factor, additional bytes). In Unicode's compatibility forms, an Arabic ligature
 /// grows elevenfold, more than any other character (Unicode Standard Annex 15).
 const MAX_GROWTH: (usize, usize) = (64, 1 << 10);
 
-/// Maximum length of a text, in bytes, that a part of a normaliser gets without an estimate of the result. Replacements are
-/// short, so such a text stays within bounds.
+/// Length in bytes up to which a part of a normaliser processes a text without an estimate of the result's length.
+/// Replacements are short, so such a result stays within bounds.
 const MAX_PIECE_BYTES: usize = MAX_NORMALIZED_BYTES / MAX_TOKEN_BYTES;
 
 /// A normaliser that breaks off if its result would be too long to tokenise.

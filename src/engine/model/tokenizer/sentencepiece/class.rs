@@ -2,6 +2,7 @@
 //! They follow transformers 5 (`models/*/tokenization_*.py`, `convert_from_spm` in `convert_slow_tokenizer.py`).
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools;
 use tokenizers::NormalizerWrapper;
 use tokenizers::PreTokenizerWrapper;
 use tokenizers::normalizers::replace::ReplacePattern;
@@ -55,8 +56,8 @@ impl SentencePieceClass {
                 || format!("model_type {family}, which has no class of its own for one"),
                 |class| format!("class {class}"),
             );
-            let names: Vec<&str> = CLASSES.iter().map(|(name, ..)| *name).collect();
-            let error = anyhow!("it is a sentencepiece model of {origin} (read as it is: {})", names.join(", "));
+            let names = CLASSES.iter().map(|(name, ..)| name).join(", ");
+            let error = anyhow!("it is a sentencepiece model of {origin} (read as it is: {names})");
             error.with_value(settings.class.as_deref().unwrap_or(family))
         })
     }
@@ -209,14 +210,8 @@ impl SentencePieceClass {
 
     /// Returns the special token with the role `role`: from a file, or else the class's default. `None` without either.
     pub fn role_token(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
-        let own_token = || {
-            ROLE_KEYS
-                .iter()
-                .zip(self.default_special_tokens())
-                .find(|(known, _)| **known == role)
-                .map(|(_, token)| token)
-        };
-        let default = || own_token().filter(|token| !token.is_empty());
+        let place = || ROLE_KEYS.iter().position(|known| *known == role);
+        let default = || place().map(|place| self.default_special_tokens()[place]).filter(|token| !token.is_empty());
         named_token(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
     }
 }
@@ -241,7 +236,6 @@ fn replace(pattern: impl Into<ReplacePattern>, by: &str) -> Result<NormalizerWra
     Ok(Replace::new(pattern, by).map_err(|error| anyhow!("{error}"))?.into())
 }
 
-/// Makes a pattern from a regular expression.
 fn regex(pattern: &str) -> ReplacePattern {
     ReplacePattern::Regex(pattern.to_owned())
 }

@@ -6,6 +6,7 @@ mod proto;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use itertools::Itertools;
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::{Precompiled, Sequence as Normalizers};
@@ -48,7 +49,7 @@ pub(super) fn build_sentencepiece(file: &ModelFile, settings: &TokenizerConfig) 
     let pre_tokenizers = PreTokenizers::new(class.pre_tokenizers(settings)?);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(pre_tokenizers.into())));
     add_tokens(&mut tokenizer, class, own_tokens, settings, path)?;
-    enclose_texts(&mut tokenizer, class, settings).cannot("use sentencepiece model", &at)?;
+    set_special_token_template(&mut tokenizer, class, settings).cannot("use sentencepiece model", &at)?;
     Ok(tokenizer)
 }
 
@@ -90,14 +91,12 @@ fn build_model(
 /// Lists the BPE merges, which sentencepiece does not store: every split of a piece into two other pieces. The order is by id of
 /// the piece, then by length of the first part (`generate_merges` in transformers' `tokenization_utils_base.py`).
 fn list_merges(ids: &Vocab) -> Vec<(String, String)> {
-    let mut pieces: Vec<(&String, &u32)> = ids.iter().collect();
-    pieces.sort_unstable_by_key(|(_, id)| **id);
     let halves = |piece: &'_ str| {
         let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
         let into_pieces = cuts.filter(|(first, second)| ids.contains_key(*first) && ids.contains_key(*second));
         into_pieces.map(|(first, second)| (first.to_owned(), second.to_owned())).collect::<Vec<_>>()
     };
-    pieces.into_iter().flat_map(|(piece, _)| halves(piece)).collect()
+    ids.iter().sorted_unstable_by_key(|(_, id)| **id).flat_map(|(piece, _)| halves(piece)).collect()
 }
 
 /// Parses the sentencepiece model's replacements of characters; `None` if it has none. Fails if they are damaged or too long.
@@ -174,7 +173,11 @@ fn add_tokens(
 }
 
 /// Puts the class's special tokens around each text and each pair of texts.
-fn enclose_texts(tokenizer: &mut Tokenizer, class: SentencePieceClass, settings: &TokenizerConfig) -> Result<()> {
+fn set_special_token_template(
+    tokenizer: &mut Tokenizer,
+    class: SentencePieceClass,
+    settings: &TokenizerConfig,
+) -> Result<()> {
     let [single, pair] = class.templates(settings)?;
     let mut special = vec![];
     for piece in single.iter().chain(&pair).filter(|piece| !piece.starts_with('$')) {

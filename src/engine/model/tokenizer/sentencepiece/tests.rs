@@ -96,21 +96,18 @@ fn models_that_cannot_be_used() {
          AutoTokenizer.from_pretrained(\"DIR\").save_pretrained(\"tokenizer\")"
     );
     let message = error("sentencepiece-deberta", &|_| {}, json!({}));
-    assert!(message.contains("of model_type bert, which has no class of its own for one (read"), "{message}");
-    let message = error("sentencepiece-albert", &|_| {}, json!({ "tokenizer_class": "LlamaTokenizer" }));
-    assert!(message.contains("Llama tokenizers cut text by Bpe, and this model is trained for Unigram"), "{message}");
-    let message = error("sentencepiece-albert", &|model| model.truncate(1000), json!({}));
-    assert!(message.starts_with("cannot read sentencepiece model `DIR/spiece.model`: "), "{message}");
-    assert!(message.ends_with(": is it whole, and a model of sentencepiece?"), "{message}");
-    let settings = json!({ "tokenizer_class": "T5Tokenizer", "extra_ids": 1e9 });
-    let message = error("sentencepiece-albert", &|_| {}, settings);
-    assert!(message.ends_with("extra_ids is 1000000000.0: expected a whole number of at most 65536"), "{message}");
-    let message = error("sentencepiece-albert", &|_| {}, json!({ "keep_accents": "no" }));
-    assert!(message.ends_with("keep_accents is \"no\": expected true or false"), "{message}");
+    // The names of all classes follow.
+    insta::assert_snapshot!(message.split_once(" (read").unwrap().0, @"");
     let misfit = json!({ "added_tokens_decoder": { "7": { "content": "ferryboat", "lstrip": false, "rstrip": false,
         "normalized": false, "single_word": false, "special": false } } });
-    let message = error("sentencepiece-albert", &|_| {}, misfit);
-    assert!(message.ends_with("`ferryboat` is to have id 7, and has 226"), "{message}");
+    let messages = [
+        error("sentencepiece-albert", &|_| {}, json!({ "tokenizer_class": "LlamaTokenizer" })),
+        error("sentencepiece-albert", &|model| model.truncate(1000), json!({})),
+        error("sentencepiece-albert", &|_| {}, json!({ "tokenizer_class": "T5Tokenizer", "extra_ids": 1e9 })),
+        error("sentencepiece-albert", &|_| {}, json!({ "keep_accents": "no" })),
+        error("sentencepiece-albert", &|_| {}, misfit),
+    ];
+    insta::assert_snapshot!(messages.join("\n"), @"");
 }
 
 #[test]
@@ -122,8 +119,7 @@ fn a_table_of_replacements_that_is_not_there_is_not_made_room_for() {
         replacements: replacements.to_vec(),
     };
     assert!(super::parse_replacements(&model(&[])).unwrap().is_none());
-    for bytes in [&[1][..], &[0; 4], &[0xff; 8], &[8, 0, 0, 0, 0, 0, 0, 0]] {
-        let error = super::parse_replacements(&model(bytes)).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("its precompiled_charsmap has {} bytes, and says", bytes.len())), "{error}");
-    }
+    let tables = [&[1][..], &[0; 4], &[0xff; 8], &[8, 0, 0, 0, 0, 0, 0, 0]];
+    let errors = tables.map(|bytes| super::parse_replacements(&model(bytes)).unwrap_err().to_string());
+    insta::assert_snapshot!(errors.join("\n"), @"");
 }

@@ -12,6 +12,7 @@ mod object;
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result, bail, ensure};
+use itertools::Itertools;
 
 use crate::system::errors::Facts;
 pub(super) use object::NotAStateDict;
@@ -255,7 +256,7 @@ impl<'a> StackMachine<'a> {
             b'u' => {
                 let items = self.pop_to_mark()?;
                 ensure!(items.len() % 2 == 0, "a key without a value");
-                self.dict()?.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+                self.dict()?.extend(items.into_iter().tuples::<(_, _)>());
             }
             b'R' => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
@@ -307,8 +308,8 @@ impl<'a> StackMachine<'a> {
     fn storage(&self, id: Id) -> Result<Object<'a>> {
         if let Object::Tuple(parts) = &self.objects[id]
             && parts.get(5).is_none_or(|view| matches!(self.objects[*view], Object::None))
-            && let [Object::Text("storage"), Object::Global(Global::Storage(storage_type)), Object::Text(key), ..] =
-                parts.iter().take(3).map(|part| &self.objects[*part]).collect::<Vec<_>>()[..]
+            && let Some([Object::Text("storage"), Object::Global(Global::Storage(storage_type)), Object::Text(key)]) =
+                parts.iter().map(|part| &self.objects[*part]).next_array()
         {
             return Ok(Object::Storage { storage_type, key });
         }

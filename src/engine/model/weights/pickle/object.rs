@@ -1,14 +1,15 @@
-//! The objects that the pickle of a state dict makes, and kinds of files without a state dict, each kind with its own hint.
+//! The objects in the pickle of a state dict, and the reasons why a file may hold no plain state dict.
 
 use std::error::Error;
 use std::fmt;
 
 use anyhow::{Result, bail};
+use itertools::Itertools;
 
 /// Index of an object in the list of all objects of a pickle.
 pub(super) type Id = usize;
 
-/// An object that a pickle makes. Other objects in it are referred to by [`Id`].
+/// An object in a pickle. It refers to other objects by [`Id`].
 #[derive(Debug)]
 pub(super) enum Object<'a> {
     None,
@@ -74,7 +75,7 @@ pub(in crate::model::weights) enum NotAStateDict {
     Nested(Vec<String>),
     /// The pickle refers to a class or function of this name, as the pickle of a whole module does.
     UnknownName(String),
-    /// The pickle has this protocol version, which is not read.
+    /// The pickle has this protocol version, which is not supported.
     Protocol(u8),
     /// The file is a tar archive, as very old versions of PyTorch wrote.
     Tar,
@@ -98,8 +99,7 @@ impl fmt::Display for NotAStateDict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nested(keys) => {
-                let keys: Vec<String> = keys.iter().map(|key| format!("`{}`", key.escape_debug())).collect();
-                let keys = keys.join(", and there under ");
+                let keys = keys.iter().map(|key| format!("`{}`", key.escape_debug())).join(", and there under ");
                 write!(f, "its tensors are not at the top but under {keys}, as what trains models saves them")
             }
             Self::UnknownName(name) => write!(

@@ -32,7 +32,7 @@ pub const EXTENSION: &str = "headscope";
 /// First bytes of every partial; the version of its format follows.
 const MAGIC: &str = "headscope partial ";
 
-/// Whether `bytes` begin like a partial.
+/// Whether `bytes` begin like a partial, the file of one shard's sums.
 pub fn is_partial(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC.as_bytes())
 }
@@ -46,8 +46,8 @@ const CHECKSUM_BYTES: usize = 32;
 /// Maximum size of a partial, in bytes: 1 GiB. The partial of BERT-large, with 384 heads, has 5 MB.
 const MAX_PARTIAL_BYTES: u64 = 1 << 30;
 
-/// Decompressed size of the sums that is allowed at any ratio, in bytes. The sums of an empty shard are zeros, which
-/// compress almost to nothing: 9 MiB for 3000 heads.
+/// Decompressed size of the sums, in bytes, up to which [`MAX_DECOMPRESSION_RATIO`] does not apply. The sums of an
+/// empty shard are zeros, which compress almost to nothing: 9 MiB for 3000 heads.
 const UNCHECKED_UNPACKED_BYTES: u64 = 64 << 20;
 
 /// Maximum ratio of decompressed to compressed bytes. Sums of attention hardly compress; counts of relations compress to a
@@ -89,7 +89,6 @@ impl DamagedPartial {
     }
 }
 
-/// Makes the error about a damaged partial.
 fn damaged_error() -> Error {
     Error::new(DamagedPartial).hint("run its shard again")
 }
@@ -139,27 +138,27 @@ pub type RestoreSums<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Resu
 
 /// Reads the partial at `path`. Fails if it cannot be read, is no partial, has another format, or is damaged.
 pub fn read(path: &Path, restore: RestoreSums<'_>) -> Result<(Shard, Observation)> {
-    read_bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(ACTION, path.display())
+    read_bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(USE_PARTIAL, path.display())
 }
 
 /// Reads the header of the partial at `path` and tests its checksum; the sums stay compressed. Fails as [`read`], except for
 /// unreadable sums.
 pub fn read_header(path: &Path) -> Result<Header> {
-    read_bytes(path).and_then(|bytes| Ok(verify(&bytes)?.0)).cannot(ACTION, path.display())
+    read_bytes(path).and_then(|bytes| Ok(verify(&bytes)?.0)).cannot(USE_PARTIAL, path.display())
 }
 
 /// The header of the partial that an output file already holds; `None` if there is no file. Fails as [`read_header`].
 pub fn previous_header(path: &Path) -> Result<Option<Header>> {
     let bytes = output::read_previous_bytes(path, MAX_PARTIAL_BYTES).map_err(Error::new);
-    bytes.and_then(|bytes| bytes.map(|bytes| Ok(verify(&bytes)?.0)).transpose()).cannot(ACTION, path.display())
+    bytes.and_then(|bytes| bytes.map(|bytes| Ok(verify(&bytes)?.0)).transpose()).cannot(USE_PARTIAL, path.display())
 }
 
 /// Parses the header in the bytes of a partial, which errors call `shown`. Fails as [`read_header`].
 pub fn parse_header(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
-    verify(bytes).map(|(header, _)| header).cannot(ACTION, shown)
+    verify(bytes).map(|(header, _)| header).cannot(USE_PARTIAL, shown)
 }
 
-const ACTION: &str = "use partial";
+const USE_PARTIAL: &str = "use partial";
 
 /// Reads the bytes of a partial.
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {

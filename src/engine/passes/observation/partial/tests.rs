@@ -168,7 +168,7 @@ fn damage_is_noticed_wherever_it_is() {
     }
     let mut longer = whole;
     longer.push(0);
-    assert!(refusal(&longer).contains("damaged"));
+    insta::assert_snapshot!(refusal(&longer), @"");
 }
 
 #[test]
@@ -179,8 +179,6 @@ fn counts_that_cannot_be_added_up_are_refused() {
         change(&mut observation);
         refusal(&serialize(half, &observation).unwrap())
     };
-    assert!(changed(&|it| it.tally.tokens = u64::MAX).contains("a count of more than 70368744177664"));
-    assert!(changed(&|it| it.passes[1].left_out_sentences = 1 << 47).contains("a count of more than"));
     let run = |shards| RunInfo {
         shards,
         started_at: String::new(),
@@ -190,7 +188,12 @@ fn counts_that_cannot_be_added_up_are_refused() {
         os: String::new(),
         arch: String::new(),
     };
-    assert!(changed(&|it| it.run_info = Some(run(2))).contains("the run of several shards"));
+    let refusals = [
+        changed(&|it| it.tally.tokens = u64::MAX),
+        changed(&|it| it.passes[1].left_out_sentences = 1 << 47),
+        changed(&|it| it.run_info = Some(run(2))),
+    ];
+    insta::assert_snapshot!(refusals.join("\n"), @"");
     // A shard is one run, the whole may be merged of several.
     for (shard, shards) in [(half, 1), (Shard::WHOLE, 2)] {
         let ran = Observation { run_info: Some(run(shards)), ..observation() };
@@ -200,8 +203,7 @@ fn counts_that_cannot_be_added_up_are_refused() {
 
 #[test]
 fn another_format_version_is_named() {
-    let other = String::from("headscope partial 12\nwhatever");
-    assert!(refusal(other.as_bytes()).contains("format version 12, this program reads 11"));
+    insta::assert_snapshot!(refusal(b"headscope partial 12\nwhatever"), @"");
 }
 
 #[test]
@@ -211,5 +213,5 @@ fn sums_that_unpack_without_end_are_cut_off() {
     let zeros = vec![0; usize::try_from(UNCHECKED_UNPACKED_BYTES).unwrap() + 1];
     let bomb = assemble(&header, &zeros).unwrap();
     assert!(bomb.len() < 10_000);
-    assert!(refusal(&bomb).contains("unpack to more than"));
+    insta::assert_snapshot!(refusal(&bomb), @"");
 }

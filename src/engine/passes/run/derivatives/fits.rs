@@ -29,9 +29,9 @@ use crate::system::progress::run::RunProgress;
 /// Maximum number of evaluations in a fit: four times as many as any trained model in fixtures/ takes.
 const MAX_EVALUATIONS: usize = 100;
 
-/// Convergence threshold for the derivatives of the objective by the gates that can move, as a share of the penalty for one
-/// open gate. At the threshold, the objective exceeds its minimum by at most a hundredth of that penalty. Each gate is then
-/// within 0.01 of its best value.
+/// Convergence threshold for the derivatives of the objective with respect to the gates that can move, as a share of
+/// the penalty for one open gate. At the threshold, the objective exceeds its minimum by at most a hundredth of that
+/// penalty. Each gate is then within 0.01 of its best value.
 const GRADIENT_TOLERANCE: f64 = 0.02;
 
 /// The heads whose gates are fitted.
@@ -47,7 +47,7 @@ pub struct GatedHeads<'a> {
 }
 
 impl<'a> GatedHeads<'a> {
-    /// Takes all heads of the model but the absent ones and those with the indices `removed`.
+    /// Groups the heads of the model by shared weights, without the absent heads and those with the indices `removed`.
     pub fn new(architecture: &Architecture, open_gates: &'a Gates, removed: &[usize]) -> Self {
         let (grid, absent, stems) = (architecture.grid(), &architecture.config.absent, &architecture.names.layers);
         let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
@@ -78,7 +78,7 @@ impl<'a> GatedHeads<'a> {
         gates
     }
 
-    /// The gate of each head, `[layers * heads]`, from the gates of the groups, `shares`; `None` for a head without a gate.
+    /// Spreads `shares`, one gate per group of heads, to `[layers * heads]`; `None` for a head without a gate.
     fn gates_by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
         let mut gates = vec![None; self.grid.head_count()];
         for (group, &share) in self.groups.iter().zip(shares) {
@@ -181,7 +181,7 @@ fn count_tokens_or_items(sequences: &[Sequence]) -> u64 {
 struct LossSums {
     grid: HeadGrid,
     loss: ExactSum,
-    /// Summed derivatives of the loss by the gate of each head, `[layers * heads]`.
+    /// Summed derivatives of the loss with respect to the gate of each head, `[layers * heads]`.
     gates: Vec<ExactSum>,
 }
 

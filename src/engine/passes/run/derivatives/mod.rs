@@ -16,9 +16,9 @@ use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::system::progress::run::RunProgress;
 
 /// Shows to fresh observers the gradient of every sequence that has a token to predict. `gates` has the gate and the
-/// replacement of each head; heads with the indices `removed` get derivatives of 0. Observers that need derivatives along
-/// the path from no head to all heads get them in `steps` steps. Fails if the corpus cannot be read on, or if a loss or
-/// derivative cannot be computed.
+/// replacement of each head; heads with the indices `removed` get derivatives of 0. Observers that need path gradients
+/// get them too, in `steps` steps. Fails if the corpus cannot be read on, or if a loss or derivative cannot be
+/// computed.
 pub fn differentiate(
     observers: ObserverSet,
     (model, encoder): (&str, &dyn Differentiable),
@@ -27,7 +27,7 @@ pub fn differentiate(
     threads: NonZeroUsize,
     progress: &RunProgress,
 ) -> Result<ObserverSet> {
-    let steps = steps.filter(|_| observers.demands().any(|one| one.further_runs == FurtherRuns::PathGradients));
+    let steps = steps.filter(|_| observers.requests(&FurtherRuns::PathGradients));
     let show_pack = |observers: &mut ObserverSet, (_, pack): (usize, &Pack), scratch: &mut GradientScratch| {
         let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
         let mut batch = pack.batch().with_classes(&classes).with_predicted(&predicted);

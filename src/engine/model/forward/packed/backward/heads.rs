@@ -12,9 +12,9 @@ use crate::model::grid::visibility::{Tile, Visibility};
 use crate::model::parameters::Layer;
 
 impl PackedEncoder {
-    /// Computes derivatives by the gates of a layer. On entry, `forward.context` holds derivatives by the contexts of all
-    /// heads. Above the first layer, it also puts derivatives by the normalised and rotated queries and keys, and by the
-    /// values, into `forward.projected`.
+    /// Computes the derivatives with respect to the gates of a layer. On entry, `forward.context` holds the derivatives
+    /// with respect to the contexts of all heads. Above the first layer, it also puts the derivatives with respect to
+    /// values, and to normalised and rotated queries and keys, into `forward.projected`.
     pub(super) fn heads_backward(
         &self,
         number: usize,
@@ -51,12 +51,12 @@ impl PackedEncoder {
         }
     }
 
-    /// Returns the derivative of the score by a head's gate over one sequence. Puts derivatives by the head's queries, keys and
-    /// values into `derivatives`, which must be 0 on entry.
+    /// Returns the derivative of the score with respect to the `keep` of a head's gate over one sequence. Puts the
+    /// derivatives with respect to the head's queries, keys and values into `derivatives`, which must be 0 on entry.
     ///
-    /// With `z = A v + b` the context of the head, `r` its replacement and `d` the derivatives by `r + keep (z - r)`, the
-    /// derivative by `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`. The backward pass of the softmax computes the first term
-    /// anyway.
+    /// The head's context is `z = A v + b`. Its gate turns it into `r + keep (z - r)`, with `r` the replacement. `d`
+    /// are the derivatives with respect to the gate's output. The derivative with respect to `keep` is then
+    /// `<d, z - r> = <A, d vᵀ> + <d, b - r>`. The backward pass of the softmax computes the first term anyway.
     fn head_backward(
         &self,
         (number, head, sequence): (usize, usize, usize),

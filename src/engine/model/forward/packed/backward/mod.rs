@@ -58,7 +58,7 @@ impl Differentiable for PackedEncoder {
     fn path_gradients(
         &self,
         batch: &Batch<'_>,
-        whole: &Gates,
+        open_gates: &Gates,
         steps: NonZeroU16,
         score: &mut ScoreFunction<'_>,
         scratch: &mut GradientScratch,
@@ -67,7 +67,7 @@ impl Differentiable for PackedEncoder {
         self.forward_from(
             PassStart::Embeddings,
             batch,
-            &whole.with_open_gates_at(0.0),
+            &open_gates.with_open_gates_at(0.0),
             &mut scratch.forward,
             &mut closed,
         )?;
@@ -75,7 +75,7 @@ impl Differentiable for PackedEncoder {
         let mut paths: Vec<PathGradient> = closed.scores.into_iter().map(start).collect();
         for step in 0..steps.get() {
             let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
-            let points = self.gradients(batch, &whole.with_open_gates_at(keep), score, scratch)?;
+            let points = self.gradients(batch, &open_gates.with_open_gates_at(keep), score, scratch)?;
             for (PathGradient { gates, .. }, point) in paths.iter_mut().zip(points) {
                 gates.resize(point.gates.len(), 0.0);
                 gates.iter_mut().zip(point.gates).for_each(|(sum, found)| *sum += found / f64::from(steps.get()));
@@ -91,9 +91,8 @@ impl Differentiable for PackedEncoder {
 
 /// The score of each sequence of a batch, summed over its predicted positions.
 struct ScoreSums<'a, 'b> {
-    /// Score of each sequence.
     scores: Vec<f64>,
-    /// Function that returns the part of one position in its sequence's score.
+    /// Function that returns a position's contribution to the score of its sequence.
     score: &'a mut ScoreFunction<'b>,
     /// A copy of the logits of one position, which `score` overwrites.
     logits: Vec<f32>,
@@ -140,9 +139,10 @@ impl PackedEncoder {
         Ok(gradients)
     }
 
-    /// Computes derivatives by the gates of a layer. On entry, `scratch.forward.states` holds derivatives by the hidden states
-    /// after the layer; in the last layer, only at the predicted positions. On return, it holds derivatives by the hidden
-    /// states before the layer, except in the first layer.
+    /// Computes the derivatives with respect to the gates of a layer. On entry, `scratch.forward.states` holds
+    /// derivatives with respect to the hidden states after the layer; in the last layer, only at the predicted
+    /// positions. On return, it holds derivatives with respect to the hidden states before the layer, except in the
+    /// first layer.
     fn layer_backward(
         &self,
         number: usize,
@@ -184,7 +184,7 @@ impl PackedEncoder {
         let [attention_norm, feed_forward_norm] =
             layer.block_output_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
         let norms = [feed_forward_norm, Some(&layer.output_norm)];
-        self.add_backward(&layer.output.bias, norms, attended, [&mut *update, &mut *derivatives]);
+        self.block_output_backward(&layer.output.bias, norms, attended, [&mut *update, &mut *derivatives]);
         let (inner, width) = (config.intermediate_size, layer.intermediate.bias.len());
         let wide = resize_buffer(&mut forward.feed_forward_states, tokens * width);
         multiply(
@@ -205,7 +205,7 @@ impl PackedEncoder {
         }
         update.copy_from_slice(attention);
         let norms = [attention_norm, layer.attention_norm.as_ref()];
-        self.add_backward(&layer.attention_output.bias, norms, states, [&mut *update, &mut *derivatives]);
+        self.block_output_backward(&layer.attention_output.bias, norms, states, [&mut *update, &mut *derivatives]);
         if plan == BlockPlan::Parallel {
             add_to(derivatives, inputs);
         }
@@ -229,9 +229,9 @@ impl PackedEncoder {
         add_to(&mut forward.states, inputs);
     }
 
-    /// Backward pass of [`PackedEncoder::add_block_output`]. Turns `derivatives` into derivatives by the residual stream, and
-    /// writes derivatives by the added block output into `update`.
-    fn add_backward(
+    /// Backward pass of [`PackedEncoder::add_block_output`]. Turns `derivatives` into derivatives with respect to the
+    /// residual stream, and writes those with respect to the added block output into `update`.
+    fn block_output_backward(
         &self,
         bias: &[f32],
         norms: [Option<&Norm>; 2],
