@@ -6,6 +6,7 @@ use crate::passes::observation::identity::ModelInfo;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 
+/// Properties of a model that decide which studies apply to it.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelTraits {
     /// Whether the model's tokens are residues of proteins. Studies of words do not apply to such a model.
@@ -18,7 +19,6 @@ pub struct ModelTraits {
 }
 
 impl ModelTraits {
-    /// The traits of a loaded model.
     pub fn from_model(model: &Model) -> Self {
         Self {
             has_residue_tokens: model.tokenizer.parting.is_some(),
@@ -28,7 +28,7 @@ impl ModelTraits {
         }
     }
 
-    /// The traits of the model of a saved report.
+    /// Reads the traits from the description of the model in a saved report.
     pub fn from_info(model: &ModelInfo) -> Self {
         Self {
             has_residue_tokens: model.residues,

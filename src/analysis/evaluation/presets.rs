@@ -100,8 +100,8 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// The threshold `label_q` of presets that switch off all other label rules. It bounds q-values once a policy file
-/// switches a rule on again.
+/// Bound on q-values (`label_q`) of exclusive presets ([`Preset::is_exclusive`]), which otherwise switch it off with
+/// the other label rules. It also applies to rules that a policy file switches on again.
 const PRESET_LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
 pub fn find_preset(name: &str) -> Option<&'static Preset> {

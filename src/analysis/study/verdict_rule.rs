@@ -18,7 +18,7 @@ pub struct VerdictRule {
     pub margin: &'static str,
     /// The family of tests: the tests that are corrected together by Benjamini & Hochberg.
     pub test_family: &'static str,
-    /// Minimum evidence that the verdict requires.
+    /// Minimum evidence for the verdict, as text. A threshold's name in braces is replaced by its default.
     pub min_evidence: &'static str,
     /// The numbers that reports print beside the verdict.
     pub printed: &'static str,
@@ -44,8 +44,8 @@ impl VerdictRow {
         Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill_thresholds(text)))
     }
 
-    /// The row of a detector, whose one rule gives all its labels; names of thresholds are replaced by their values
-    /// in `policy`.
+    /// The table row of a label's detector, whose one rule gives all its labels. Names of thresholds are replaced by
+    /// their values in `policy`.
     pub fn from_detector(detector: &Detector, policy: &Policy) -> Self {
         let Detector { explanation, thresholds, .. } = detector;
         let margin =

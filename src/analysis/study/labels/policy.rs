@@ -32,11 +32,11 @@ pub struct Threshold {
 /// The kind of value that a threshold can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
-    /// A share or a rate, from 0 to 1, of a rule that may be switched off.
+    /// A share or rate from 0 to 1, or [`Value::Off`], which switches the threshold's rule off.
     Rule,
-    /// A share from 0 to 1, of a rule that is always on.
+    /// A share from 0 to 1; the threshold's rule is always on.
     Share,
-    /// A whole number of things; the text is their plural noun.
+    /// A whole number; the text is the plural noun of the things that are counted.
     Count(&'static str),
 }
 
@@ -70,17 +70,17 @@ impl fmt::Display for Threshold {
 }
 
 impl Threshold {
-    /// A threshold, from 0 to 1, of a rule that may be switched off.
+    /// A threshold from 0 to 1 whose rule a policy can switch off.
     pub const fn rule(name: &'static str, default: f64, about: &'static str) -> Self {
         Self { name, range: Range::Rule, default: Value::Share(default), meaning: about }
     }
 
-    /// A threshold that is a share, of a rule that is always on.
+    /// A threshold from 0 to 1 whose rule is always on.
     pub const fn share(name: &'static str, default: f64, about: &'static str) -> Self {
         Self { name, range: Range::Share, default: Value::Share(default), meaning: about }
     }
 
-    /// A threshold that is a number of things; `things` is their plural noun.
+    /// A threshold that is a whole number; `things` is the plural noun of the things that are counted.
     pub const fn count(name: &'static str, (things, default): (&'static str, u64), about: &'static str) -> Self {
         Self { name, range: Range::Count(things), default: Value::Count(default), meaning: about }
     }
@@ -156,7 +156,7 @@ impl Policy {
         known.map_or(threshold.default, |(_, value)| *value)
     }
 
-    /// The value of a threshold of a rule; `None` if the rule is switched off.
+    /// The value of a threshold whose rule can be switched off; `None` if it is off.
     pub fn rule(&self, threshold: &Threshold) -> Option<f64> {
         match self.get(threshold) {
             Value::Off => None,
@@ -165,12 +165,12 @@ impl Policy {
         }
     }
 
-    /// The value of a threshold that is a share and cannot be switched off.
+    /// The value of a threshold from 0 to 1 whose rule is always on.
     pub fn share(&self, threshold: &Threshold) -> f64 {
         self.rule(threshold).unwrap_or_default()
     }
 
-    /// The value of a threshold that is a number of things.
+    /// The value of a threshold that is a whole number.
     pub fn count(&self, threshold: &Threshold) -> u64 {
         match self.get(threshold) {
             Value::Count(count) => count,

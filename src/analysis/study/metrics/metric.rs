@@ -22,8 +22,8 @@ pub struct Metric<F> {
     pub keys: Keys,
     /// Computes the ratio (numerator and denominator) of the metric for a head.
     pub value: F,
-    /// Computes the ratio of a head without any preference (chance); `None` if `value` also computes it, for
-    /// uniform attention.
+    /// Computes the ratio of a head without any preference (chance); `None` if `value` can be applied to uniform
+    /// attention instead.
     pub chance: Option<F>,
 }
 
@@ -51,7 +51,8 @@ pub fn explanations_with_keys<F>(table: &'static [Metric<F>]) -> Vec<(&'static E
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
-/// All cells of a table; `cell` computes one cell from its metric and the index of its key.
+/// Ratios in all cells of a table. A metric has one cell, or one for each of its keys. `cell` is given the metric and
+/// the index of the key.
 pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fraction) -> Vec<Fraction> {
     let cells = table.iter().flat_map(|metric| metric.keys.indices().map(move |place| (metric, place)));
     cells.map(|(metric, place)| cell(metric, place)).collect()
@@ -70,7 +71,7 @@ impl Keys {
     /// One number for each offset from -8 to 8, with the offset as its key.
     pub const ONE_PER_OFFSET: Self = Self::Several(OFFSET_COUNT, |slot| offset_at(slot).to_string());
 
-    /// Indices of the metric's numbers (cells).
+    /// Indices of the metric's keys; only 0 for a single number.
     pub fn indices(self) -> std::ops::Range<usize> {
         match self {
             Self::Single => 0..1,
@@ -88,7 +89,8 @@ pub fn table_values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<us
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
-/// A metric as a column of results: its id, its keys, and the scale and bounds of its values.
+/// A metric as a column of results: its id, its keys, and the scale and bounds of its values. A column has one cell, or
+/// one for each key.
 #[derive(Clone, Copy)]
 pub struct Column {
     pub id: &'static str,
@@ -110,7 +112,6 @@ pub fn cell_names(columns: &[Column]) -> Vec<String> {
 pub struct Fraction {
     numerator: f64,
     denominator: f64,
-    /// The evidence on which the ratio rests.
     evidence_basis: Denominator,
 }
 
@@ -132,8 +133,8 @@ pub struct Denominator {
     pub effective_blocks: f64,
 }
 
-/// Number of eligible things, and of sentences that have any. Each sentence family (equal or grouped sentences)
-/// counts as one sentence.
+/// Number of queries, words or edges that a metric can score, and of sentences with any. Each sentence family (equal or
+/// grouped sentences) counts as one sentence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eligible {
     pub count: u64,
@@ -143,14 +144,14 @@ pub struct Eligible {
 merge_fields!(Eligible { count, sentences });
 
 impl Eligible {
-    /// Adds the number of eligible things in one sentence. `is_first` says whether the sentence is the first of its
-    /// sentence family.
+    /// Adds the number of scorable queries, words or edges in one sentence. `is_first` says whether the sentence is the
+    /// first of its sentence family.
     pub fn add(&mut self, count: u64, is_first: bool) {
         self.count += count;
         self.sentences += u64::from(count > 0 && is_first);
     }
 
-    /// The mean of a sum over the eligible things.
+    /// The ratio of a sum to `count`, with both counts as its evidence.
     pub fn mean(self, sum: f64) -> Fraction {
         Fraction::mean(sum, self.count, self.sentences)
     }
@@ -173,23 +174,23 @@ impl Fraction {
         evidence_basis: Denominator { count: 0, sentences: 0, blocks: 0, effective_blocks: 0.0 },
     };
 
-    /// The ratio `numerator / denominator`, without evidence.
+    /// The ratio `numerator / denominator`, with evidence counts of 0.
     pub fn new(numerator: f64, denominator: f64) -> Self {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The mean `sum / count`, over `count` things in `sentences` sentences.
+    /// The mean `sum / count`, over `count` queries, words or edges in `sentences` sentences.
     pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
         Self::new(sum, count as f64).with_evidence(count, sentences)
     }
 
-    /// This ratio with the evidence of `count` things in `sentences` sentences.
+    /// This ratio, with the numbers of scored queries, words or edges (`count`) and of sentences that it rests on.
     pub fn with_evidence(self, count: u64, sentences: u64) -> Self {
         Self { evidence_basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
-    /// This ratio without its numerator: for a chance level that differs between heads while its denominator does
-    /// not.
+    /// This ratio with NaN as its numerator, for a chance level that differs between heads. Its denominator, which does
+    /// not differ, becomes the count.
     pub fn without_numerator(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.evidence_basis.count as f64, ..*self }
     }
@@ -202,7 +203,7 @@ impl Fraction {
         self.denominator
     }
 
-    /// The evidence on which the ratio rests.
+    /// Numbers of scored queries, words or edges, and of sentences, that the ratio rests on.
     pub fn evidence(&self) -> Denominator {
         self.evidence_basis
     }
@@ -220,7 +221,8 @@ impl Fraction {
     }
 }
 
-/// A value for each cell of each metric. Metrics are in the order of the tables, under their ids.
+/// Values of the metrics of one head: one value for each cell, under the metric's id. Metrics keep the order of the
+/// studies' tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Metrics<T>(Named<Cells<T>>);
@@ -310,7 +312,7 @@ impl<T> Metrics<T> {
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
-    /// As [`Metrics::in_order`], but columns may be missing.
+    /// The values in the order of `columns`, which may have further columns; `None` if a metric is no column.
     pub fn present_in_order(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|column| self.0.get(column.id).is_some()).copied().collect();
         self.in_order(&present)

@@ -11,7 +11,7 @@ use textwrap::{Options, WordSplitter, wrap};
 #[derive(Clone, Debug, Default)]
 pub struct Summary(Vec<Passage>);
 
-/// A part of a summary.
+/// Lines of text or one table, in the order in which the summary shows them.
 #[derive(Clone, Debug)]
 enum Passage {
     /// Lines of text, each with its line break.
@@ -40,7 +40,6 @@ impl Summary {
         self.0.push(Passage::Table(Box::new(table), may_go.to_vec()));
     }
 
-    /// Adds a blank line.
     pub fn add_blank_line(&mut self) {
         self.append("\n".into());
     }

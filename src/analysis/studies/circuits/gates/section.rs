@@ -22,7 +22,7 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{ShareOf, stored};
 use crate::study::upstream::Obstacle;
 
-/// Largest relative rise of the loss at which heads count as doing the task together. It is 1 %, the smallest
+/// Largest rise of the loss, as a share, at which heads count as doing the task together. It is 1 %, the smallest
 /// allowed rise of `pruning`.
 pub const ALLOWED_RISE: f64 = 0.01;
 
@@ -175,8 +175,8 @@ pub enum NoSet {
 }
 
 impl GatesResult {
-    /// Builds the section from the fits, with even-numbered blocks first, and from the losses (`sums`) with only
-    /// the kept heads.
+    /// Builds the section from the gate fits (`fits`: even-numbered blocks first) and the losses when only kept heads
+    /// remain (`sums`).
     pub fn new<Q: LossQuantity>(
         fits: [&FoldFits; 2],
         sums: &RemovalSums<KeptSets, Q>,

@@ -55,14 +55,14 @@ impl Section for GatesResult {
 }
 
 impl GatedHead {
-    /// Mean gate of the head in each half of the sample that has fits.
+    /// Mean gate of the head over the fits to each half of the sample. A half without fits has no entry.
     fn mean_gates(&self) -> impl Iterator<Item = f64> {
         [self.gate_even, self.gate_odd].into_iter().flatten()
     }
 }
 
 impl SetsAlone {
-    /// Heads in the set of either half.
+    /// Heads that the kept set of one half of the sample has, or the sets of both halves.
     fn heads_in_either_set(&self) -> impl Iterator<Item = &HeadPlace> {
         self.in_both.iter().chain(&self.in_one)
     }
@@ -72,8 +72,8 @@ impl SetsAlone {
         format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED_RISE, self.of.noun_phrase(), decimal(self.margin, 4))
     }
 
-    /// Writes the number and names of the heads of the sets: `2 heads in the sets of both halves (L0H1 L1H2), 1 in
-    /// one (L0H0)`.
+    /// Names the heads in the kept sets of the two halves of the sample: `2 heads in the sets of both halves (L0H1
+    /// L1H2), 1 in one (L0H0)`.
     fn named_heads_text(&self) -> String {
         let joined = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let both = match self.in_both.len() {
@@ -98,7 +98,8 @@ impl GatesResult {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    /// A sentence on whether the heads of the sets do the task together.
+    /// The positive verdict as a sentence: which heads do the task together, and how much loss they cost without all
+    /// others.
     fn verdict_sentence(&self, alone: &SetsAlone) -> String {
         let unit = self.loss_unit_name();
         format!(
@@ -111,8 +112,8 @@ impl GatesResult {
         )
     }
 
-    /// The reason why no heads are said to do the task together, as a sentence. `None` if some heads are.
-    fn no_set_reason(&self) -> Option<String> {
+    /// Reason why no heads are said to do the task together, as a clause; `None` if some heads are.
+    fn no_verdict_reason(&self) -> Option<String> {
         let [token, sentence] = if self.task.is_some() { ["item", "unit"] } else { ["token", "sentence"] };
         Some(match self.obstacle? {
             NoSet::NothingScored => {
@@ -142,7 +143,7 @@ impl GatesResult {
 
     fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let unit = self.loss_unit_name();
-        let why_none = self.no_set_reason();
+        let why_none = self.no_verdict_reason();
         let (Some(loss), true) = (self.loss, self.fit_count() > 0) else {
             return writeln!(out, "No gates were fitted: {}.", why_none.unwrap_or_default());
         };
@@ -158,7 +159,7 @@ impl GatesResult {
         if let Some(agreement) = self.folds_agree {
             writeln!(out, "\nA fit of one half and one of the other agree on {}.", agreement.agreement_text())?;
         }
-        self.write_kept(out)?;
+        self.write_heads_by_fits(out)?;
         let Some(alone) = &self.alone else {
             return writeln!(out, "No heads are said to do the task together: {}.", why_none.unwrap_or_default());
         };
@@ -179,7 +180,8 @@ impl GatesResult {
         writeln!(out, "Random sets of as many heads: {} {unit}.", random.join(", "))
     }
 
-    fn write_kept(&self, out: &mut Summary) -> fmt::Result {
+    /// Writes the names of the heads by the number of fits that keep them, largest number first.
+    fn write_heads_by_fits(&self, out: &mut Summary) -> fmt::Result {
         let fits = self.fit_count();
         for count in (1..=fits).rev() {
             let heads = self.heads.iter().filter(|head| head.kept == Some(count));
