@@ -321,7 +321,7 @@ mod tests {
     fn a_file_that_is_no_policy_is_refused_by_its_line() {
         let (line, why) = refusal("syntactic_q = 0.5\n\nseparator_mas = 0.5\n");
         assert_eq!((line, why.as_str()), (3, "there is no threshold `separator_mas`; did you mean `separator_mass`?"));
-        assert!(refusal("[table]\nx = 1").1.starts_with("there is no threshold `table`: there are separator_mass, "));
+        insta::assert_snapshot!(refusal("[table]\nx = 1").1, @"");
         let share = "it must be a number from 0 to 1, or \"off\"";
         for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "\"Off\"", "[0.5]", "true", "0x1"] {
             let expected = format!("`separator_mass` is {value}: {share}");
@@ -349,7 +349,7 @@ mod tests {
             refusal(json!({ "separator_mass": 7 })),
             "`separator_mass` is 7: it must be a number from 0 to 1, or \"off\""
         );
-        assert!(refusal(json!({ "separator_mas": 0.5 })).contains("did you mean `separator_mass`?"));
-        assert!(refusal(json!({ "syntactic_min_count": null })).contains("a whole number of words"));
+        let refusals = [json!({ "separator_mas": 0.5 }), json!({ "syntactic_min_count": null })].map(refusal);
+        insta::assert_snapshot!(refusals.join("\n"), @"");
     }
 }

@@ -131,10 +131,7 @@ mod tests {
             let condition = text.parse::<Condition>();
             condition.and_then(|condition| table().rows_where(&[condition])).unwrap_err().to_string()
         };
-        assert!(failed("det").contains("`det` is no condition"));
-        assert!(failed("kind=det").contains("no column `kind`: it has relation, score, firm"));
-        assert!(failed("score>much").contains("`much`"));
-        assert!(failed("score>=nan").contains("`nan` is none"));
-        assert!(failed("relation>a").contains("texts"));
+        let errors = ["det", "kind=det", "score>much", "score>=nan", "relation>a"].map(failed);
+        insta::assert_snapshot!(errors.join("\n"), @"");
     }
 }
