@@ -1,6 +1,6 @@
 //! Presets: published analyses, as lists of studies to switch on and thresholds to set.
 
-use std::collections::BTreeMap;
+use itertools::Itertools;
 
 use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Spacing;
@@ -181,12 +181,11 @@ fn voita2019_summary(heads: &[LabelledHead<'_>]) -> String {
 }
 
 fn kovaleva2019_summary(heads: &[LabelledHead<'_>]) -> String {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    let classes = heads.iter().flat_map(|(labels, _)| *labels).filter_map(|label| label.label.strip_prefix("class:"));
-    classes.for_each(|class| *counts.entry(class).or_default() += 1);
+    let labels = heads.iter().flat_map(|(labels, _)| *labels);
+    let counts = labels.filter_map(|label| label.label.strip_prefix("class:")).counts();
     let classes = ["vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous"];
     let counted = classes.map(|class| format!("{class} {}", counts.get(class).unwrap_or(&0)));
-    let without = heads.len() as u64 - counts.values().sum::<u64>();
+    let without = heads.len() - counts.values().sum::<usize>();
     let without = if without > 0 { format!("; no class {without}") } else { String::new() };
     format!("Preset kovaleva2019: {}{without}\n", counted.join(", "))
 }

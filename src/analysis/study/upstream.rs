@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,8 +66,7 @@ pub struct Ranking {
 impl Ranking {
     /// Heads by rising score, from the scores `[heads]`; ties keep the order of the heads.
     pub fn from_scores(by: &str, scores: &[f64]) -> Self {
-        let mut places: Vec<usize> = (0..scores.len()).collect();
-        places.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+        let places = (0..scores.len()).sorted_by(|&a, &b| scores[a].total_cmp(&scores[b])).collect();
         Self { by: by.to_owned(), places }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use itertools::Itertools;
+
 use super::labels::Detector;
 use super::labels::policy::{Policy, Threshold, Value};
 
@@ -50,13 +52,12 @@ impl VerdictRow {
         let Detector { explanation, thresholds, .. } = detector;
         let margin =
             |threshold: &&&Threshold| matches!(threshold.default, Value::Share(_)) && threshold.name != "label_q";
-        let margins: Vec<String> =
-            thresholds.iter().filter(margin).map(|one| format!("{} {}", one.name, one.default)).collect();
+        let margins = thresholds.iter().filter(margin).map(|one| format!("{} {}", one.name, one.default)).join(", ");
         let count = thresholds.iter().find(|threshold| matches!(threshold.default, Value::Count(_)));
         let least = count.map_or("{min_queries} queries in {min_sentences} sentences".to_owned(), |count| {
             format!("{{{}}} words in {{min_sentences}} sentences", count.name)
         });
-        let margins = if margins.is_empty() { "off by default".to_owned() } else { margins.join(", ") };
+        let margins = if margins.is_empty() { "off by default".to_owned() } else { margins };
         let statistic = format!("`{}`", explanation.formula.replace('|', "\\|"));
         let (family, printed) = ("all heads and labels of this row", "score, interval, threshold, q");
         let name = format!("`{}`", explanation.name);

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use itertools::Itertools;
+
 use super::evidence::{Direction, LABEL_Q, MarginTest};
 use super::label::{Label, MeasuredScore, margin};
 use super::policy::Policy;
@@ -104,8 +106,7 @@ pub fn assess_all(
         assess(label, &metric, measured, ThresholdBound::AtLeast, threshold)
     };
     let assessments: Vec<Assessment> = scores.into_iter().map(assess_one).collect::<Option<_>>()?;
-    let rules: Vec<&str> = assessments.iter().map(|assessment| assessment.label.rule.as_str()).collect();
-    let rule = rules.join(" and ");
+    let rule = assessments.iter().map(|assessment| &assessment.label.rule).join(" and ");
     let fires = assessments.iter().all(|assessment| assessment.meets_rule);
     let attainable = assessments.iter().all(|assessment| assessment.is_attainable);
     let largest_p =

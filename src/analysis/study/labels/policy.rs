@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Error, Result, anyhow};
+use itertools::Itertools;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
@@ -258,7 +259,7 @@ impl Policy {
         let shown = shown.escape_debug();
         let error = match similar::closest_name(name, names()) {
             Some(known) => anyhow!("there is no threshold `{shown}`").did_you_mean(Some(known)),
-            None => anyhow!("there is no threshold `{shown}`: there are {}", names().collect::<Vec<_>>().join(", ")),
+            None => anyhow!("there is no threshold `{shown}`: there are {}", names().join(", ")),
         };
         error.with_value(name)
     }

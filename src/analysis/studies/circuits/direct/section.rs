@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -112,10 +113,9 @@ impl DirectResult {
 
     /// Lists the heads by falling absolute direct effect.
     pub fn heads_by_abs_effect(&self) -> Vec<&HeadDirectEffect> {
-        let mut order: Vec<_> = self.heads.iter().filter(|head| head.effect.effect.is_some()).collect();
         let size = |head: &HeadDirectEffect| head.effect.effect.map_or(0.0, f64::abs);
-        order.sort_by(|a, b| size(b).total_cmp(&size(a)));
-        order
+        let known = self.heads.iter().filter(|head| head.effect.effect.is_some());
+        known.sorted_by(|a, b| size(b).total_cmp(&size(a))).collect()
     }
 
     /// Sums direct effects over layers: `[all heads, all feed-forward blocks, all biases]`.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -256,8 +257,7 @@ impl FoldOfGates {
             let kept = gates.iter().flatten().filter(|&&gate| gate >= MIN_KEPT_GATE).count();
             FittedHeads { start, objective, loss, kept, evaluations, converged, gates }
         };
-        let each: Vec<&GateFit> = fold.fits_by_start().map(|(_, fit)| fit).collect();
-        let pairs = each.iter().enumerate().flat_map(|(number, &a)| each[number + 1..].iter().map(move |&b| (a, b)));
+        let each = fold.fits_by_start().map(|(_, fit)| fit).collect_vec();
         Self {
             blocks: blocks.to_owned(),
             masked_tokens: known.units,
@@ -265,7 +265,7 @@ impl FoldOfGates {
             loss_without_heads: scored(known.loss_without_heads),
             price: scored(known.band),
             fits: fold.fits_by_start().map(fitted).collect(),
-            starts_agree: FitAgreement::from_pairs(pairs),
+            starts_agree: FitAgreement::from_pairs(each.into_iter().tuple_combinations()),
             set: set.map_or_else(Vec::new, |set| head_places(&set.kept, grid)),
         }
     }
@@ -333,8 +333,8 @@ impl SetsAlone {
         let basis = if share_of == ShareOf::Loss { loss } else { loss_without_heads - loss };
         let [even, odd] = sets.each_ref().map(|set| set.kept.iter().copied().collect::<BTreeSet<_>>());
         Self {
-            in_both: head_places(&even.intersection(&odd).copied().collect::<Vec<_>>(), grid),
-            in_one: head_places(&even.symmetric_difference(&odd).copied().collect::<Vec<_>>(), grid),
+            in_both: head_places(even.intersection(&odd), grid),
+            in_one: head_places(even.symmetric_difference(&odd), grid),
             rise: alone.value(),
             rise_ci95: alone.interval(),
             right_change: right_jackknife.as_ref().map(Jackknife::value),
@@ -349,8 +349,8 @@ impl SetsAlone {
 }
 
 /// Layer and number of the heads with these indices.
-fn head_places(places: &[usize], grid: HeadGrid) -> Vec<HeadPlace> {
-    places.iter().map(|&place| grid.head_place(place)).collect()
+fn head_places<'a>(places: impl IntoIterator<Item = &'a usize>, grid: HeadGrid) -> Vec<HeadPlace> {
+    places.into_iter().map(|&place| grid.head_place(place)).collect()
 }
 
 stored!(GatesResult as gates);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use itertools::Itertools;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -176,10 +177,9 @@ impl Removals for KeptSets {
         let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
             set.random.iter().chain([&set.kept]).map(|kept| head_set_at(grid, &set.heads_to_remove(kept))).collect()
         };
-        let sets: BTreeSet<HeadSet> = self.folds.iter().flat_map(of_fold).collect();
         let all = (!self.folds.is_empty()).then(|| all_heads(grid));
-        let sets: BTreeSet<HeadSet> = sets.into_iter().filter(|removed| !removed.is_empty()).chain(all).collect();
-        sets.into_iter().collect()
+        let sets = self.folds.iter().flat_map(of_fold).filter(|removed| !removed.is_empty());
+        sets.chain(all).sorted().dedup().collect()
     }
 
     fn fits_grid(&self, grid: HeadGrid) -> bool {

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use super::section::{ALLOWED_RISE, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
@@ -34,7 +36,7 @@ impl Section for GatesResult {
     fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let Some((kept, head)) = head.and_then(|head| Some((head.kept?, head))) else { return HeadCard::default() };
-        let gates = head.mean_gates().map(|gate| decimal(gate, 2)).collect::<Vec<_>>().join(" and ");
+        let gates = head.mean_gates().map(|gate| decimal(gate, 2)).join(" and ");
         HeadCard::from_iter([format!(
             "kept in {kept} of {} fits of all gates together (mean gate {gates} in the halves of the sample)",
             self.fit_count()
@@ -75,7 +77,7 @@ impl SetsAlone {
     /// Names the heads in the kept sets of the two halves of the sample: `2 heads in the sets of both halves (L0H1
     /// L1H2), 1 in one (L0H0)`.
     fn named_heads_text(&self) -> String {
-        let joined = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let joined = |heads: &[HeadPlace]| heads.iter().join(" ");
         let both = match self.in_both.len() {
             0 => "no head in the sets of both halves".to_owned(),
             count => format!("{} in the sets of both halves ({})", format_count(count, "head"), joined(&self.in_both)),
@@ -163,7 +165,7 @@ impl GatesResult {
         let Some(alone) = &self.alone else {
             return writeln!(out, "No heads are said to do the task together: {}.", why_none.unwrap_or_default());
         };
-        let random: Vec<String> = alone.random_rises.iter().map(|rise| format!("{rise:+.4}")).collect();
+        let random = alone.random_rises.iter().map(|rise| format!("{rise:+.4}")).join(", ");
         let right =
             alone.right_change.map_or_else(String::new, |right| format!(", {:+.1} points right", 100.0 * right));
         match why_none {
@@ -177,17 +179,16 @@ impl GatesResult {
                 self.loss_denominator()
             )?,
         }
-        writeln!(out, "Random sets of as many heads: {} {unit}.", random.join(", "))
+        writeln!(out, "Random sets of as many heads: {random} {unit}.")
     }
 
     /// Writes the names of the heads by the number of fits that keep them, largest number first.
     fn write_heads_by_fits(&self, out: &mut Summary) -> fmt::Result {
         let fits = self.fit_count();
         for count in (1..=fits).rev() {
-            let heads = self.heads.iter().filter(|head| head.kept == Some(count));
-            let heads: Vec<String> = heads.map(|head| head.place.to_string()).collect();
+            let heads = self.heads.iter().filter(|head| head.kept == Some(count)).map(|head| head.place).join(" ");
             if !heads.is_empty() {
-                writeln!(out, "Kept in {count} of {fits} fits: {}.", heads.join(" "))?;
+                writeln!(out, "Kept in {count} of {fits} fits: {heads}.")?;
             }
         }
         Ok(())
@@ -196,9 +197,8 @@ impl GatesResult {
     fn figure(&self) -> Option<Figure> {
         let fits = self.fit_count();
         let mean = |head: &GatedHead| head.mean_gates().sum::<f64>();
-        let mut order: Vec<(usize, &GatedHead)> =
-            self.heads.iter().filter_map(|head| Some((head.kept?, head))).collect();
-        order.sort_by(|a, b| b.0.cmp(&a.0).then(mean(b.1).total_cmp(&mean(a.1))));
+        let known = self.heads.iter().filter_map(|head| Some((head.kept?, head)));
+        let order = known.sorted_by(|a, b| b.0.cmp(&a.0).then(mean(b.1).total_cmp(&mean(a.1)))).collect_vec();
         let row = |(kept, head): &(usize, &GatedHead)| ForestRow {
             name: head.place.to_string(),
             note: format!("kept in {kept} of {fits}"),

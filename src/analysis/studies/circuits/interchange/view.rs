@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult, ShareTests};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::derived::task::ExchangedPositions;
@@ -86,8 +88,8 @@ impl ExchangedHead {
 
     /// The verdicts on the head as text; `undecided` without a verdict.
     fn verdicts_text(&self) -> String {
-        let words: Vec<String> = self.verdicts.iter().map(report_name).collect();
-        if words.is_empty() { "undecided".to_owned() } else { words.join(", ") }
+        let words = self.verdicts.iter().map(report_name).join(", ");
+        if words.is_empty() { "undecided".to_owned() } else { words }
     }
 }
 
@@ -114,8 +116,8 @@ impl InterchangeResult {
             .heads_by_largest_share()
             .into_iter()
             .filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
-        let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
-        let named = if named.is_empty() { String::new() } else { format!(" (largest: {})", named.join(", ")) };
+        let named = carry.take(3).map(|head| head.place).join(", ");
+        let named = if named.is_empty() { named } else { format!(" (largest: {named})") };
         let found = match self.gap_not_shown_reason() {
             Some(why) => format!("Under {corruption}: {why}."),
             None if self.is_mixed() => format!("Under {corruption}: {SEVERAL_CORRUPTIONS}."),
@@ -128,14 +130,13 @@ impl InterchangeResult {
 
     /// Describes the corruptions of the items with their numbers of changed tokens, separated by commas.
     fn corruption_text(&self) -> String {
-        self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        self.corruptions.iter().join(", ")
     }
 
     /// Lists the heads by falling [`largest`](ExchangedHead::largest_abs_share) share.
     fn heads_by_largest_share(&self) -> Vec<&ExchangedHead> {
-        let mut known: Vec<_> = self.heads.iter().filter_map(|head| Some((head.largest_abs_share()?, head))).collect();
-        known.sort_by(|a, b| b.0.total_cmp(&a.0));
-        known.into_iter().map(|(_, head)| head).collect()
+        let known = self.heads.iter().filter_map(|head| Some((head.largest_abs_share()?, head)));
+        known.sorted_by(|a, b| b.0.total_cmp(&a.0)).map(|(_, head)| head).collect()
     }
 
     /// Writes how many heads have each verdict. If no head carries the answer, the text says that none is shown to.

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 use super::sources::LinkedWords;
@@ -140,9 +141,7 @@ impl SeparatedPairs {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
         };
-        let mut order: Vec<usize> = self.counts.keys().copied().collect();
-        order.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
-        order
+        self.counts.keys().copied().sorted_by(|a, b| rate(b).total_cmp(&rate(a))).collect()
     }
 
     /// Whether no count of linked or taken pairs exceeds the number of pairs. Sums read from a file are untrusted.

@@ -1,7 +1,9 @@
 //! Baseline rules that choose the target of a link without an attention head: by position or by class.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::blocks::{Merge, merge_fields};
@@ -194,9 +196,8 @@ const MAX_RULE_CLASSES: usize = 50;
 
 /// The commonest classes among candidates, at most `MAX_RULE_CLASSES`, from the number of words of each class.
 pub fn commonest_classes(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
-    let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
-    classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    classes.into_iter().take(MAX_RULE_CLASSES).map(|(class, _)| class.clone()).collect()
+    let classes = words.iter().sorted_by_key(|&(_, &count)| Reverse(count));
+    classes.take(MAX_RULE_CLASSES).map(|(class, _)| class.clone()).collect()
 }
 
 /// The best class rule for the sources of each class, and one rule for all classes that have few sources.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS_RULES};
+use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS_RULES, first_best};
 use crate::corpus::{LinkSet, Upos};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::UniformAttention;
@@ -225,9 +225,8 @@ impl<'a> LinkedWords<'a> {
             (Some(left), Some(right)) if right - word < word - left => Some(right),
             (left, right) => left.or(right),
         };
-        let runs = of_class().map(|other| (other, self.shared_context_length(word, other)));
-        let longest = runs.reduce(|best, next| if next.1 > best.1 { next } else { best });
-        [left, right, nearest, in_order, longest.map(|(other, _)| other)]
+        let longest = first_best(of_class(), |&other| self.shared_context_length(word, other) as u64);
+        [left, right, nearest, in_order, longest]
     }
 
     /// Number of equal classes around two words: counted outwards from the words, before them and after them, up to the
