@@ -192,8 +192,8 @@ impl Plan {
         STUDIES.iter().filter_map(of_study).collect()
     }
 
-    /// The sums of the passes that have run, by the name of the study that requested them. `control` selects as in
-    /// [`Self::complete_study_sums`].
+    /// The sums of the passes that have run, by the name of the study that requested them. `control` selects a control
+    /// run; `None` selects the main analysis.
     fn study_sums<'a>(
         &self,
         passes: &'a [PassSums],

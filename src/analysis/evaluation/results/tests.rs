@@ -6,7 +6,6 @@ use crate::stats::interval::Interval;
 use crate::studies::patterns::dependency::RelationMetrics;
 use crate::studies::patterns::dependency::section::{Relations, Tests};
 use crate::studies::registry::{default_policy, find_entry, find_study};
-use crate::study::AnyStudy;
 use crate::study::columns;
 use crate::study::labels::policy::Value;
 use crate::study::labels::{ABSENT, UNLABELLED};
@@ -48,6 +47,16 @@ fn estimates(metrics: HeadMetrics<'_>, intervals: &[(&str, Interval)]) -> Estima
     }
 }
 
+fn attention_results(estimates: Estimates) -> Results {
+    Results {
+        estimates,
+        sections: vec![(find_study("attention").unwrap(), Box::new(NoSection))],
+        could_read_text: true,
+        absent_heads: Vec::new(),
+        removed_heads: Vec::new(),
+    }
+}
+
 fn verdict(metrics: HeadMetrics<'_>, relations: Vec<RelationMetrics>) -> Verdict {
     verdict_within(metrics, &[], relations)
 }
@@ -63,17 +72,8 @@ fn verdict_by(
     relations: Vec<RelationMetrics>,
 ) -> Verdict {
     let relations = Relations { relations, tests: Tests::default() };
-    let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> = vec![
-        (find_study("attention").unwrap(), Box::new(NoSection)),
-        (find_study("dependency").unwrap(), Box::new(relations)),
-    ];
-    let mut results = Results {
-        estimates: estimates(metrics, ci95),
-        sections,
-        could_read_text: true,
-        absent_heads: Vec::new(),
-        removed_heads: Vec::new(),
-    };
+    let mut results = attention_results(estimates(metrics, ci95));
+    results.sections.push((find_study("dependency").unwrap(), Box::new(relations)));
     results.apply_policy(policy);
     results.verdicts(policy).remove(0)
 }
@@ -211,16 +211,8 @@ fn the_primary_label_has_the_largest_margin_over_its_threshold() {
 #[test]
 fn a_head_that_the_model_lacks_is_absent_and_no_more() {
     let ci95 = [(MASS_PREVIOUS, Interval(0.89, 0.91))];
-    let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
-        vec![(find_study("attention").unwrap(), Box::new(NoSection))];
     let mut given = estimates(&[(MASS_PREVIOUS, 0.9)], &ci95);
-    let results = Results {
-        estimates: given.clone(),
-        sections,
-        could_read_text: true,
-        absent_heads: vec![0],
-        removed_heads: Vec::new(),
-    };
+    let results = Results { absent_heads: vec![0], ..attention_results(given.clone()) };
     assert!(results.assessments(&default_policy())[0].is_empty());
     let expected = Verdict { primary: ABSENT.to_owned(), labels: Vec::new(), nearest: Vec::new() };
     assert_eq!(results.verdicts(&default_policy()), [expected]);
@@ -253,16 +245,7 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         let little = Denominator { count, sentences, ..BASIS };
         let of = |(name, all): (&String, &Denominator)| if name == "offset_mass.5" { little } else { *all };
         given.denominators = Metrics::new(&columns(find_study("attention").unwrap()), names.iter().zip(&all).map(of));
-        let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
-            vec![(find_study("attention").unwrap(), Box::new(NoSection))];
-        let results = Results {
-            estimates: given,
-            sections,
-            could_read_text: true,
-            absent_heads: Vec::new(),
-            removed_heads: Vec::new(),
-        };
-        let verdict = results.verdicts(&default_policy()).remove(0);
+        let verdict = attention_results(given).verdicts(&default_policy()).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
     };
     assert_eq!(labels(100, 30), ["offset:5", "separator"]);
