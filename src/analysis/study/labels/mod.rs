@@ -254,14 +254,13 @@ pub struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// The metric `id` of the attention head, at `key` if the metric has several cells. Panics if there is no such
-    /// metric, since a detector knows its study's metrics.
+    /// The metric `id` of the attention head, at `key` if the metric has keys. Panics if there is no such metric, since
+    /// a detector knows its study's metrics.
     pub fn metric(&self, id: &str, key: Option<&str>) -> MeasuredScore {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
-    /// Assesses a label whose rule requires the metric `id` (at `key`, if it has several cells) to be above a
-    /// threshold.
+    /// Assesses a label whose rule requires the metric `id` (at `key`, if it has keys) to be above a threshold.
     pub fn assess_above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
         let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
         assess(label, &number, self.metric(id, key), ThresholdBound::Above, threshold).into_iter().collect()

@@ -14,8 +14,8 @@ use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, merge_fields};
 use crate::stats::interval::Interval;
 
-/// A metric: one row of a study's table of metrics. `F` is the function that computes the ratio of a cell from the
-/// study's sums.
+/// A metric: one row of a study's table of metrics. `F` is the function that computes the metric's ratio from the
+/// study's sums, for one key if the metric has several.
 pub struct Metric<F> {
     /// The metric's id, and the text that `explain` prints.
     pub explanation: Explanation,
@@ -84,7 +84,7 @@ impl Keys {
 /// head gives the chance level.
 pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
 
-/// Returns the function that computes all cells of a table whose metrics are single numbers.
+/// Returns the function that computes the ratios of all metrics of a table, each of them a single number.
 pub fn table_values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
@@ -101,8 +101,7 @@ pub struct Column {
     pub bounds: [f64; 2],
 }
 
-/// Names of all cells of the columns, in order. The name is the metric's id; if the metric has several cells, the
-/// key follows after a dot.
+/// Names of all numbers of the columns, in order: the metric's id, or `id.key` for a metric with keys.
 pub fn cell_names(columns: &[Column]) -> Vec<String> {
     Metrics::new(columns, std::iter::repeat(())).cells().map(|(name, ())| name).collect()
 }
@@ -251,7 +250,8 @@ pub type Intervals = Metrics<Option<Interval>>;
 pub type WithoutBlocks = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
-    /// Assigns `values` to the cells of `columns`, in order. Panics if there are fewer values than cells.
+    /// Assigns `values` to the metrics of `columns`, in order: one value, or one for each key of a metric. Panics if
+    /// there are too few values.
     pub fn new(columns: &[Column], values: impl IntoIterator<Item = T>) -> Self {
         let mut values = values.into_iter();
         let mut next = || values.next().expect("a value for each cell");
@@ -271,14 +271,14 @@ impl<T> Metrics<T> {
         self.0.0.is_empty()
     }
 
-    /// Whether both have cells of the same names, in any order.
+    /// Whether both have the same metrics with the same keys, in any order.
     pub fn has_same_cells<U>(&self, other: &Metrics<U>) -> bool {
         // Heads of one report nearly always list their metrics in one order.
         let names = self.cells().map(|(name, _)| name);
         names.eq(other.cells().map(|(name, _)| name)) || self.by_name().keys().eq(other.by_name().keys())
     }
 
-    /// Drops each metric with all cells `true` in `is_dropped`.
+    /// Drops each metric for which `is_dropped` is true, for every key if the metric has keys.
     pub fn drop_where(&mut self, is_dropped: &Metrics<bool>) {
         let all = |cells: &Cells<bool>| match cells {
             Cells::Single(is_dropped) => *is_dropped,
@@ -318,8 +318,7 @@ impl<T> Metrics<T> {
         self.in_order(&present)
     }
 
-    /// Each value with its name. The name is the metric's id; if the metric has several cells, the key follows
-    /// after a dot.
+    /// Each value with its name: the metric's id, or `id.key` for a metric with keys.
     pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
         self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
             match cells {
@@ -334,7 +333,7 @@ impl<T> Metrics<T> {
         self.cells().collect()
     }
 
-    /// The value of the metric `id`, at `key` if the metric has several cells; `None` if there is no such cell.
+    /// The value of the metric `id`, at `key` if the metric has keys; `None` if there is no such metric or key.
     pub fn get(&self, id: &str, key: Option<&str>) -> Option<&T> {
         match (self.0.get(id)?, key) {
             (Cells::Single(value), None) => Some(value),
@@ -365,7 +364,7 @@ impl<T> Metrics<Option<T>> {
 }
 
 impl<T: Copy> Metrics<Option<T>> {
-    /// As [`Metrics::get`], and `None` also for a cell without a value.
+    /// As [`Metrics::get`], and `None` also where the metric has no value.
     pub fn value(&self, id: &str, key: Option<&str>) -> Option<T> {
         self.get(id, key).copied().flatten()
     }
