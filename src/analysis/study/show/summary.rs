@@ -182,13 +182,10 @@ mod tests {
     use itertools::Itertools;
 
     use super::*;
-    use crate::study::show::wording::plain_table;
+    use crate::study::show::wording::aligned_table;
 
     fn table() -> Table {
-        let mut table = plain_table();
-        table.set_header(["head", "score", "held-out"]);
-        table.add_row(["L0H1", "1.25", "1.00"]);
-        table
+        aligned_table(["head", "score", "held-out"], [["L0H1", "1.25", "1.00"]], 0..0)
     }
 
     #[test]
@@ -219,11 +216,9 @@ mod tests {
 
     #[test]
     fn what_is_too_wide_without_them_is_wrapped_between_words() {
-        let mut table = plain_table();
-        table.set_header(["head", "first labels", "over offset"]);
-        table.add_row(["L0H1", "nsubj:pass, conj", "+1.2 ±0.4"]);
+        let rows = [["L0H1", "nsubj:pass, conj", "+1.2 ±0.4"]];
         let mut summary = Summary::default();
-        summary.add_table(table);
+        summary.add_table(aligned_table(["head", "first labels", "over offset"], rows, 0..0));
         let shown = |width| summary.fit(Some(width));
         // 4, 11 and 6 letters in the longest words, and two spaces around each.
         for width in 27..44 {

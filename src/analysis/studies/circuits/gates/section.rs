@@ -217,11 +217,7 @@ impl GatesResult {
             folds: [("even", 0), ("odd", 1)]
                 .map(|(blocks, fold)| FoldOfGates::new(blocks, fits[fold], sets.map(|sets| &sets[fold]), context.grid))
                 .into(),
-            folds_agree: FitAgreement::from_pairs(
-                fits[0]
-                    .fits_by_start()
-                    .flat_map(|(_, here)| fits[1].fits_by_start().map(move |(_, there)| (here, there))),
-            ),
+            folds_agree: FitAgreement::from_pairs(fits[0].gate_fits().cartesian_product(fits[1].gate_fits())),
             heads: (0..context.grid.head_count()).map(|place| GatedHead::new(place, fits, context.grid)).collect(),
             alone: sets.zip(worth).map(|(sets, worth)| SetsAlone::new(sets, worth, sums, context.grid)),
             together: false,
@@ -257,7 +253,6 @@ impl FoldOfGates {
             let kept = gates.iter().flatten().filter(|&&gate| gate >= MIN_KEPT_GATE).count();
             FittedHeads { start, objective, loss, kept, evaluations, converged, gates }
         };
-        let each = fold.fits_by_start().map(|(_, fit)| fit).collect_vec();
         Self {
             blocks: blocks.to_owned(),
             masked_tokens: known.units,
@@ -265,7 +260,7 @@ impl FoldOfGates {
             loss_without_heads: scored(known.loss_without_heads),
             price: scored(known.band),
             fits: fold.fits_by_start().map(fitted).collect(),
-            starts_agree: FitAgreement::from_pairs(each.into_iter().tuple_combinations()),
+            starts_agree: FitAgreement::from_pairs(fold.gate_fits().tuple_combinations()),
             set: set.map_or_else(Vec::new, |set| head_places(&set.kept, grid)),
         }
     }
@@ -291,7 +286,7 @@ impl GatedHead {
     fn new(place: usize, fits: [&FoldFits; 2], grid: HeadGrid) -> Self {
         let [kept_even, kept_odd] = fits.map(|fold| fold.keeping_fits(place));
         let gate = |fold: &FoldFits| {
-            let gates: Option<Vec<f64>> = fold.fits_by_start().map(|(_, fit)| fit.gates[place]).collect();
+            let gates: Option<Vec<f64>> = fold.gate_fits().map(|fit| fit.gates[place]).collect();
             gates.filter(|gates| !gates.is_empty()).map(|gates| gates.iter().sum::<f64>() / gates.len() as f64)
         };
         let [gate_even, gate_odd] = fits.map(gate);

@@ -62,9 +62,13 @@ impl FoldFits {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
 
+    pub fn gate_fits(&self) -> impl Iterator<Item = &GateFit> + Clone {
+        self.fits.fits.values()
+    }
+
     /// Number of fits that keep the head with index `place`. `None` if the head has no gate, or if there is no fit.
     pub fn keeping_fits(&self, place: usize) -> Option<usize> {
-        let keeps: Option<Vec<bool>> = self.fits_by_start().map(|(_, fit)| fit.keeps_head(place)).collect();
+        let keeps: Option<Vec<bool>> = self.gate_fits().map(|fit| fit.keeps_head(place)).collect();
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
 
@@ -139,7 +143,7 @@ impl KeptSets {
     /// Heads that share weights are drawn together. `first_layers` has, for each layer, the first layer with equal
     /// weights.
     pub fn new(folds: [&FoldFits; 2], obstacle: Option<Obstacle>, first_layers: &[usize]) -> Self {
-        let is_fitted = |fold: &FoldFits| fold.fits_by_start().next().is_some();
+        let is_fitted = |fold: &FoldFits| fold.gate_fits().next().is_some();
         if obstacle.is_some() || !folds.into_iter().all(is_fitted) {
             return Self { folds: Vec::new(), obstacle };
         }

@@ -14,7 +14,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{LateFact, Section, ShareOf, ViewContext};
+use crate::study::section::{LateFact, Section, ShareOf, View, ViewContext};
 use crate::study::upstream::Obstacle;
 use crate::system::parallel::core_count;
 
@@ -71,6 +71,10 @@ fn result(folds: &[FoldFits; 2], sums: &KeptHeadLosses) -> GatesResult {
     section
 }
 
+fn view(section: &GatesResult) -> View<'_> {
+    section.view(ViewContext::new(&default_policy()))
+}
+
 fn kept_sets(folds: &[FoldFits; 2], obstacle: Option<Obstacle>) -> KeptSets {
     KeptSets::new([&folds[0], &folds[1]], obstacle, &[])
 }
@@ -108,22 +112,19 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
     let is_possible = |rise: f64| possible.iter().any(|mean| (rise - mean).abs() < 1e-5);
     assert!(alone.random_rises.iter().all(|&rise| is_possible(rise)), "{alone:?}");
     assert_eq!((found.together, found.obstacle), (false, Some(NoSet::RiseNotBelow)));
-    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
+    let summary = view(&section).summary.to_string();
     let is_verdict = |line: &&str| line.starts_with("Kept in") || line.starts_with("No heads");
     // Without the estimates that follow the first sentence.
     let mut verdict = summary.lines().filter(is_verdict).filter_map(|line| line.split(". ").next());
     insta::assert_snapshot!(verdict.join("\n"), @"");
-    assert!(section.view(ViewContext::new(&default_policy())).in_brief.finding.is_none());
-    let card = section.head_card(GRID.head_place(0), ViewContext::new(&default_policy()));
+    assert!(view(&section).in_brief.finding.is_none());
+    let card = |head| section.head_card(GRID.head_place(head), ViewContext::new(&default_policy()));
     assert_eq!(
-        card.lines,
+        card(0).lines,
         ["kept in 9 of 10 fits of all gates together (mean gate 0.98 and 0.80 in the halves of the sample)"]
     );
-    assert!(
-        section.head_card(GRID.head_place(3), ViewContext::new(&default_policy())).lines.is_empty()
-            && card.clauses.is_empty()
-    );
-    assert_eq!((section.view(ViewContext::new(&default_policy())).figures.len(), section.defect(GRID)), (1, None));
+    assert!(card(3).lines.is_empty() && card(0).clauses.is_empty());
+    assert_eq!((view(&section).figures.len(), section.defect(GRID)), (1, None));
     insta::assert_snapshot!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap(), @"");
 }
 
@@ -143,7 +144,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     let high = alone.rise_ci95.unwrap().high();
     assert!((alone.rise - 0.01).abs() < 1e-5 && (high - 0.0125).abs() < 5e-4, "{alone:?}");
     assert!(section.together && section.obstacle.is_none());
-    let finding = section.view(ViewContext::new(&default_policy())).in_brief.finding;
+    let finding = view(&section).in_brief.finding;
     insta::assert_snapshot!(finding.unwrap(), @"");
     // The mean is below the margin of .02, but the interval, .0175 ± .0044, is not.
     let section = rise(0.035);
@@ -174,7 +175,7 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     assert!(KeptHeadLosses::new(GRID, sets.clone()).demands().further_runs.ablated_sets().is_empty());
     let section = result(&folds, &KeptHeadLosses::new(GRID, sets));
     assert_eq!((section.obstacle, section.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
-    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
+    let summary = view(&section).summary.to_string();
     insta::assert_snapshot!(summary.lines().filter(|line| line.starts_with("No heads")).join("\n"), @"");
     // A fold without tokens, and one whose heads are worth nothing.
     let nothing = |units, band| {

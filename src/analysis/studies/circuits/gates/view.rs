@@ -240,5 +240,5 @@ fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
             fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::agreement_text)
         }),
     ];
-    column_table(&COLUMNS, &folds.iter().collect::<Vec<_>>())
+    column_table(&COLUMNS, &folds.iter().collect_vec())
 }
