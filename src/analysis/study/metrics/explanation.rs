@@ -8,7 +8,7 @@ pub const OURS: &str = "Defined here.";
 pub struct Explanation {
     /// Name of the label or id of the metric.
     pub name: &'static str,
-    /// A sentence on the head: how the metric, or the score of the label, describes it.
+    /// Meaning of the metric or label for a head, as a sentence.
     pub measures: &'static str,
     /// The formula, with the symbols of docs/methodology/units.md. A threshold's name in braces is replaced by its
     /// default.
