@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use crate::study::metrics::metric::Named;
+use crate::study::metrics::named::Named;
 use crate::system::errors::{Facts, similar};
 
 /// A flat table of results.
