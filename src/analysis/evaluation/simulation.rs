@@ -69,24 +69,23 @@ const MEAN_SEPARATOR_MASS: f64 = 0.6;
 
 /// Index of the offset +1, which is the baseline.
 const NEXT_OFFSET_INDEX: usize = BASELINE_OFFSET_COUNT / 2;
-/// Index of the offset -1, which is right for a quarter of the words for which the offset +1 is wrong.
+/// Index of the offset -1. It is right for a quarter of the words at which the offset +1 is wrong.
 const PREVIOUS_OFFSET_INDEX: usize = NEXT_OFFSET_INDEX - 1;
 
-/// The number of tokens of a sentence that has `words` words with a relation.
+/// Number of tokens in a simulated sentence; `words` of its words belong to a relation.
 fn sentence_tokens(words: u64) -> u64 {
     5 + 3 * words
 }
 
-/// The largest deviation of a document's accuracies from their mean over documents. Each head and direction
-/// deviates uniformly, by up to this in either direction.
+/// Largest deviation of a document's accuracies from their mean over documents. Each head and direction deviates by a
+/// uniform draw between this value and its negative.
 ///
-/// With documents of 52 sentences, a standard error over documents is then about twice one over sentences, as for
-/// GUM's dev set.
+/// With documents of 52 sentences, standard errors over documents are then about twice the standard errors over
+/// sentences, as in GUM's dev set.
 const MAX_DEVIATION: f64 = 0.15;
 
-/// The documents of a simulated corpus.
 struct Documents {
-    /// The number of sentences in each document.
+    /// Number of sentences in each document.
     sentences: Vec<u64>,
     /// The largest deviation of a document's accuracies from their mean over documents.
     max_deviation: f64,
@@ -203,8 +202,7 @@ fn simulate_corpus(
     Results::new(&observed, &context, policy)
 }
 
-/// The number of simulated corpora: over 2,000 corpora, a rate of coverage or rejection has a standard error of 0.5
-/// %.
+/// Number of simulated corpora. Over 2,000 corpora, a rate of coverage or rejection has a standard error of 0.5 %.
 const CORPUS_COUNT: u64 = 2000;
 
 /// A rate for each simulated quantity, by the quantity's name, such as `accuracy of a good head`.
@@ -271,11 +269,11 @@ fn assert_rates_within(corpus: &str, what: &str, shares: RatesByQuantity, bounds
     }
 }
 
-/// The accepted range of the share of corpora in which a 95 % interval covers the truth.
+/// Accepted coverage of 95 % intervals: the share of corpora in which the interval covers the true value.
 const COVERAGE_BOUNDS: RangeInclusive<f64> = 0.93..=0.97;
 
-/// The accepted range of the share of corpora in which the block test rejects a true margin; an exact test rejects
-/// 5 %.
+/// Accepted share of corpora in which the block test at 5 % rejects a margin equal to the true value. An exact test
+/// rejects 5 %.
 const REJECTION_BOUNDS: RangeInclusive<f64> = 0.03..=0.07;
 
 #[test]

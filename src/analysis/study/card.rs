@@ -14,8 +14,8 @@ use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 use crate::sequences::derived::task::TaskKind;
 
-/// `(aim, metric)` of a label. The metric's value is the aim's mean score over the corpus; `None` if the label's
-/// score is that mean.
+/// `(aim, metric)` of a label. `metric` is the name of the metric that is the aim's mean score over the corpus; `None`
+/// if the label's score is that mean.
 pub type AimWithMetric = (Aim, Option<String>);
 
 #[derive(Clone, Copy)]
@@ -68,8 +68,9 @@ pub struct Card {
     /// of shares are on the logit scale.
     pub is_share_metric: fn(&str) -> bool,
     pub unit: fn(&str) -> Unit,
-    /// Returns the name of the metric from which a metric is computed with rates of the corpus. `None` if the
-    /// metric depends on the attention head alone. The rates differ between analyses of different sentences.
+    /// Given a metric that depends on the corpus, such as a lead over chance, returns the metric of the attention head
+    /// alone from which it is computed. `None` for all other metrics. Only metrics of the head alone are compared
+    /// between different corpora.
     pub base_metric_of: fn(&str) -> Option<&str>,
     /// Detectors of the study's labels, in the order in which ties between labels are broken.
     pub labels: &'static [Detector],
@@ -78,8 +79,8 @@ pub struct Card {
     pub choices: &'static [Detector],
     /// Rules of the study's verdicts, without the rules of its labels.
     pub verdicts: &'static [VerdictRule],
-    /// Returns the aim of a label that a single sentence can show, with the aim's metric ([`AimWithMetric`]);
-    /// `None` for other labels.
+    /// Returns the aim of a label, with the aim's metric ([`AimWithMetric`]). `None` if no single sentence can show
+    /// that a head has the label.
     pub aim: fn(&Label) -> Option<AimWithMetric>,
     /// Glossary terms other than labels and metrics, in the order in which a reader of the summary meets them.
     pub terms: &'static [Term],
@@ -139,7 +140,7 @@ impl Card {
         self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
     }
 
-    /// The detectors of labels and of choices.
+    /// Detectors of all labels of the study: its roles (`labels`), then how heads choose their keys (`choices`).
     pub fn all_labels(&self) -> impl Iterator<Item = &'static Detector> + use<> {
         self.labels.iter().chain(self.choices)
     }
@@ -158,11 +159,10 @@ impl Card {
 /// How a study uses the counts of each token in the whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenCountUse {
-    /// The study does not use counts.
     Unused,
-    /// The study can run without counts, and reports more with them.
+    /// The study runs without token counts, and reports more with them.
     Useful,
-    /// The study cannot run without counts.
+    /// The study cannot run without token counts.
     Needed,
 }
 
@@ -178,13 +178,12 @@ pub struct Caveat {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CaveatSubject {
-    /// Meaning of a label.
     Meaning,
     /// How certain a label is.
     Certainty,
 }
 
-/// The labels of a run and the study's section, by which caveats apply or not.
+/// A run's verdicts, label policy and section of one study: what the study needs to decide which caveats apply.
 pub struct Labelling<'a> {
     /// The verdict on each head, layer by layer.
     pub verdicts: &'a [Verdict],

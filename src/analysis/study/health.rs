@@ -12,14 +12,14 @@ use crate::stats::block_test::MIN_BLOCKS_FOR_TEST;
 
 /// Share of unread tokens, letters, words or sentences above which no label is firm.
 ///
-/// If a share `u` of tokens is unread, `1 - (1 - u)^2` of all token pairs have an unread token. For `u` of .05
-/// these are about 10 in 100, and a syntactic label is a lead of 10 points. `all-MiniLM-L6-v2` leaves less than .01
-/// of EWT, GUM, PUD and German GSD unread.
+/// With a share `u` of unread tokens, `1 - (1 - u)^2` of the token pairs have an unread token: about 10 % for 5 %. A
+/// syntactic label needs a lead of 10 points over its baseline, which such pairs could make up. `all-MiniLM-L6-v2`
+/// leaves less than 1 % of EWT, GUM, PUD and German GSD unread.
 const MAX_UNREAD_SHARE: f64 = 0.05;
 
-/// Threshold of checks that measure a part of the corpus, such as its skipped sentences. A part above one half is
-/// most of the corpus.
-const MAX_PART_SHARE: f64 = 0.5;
+/// Largest accepted share of sentences that are skipped, repeated, or one token long. Above one half, they are most of
+/// the corpus.
+const MAX_SENTENCE_SHARE: f64 = 0.5;
 
 /// Threshold of each check of the input, in the order of [`HealthId::ALL`].
 static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
@@ -53,17 +53,17 @@ static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     ),
     Threshold::share(
         "health_one_token_sentences",
-        MAX_PART_SHARE,
+        MAX_SENTENCE_SHARE,
         "largest share of sentences of one token, which has no other to attend to: beyond .5 they are most of the corpus",
     ),
     Threshold::share(
         "health_skipped",
-        MAX_PART_SHARE,
+        MAX_SENTENCE_SHARE,
         "largest share of sentences left out: beyond .5 labels are about the lesser part of the corpus",
     ),
     Threshold::share(
         "health_repeated",
-        MAX_PART_SHARE,
+        MAX_SENTENCE_SHARE,
         "largest share of sentences that are copies of earlier ones: beyond .5 they are most of the corpus; tests count copies once, so \
             labels stay firm",
     ),

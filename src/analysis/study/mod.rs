@@ -73,7 +73,7 @@ pub trait AnyStudy: Sync {
     /// As [`Study::measure`], with the section as a trait object.
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
-    /// As [`Study::upstream`], with the section among the `labelling`.
+    /// Returns the results of this study that later studies build on. The section is the one in `labelling`.
     fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
     /// Each key of the section in a report, with its value.

@@ -22,7 +22,8 @@ type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
 /// A pass over the corpus that a study requests, with the function that makes the study's empty sums.
 pub struct PassSpec {
     pub pass: Pass,
-    /// Whether the pass is of the second stage, whose empty sums are made from the results of the first stage.
+    /// Whether the pass runs in the second stage. Its sums may then depend on the results of the first stage, such as
+    /// labels.
     pub is_second_stage: bool,
     /// Activations that a first-stage pass over the same sequences may keep, so that this pass can be replayed from
     /// them.
@@ -44,7 +45,6 @@ impl PassSpec {
         Self::new(pass, move |subject| ByLayerClass::new(subject.classes, |visibility| make(subject, visibility)))
     }
 
-    /// This pass, moved to the second stage.
     pub fn in_second_stage(self) -> Self {
         Self { is_second_stage: true, ..self }
     }
@@ -89,7 +89,8 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A subject before anything was observed. Every query sees every key, and no columns are probed for.
+    /// A subject before the first stage. Every query sees every key, and the corpus has no columns for probing tasks or
+    /// classes.
     pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
         static ONE_CLASS: LazyLock<LayerClasses> = LazyLock::new(LayerClasses::default);
         Self {

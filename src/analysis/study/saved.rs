@@ -47,8 +47,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// Writes the message of an error in a `part` of a report with its line and column in the report, in the form of
-/// `serde_json`.
+/// Message of a parse error in a `part` of a report. Line and column are counted from the start of the report, in the
+/// form of `serde_json`.
 fn error_in_report(report: &str, part: &str, error: &serde_json::Error) -> String {
     // `part` is borrowed from the report.
     let before = &report[..part.as_ptr().addr() - report.as_ptr().addr()];

@@ -80,13 +80,13 @@ impl View<'_> {
 pub enum LateFact<'a> {
     /// The metrics of all studies.
     Estimates(&'a Estimates),
-    /// The label policy, by whose thresholds a section corrects its tests.
+    /// The label policy. Under its thresholds, a section tests again and gives its verdicts.
     Policy(&'a Policy),
     /// Kind of a control that was run, and the study's sections from the control runs, one for each seed.
     Control(ControlKind, &'a [&'a dyn Section]),
     /// First label of every head, `[layers * heads]`, for sections that name heads.
     Labels(&'a [String]),
-    /// The report will be written with rounded numbers, so that sections drop numbers that no policy needs.
+    /// The report will be written with rounded numbers. Sections then drop tests of heads that no policy could label.
     Rounded,
 }
 
@@ -112,8 +112,8 @@ pub struct ViewContext<'a> {
 }
 
 impl<'a> ViewContext<'a> {
-    /// A context without facts of the run. Tests, numbers, and whether the model is above a task's baseline do not
-    /// depend on such facts.
+    /// A context without facts of the run. It suffices for the tests, the numbers and the baseline result of a view,
+    /// which do not depend on such facts.
     pub fn new(policy: &'a Policy) -> Self {
         static NO_FACTS: SectionFacts =
             SectionFacts { read: Context::Sentence, phases: None, labels: BTreeMap::new(), is_above_baseline: None };
@@ -124,7 +124,6 @@ impl<'a> ViewContext<'a> {
 /// Part of a head's card that a section adds.
 #[derive(Default)]
 pub struct HeadCard {
-    /// Lines of text.
     pub lines: Vec<String>,
     /// Verb phrases for the sentence about the head, which is their subject. Each has a number in it.
     pub clauses: Vec<String>,
@@ -136,10 +135,9 @@ pub struct HeadCard {
     pub table: Option<CardTable>,
 }
 
-/// A head that is related to the head of a card.
+/// An attention head to which the card of another head refers, such as the head that attends most like it.
 pub struct Neighbour {
-    /// Relation of the neighbour to the head of the card, as a phrase before the neighbour's name: `looks most
-    /// like`.
+    /// How the other head is related to the card's own, as a phrase before its name: `looks most like`.
     pub relation: &'static str,
     pub place: HeadPlace,
     /// Strength of the relation in a few words: `distance 0.123`.
@@ -183,16 +181,16 @@ pub struct PruningOrder {
     /// Share of a task's predictions that are right, as `(with all heads, after each removal)`. `None` for losses
     /// of tokens.
     pub accuracies: Option<(f64, Vec<f64>)>,
-    /// Number of heads that can be removed before the loss rises by more than a limit, as `(measure, rise, number
-    /// of heads)`. The limit is the share `rise` of the measure.
+    /// Number of heads that can be removed within a limit, as `(measure, rise, number of heads)`. The loss may rise, or
+    /// the accuracy fall, by at most the share `rise` of the measure.
     pub budgets: Vec<(ShareOf, f64, usize)>,
     /// Whether the model is significantly above the baseline of the task; `None` for losses of tokens.
     pub is_above_baseline: Option<bool>,
 }
 
 impl PruningOrder {
-    /// Number of heads that can be removed, in this order, before the loss rises by more than the share `rise` of
-    /// `measure`. `None` if the order was not measured by it.
+    /// Number of heads that can be removed, in this order, while the loss rises (or the accuracy falls) by at most the
+    /// share `rise` of `measure`. `None` if the order was not measured by it.
     pub fn removable_heads(&self, rise: f64, measure: ShareOf) -> Option<usize> {
         let mut budgets = self.budgets.iter().filter(|(limited, ..)| *limited == measure).peekable();
         budgets.peek()?;
@@ -261,13 +259,14 @@ pub struct LabelUse {
     pub test: UseTest,
 }
 
-/// Values of the keys of all sections in a saved report, by key. Each has the type that its section has under the key.
+/// Values of the keys of all sections in a saved report, by key. Each value has the type that [`StoredKey::parse`] gave
+/// it.
 pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
 /// A key of the report under which a section, or a part of it, is stored.
 pub struct StoredKey<S> {
     pub name: &'static str,
-    /// Returns the value that a section has under the key.
+    /// Returns the part of a section that is stored under the key.
     pub value: fn(&S) -> &dyn erased_serde::Serialize,
     pub schema: fn(&mut SchemaGenerator) -> Schema,
     /// Parses the value of the key from JSON. Fails if the JSON does not have the value's type.

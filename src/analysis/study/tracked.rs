@@ -41,7 +41,7 @@ pub struct RelationPart {
 pub struct TrackingHead {
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The end of the dependency arc that is the query.
+    /// The query of the dependency arc: its dependent or its syntactic head.
     pub direction: Direction,
     pub accuracy: f64,
     /// 95 % interval of `accuracy`.
@@ -52,8 +52,8 @@ pub struct TrackingHead {
     pub over_offset: f64,
     /// 95 % interval of `over_offset`.
     pub over_offset_ci95: Option<Interval>,
-    /// Accuracy minus the accuracy of the word-class baseline. Null without that baseline, and in rounded reports
-    /// of heads below the offset.
+    /// Accuracy minus the accuracy of the word-class baseline; null without that baseline. Rounded reports leave it out
+    /// for a head below the best offset.
     pub over_tags: Option<f64>,
     /// 95 % interval of `over_tags`.
     pub over_tags_ci95: Option<Interval>,

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,8 +66,7 @@ pub struct Ranking {
 impl Ranking {
     /// Heads by rising score, from the scores `[heads]`; ties keep the order of the heads.
     pub fn from_scores(by: &str, scores: &[f64]) -> Self {
-        let mut places: Vec<usize> = (0..scores.len()).collect();
-        places.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+        let places = (0..scores.len()).sorted_by(|&a, &b| scores[a].total_cmp(&scores[b])).collect();
         Self { by: by.to_owned(), places }
     }
 }
@@ -76,11 +76,10 @@ impl Ranking {
 pub struct ArcClaim {
     /// Index of the attention head in lists of all heads.
     pub place: usize,
-    /// Name of the label.
     pub label: String,
     /// Name of the relation, under which its arcs are [scored](crate::corpus::relation::scored_relations).
     pub relation: String,
-    /// The end of the dependency arc that is the query.
+    /// The query of the dependency arc: its dependent or its syntactic head.
     pub direction: Direction,
     /// The fixed offset from the dependent to its syntactic head that is right most often, in words.
     pub offset: i32,
@@ -94,6 +93,6 @@ pub struct HeadAim {
     /// The first of the attention head's labels that has an aim.
     pub label: String,
     pub aim: Aim,
-    /// Mean score of the aim over the whole corpus.
+    /// Mean score over the corpus of how closely the head follows `aim`, from 0 to 1.
     pub mean: f64,
 }

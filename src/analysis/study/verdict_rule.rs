@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use itertools::Itertools;
+
 use super::labels::Detector;
 use super::labels::policy::{Policy, Threshold, Value};
 
@@ -18,7 +20,7 @@ pub struct VerdictRule {
     pub margin: &'static str,
     /// The family of tests: the tests that are corrected together by Benjamini & Hochberg.
     pub test_family: &'static str,
-    /// Minimum evidence that the verdict requires.
+    /// Minimum evidence for the verdict, as text. A threshold's name in braces is replaced by its default.
     pub min_evidence: &'static str,
     /// The numbers that reports print beside the verdict.
     pub printed: &'static str,
@@ -44,19 +46,18 @@ impl VerdictRow {
         Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill_thresholds(text)))
     }
 
-    /// The row of a detector, whose one rule gives all its labels; names of thresholds are replaced by their values
-    /// in `policy`.
+    /// The table row of a label's detector, whose one rule gives all its labels. Names of thresholds are replaced by
+    /// their values in `policy`.
     pub fn from_detector(detector: &Detector, policy: &Policy) -> Self {
         let Detector { explanation, thresholds, .. } = detector;
         let margin =
             |threshold: &&&Threshold| matches!(threshold.default, Value::Share(_)) && threshold.name != "label_q";
-        let margins: Vec<String> =
-            thresholds.iter().filter(margin).map(|one| format!("{} {}", one.name, one.default)).collect();
+        let margins = thresholds.iter().filter(margin).map(|one| format!("{} {}", one.name, one.default)).join(", ");
         let count = thresholds.iter().find(|threshold| matches!(threshold.default, Value::Count(_)));
         let least = count.map_or("{min_queries} queries in {min_sentences} sentences".to_owned(), |count| {
             format!("{{{}}} words in {{min_sentences}} sentences", count.name)
         });
-        let margins = if margins.is_empty() { "off by default".to_owned() } else { margins.join(", ") };
+        let margins = if margins.is_empty() { "off by default".to_owned() } else { margins };
         let statistic = format!("`{}`", explanation.formula.replace('|', "\\|"));
         let (family, printed) = ("all heads and labels of this row", "score, interval, threshold, q");
         let name = format!("`{}`", explanation.name);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow, bail, ensure};
+use itertools::Itertools;
 
 use crate::model::config::MAX_ATTENTION_HEADS;
 use crate::passes::control::Control;
@@ -46,8 +47,8 @@ pub fn study_names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
 /// The studies with these names, in the order of the registry. Fails if a name belongs to no study.
 pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
     if let Some(unknown) = names.iter().find(|name| registry::find_study(name).is_none()) {
-        let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
-        let error = anyhow!("there is no study `{}`: there are {}", unknown.escape_debug(), known.join(", "));
+        let known = STUDIES.iter().map(|study| study.card().name).join(", ");
+        let error = anyhow!("there is no study `{}`: there are {known}", unknown.escape_debug());
         return Err(error.with_value(unknown));
     }
     Ok(STUDIES.iter().copied().filter(|study| names.iter().any(|name| name == study.card().name)).collect())
@@ -191,8 +192,8 @@ impl Plan {
         STUDIES.iter().filter_map(of_study).collect()
     }
 
-    /// The sums of the passes that have run, by the name of the study that requested them. `control` selects as in
-    /// [`Self::complete_study_sums`].
+    /// The sums of the passes that have run, by the name of the study that requested them. `control` selects a control
+    /// run; `None` selects the main analysis.
     fn study_sums<'a>(
         &self,
         passes: &'a [PassSums],

@@ -83,8 +83,8 @@ impl Results {
         verdicts
     }
 
-    /// Adds to the labels of `verdicts` the tests of whether the model uses the arcs that a label claims for its
-    /// head.
+    /// Adds the tests of the study `knockout` to the labels in `verdicts`: whether the model uses the arcs of each
+    /// syntactic label.
     pub fn with_knockout_tests(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for LabelUse { place: head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.view(ViewContext::new(policy)).use_tests)

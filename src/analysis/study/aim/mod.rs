@@ -1,4 +1,5 @@
-//! Aims of labels in one sentence: the tokens that a labelled head should attend to, and a score of how closely it does.
+//! Aims of labels: the tokens to which a labelled head should attend. An aim has goals in each sequence, and a head's
+//! attention is scored by them.
 
 use std::ops::Range;
 
@@ -15,14 +16,14 @@ use crate::sequences::fold::units::DrawingUnits;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// The tokens to which a head should attend according to one of its labels.
+/// The tokens to which a head should attend according to one of its labels, in general terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Aim {
     /// The other end of a relation's dependency arcs; `relation` is a name under which arcs are
     /// [scored](scored_relations).
     Partner {
         relation: String,
-        /// The end of the dependency arc that is the query.
+        /// The query of the arc: its dependent or its syntactic head.
         direction: Direction,
     },
     /// The token at this offset from the query, in tokens.
@@ -45,7 +46,7 @@ pub enum Aim {
     Spread,
 }
 
-/// Goals that an aim sets for the attention of each query of a sentence.
+/// Goals of an [`Aim`] in one sequence: for each query, the tokens or words to which it should attend.
 #[derive(Clone, Debug)]
 pub enum Goals {
     /// The arcs of a relation. A prediction is right if the most attended word is the other end of the arc.
@@ -63,20 +64,20 @@ pub enum Goals {
     Spread(Vec<(usize, f64)>),
 }
 
-/// How closely an attention head follows the aim of a label in one sentence, from 0 to 1.
+/// How closely an attention head follows an [`Aim`] in one sequence, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// Mean over queries of what the aim asks for.
+    /// Mean over queries of the score that the aim defines.
     ///
-    /// For arcs, it is the share predicted right. For tokens and words, it is the attention to the goals. For
+    /// For arcs, it is the share of right predictions. For tokens and words, it is the attention to the goals. For
     /// uniform attention, it is the entropy as a share of the largest possible.
     pub mean: f64,
     pub queries: u64,
 }
 
 impl Aim {
-    /// Finds the aim's goals in a sentence, among the keys that each query sees. `from` says how the tokens of a
-    /// split word are pooled. `None` if there is no query, or no goal.
+    /// Finds the goals of the aim in a sequence: the visible tokens or words to which each query should attend. `from`
+    /// says how the tokens of a split word are pooled. `None` if no query has a goal.
     pub fn goals_in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_positions().collect();
         let uniform = UniformAttention::new(visibility, sequence.ids.len());
@@ -162,8 +163,8 @@ impl Goals {
         }
     }
 
-    /// Keeps the goals whose queries are in one sentence of a window; the sentence has these `tokens` and `words`.
-    /// `None` if no goal remains.
+    /// Keeps the goals of the queries in one sentence of a window, given the indices of the sentence's `tokens` and
+    /// `words`. `None` if no goal remains.
     pub fn goals_in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
         let goals_in = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
             goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()
@@ -203,8 +204,8 @@ impl Goals {
         Score { mean: sum / queries as f64, queries: queries as u64 }
     }
 
-    /// For each unit of text, the indices of the units to which it should attend, `[units]`; `None` for a unit
-    /// without goals.
+    /// For each unit of text, the indices of the units to which it should attend (its goals), `[units]`; `None` for a
+    /// unit without goals.
     pub fn goal_units(&self, units: &DrawingUnits) -> Vec<Option<Vec<usize>>> {
         let mut goals_of_units = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {

@@ -74,7 +74,7 @@ impl ClassedWords {
         self.add_by_class((0..words).map(from_others), masses);
     }
 
-    /// Adds the number of each word (`numbers`) to the sum of its class in `masses`, `[classes]`.
+    /// Adds one number for each word (`numbers`, in order) to the sum of the word's class in `masses`, `[classes]`.
     pub fn add_by_class(&self, numbers: impl IntoIterator<Item = f64>, masses: &mut [f64]) {
         for (class, number) in self.classes.iter().zip(numbers) {
             if let Some(class) = class {

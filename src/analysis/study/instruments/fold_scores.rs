@@ -7,7 +7,6 @@ use crate::stats::interval::Interval;
 
 /// Sums of a study that scores words.
 pub trait ScoredSums: Merge + Clone {
-    /// Number of scored words.
     fn scored_words(&self) -> u64;
 }
 
@@ -61,7 +60,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         HitCounts { count: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
     }
 
-    /// The `number` of each block; 0 for a block without a scored word.
+    /// Applies `number` to the sums of each block; 0 for a block without a scored word.
     pub fn per_block(&self, number: impl Fn(&S) -> f64) -> PerBlock {
         per_block(self.blocks, |_, sums| number(sums))
     }
@@ -108,7 +107,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
     }
 }
 
-/// The `number` of each block, given the block's index and sums; 0 for a block without a scored word.
+/// Applies `number` to the index and the sums of each block; 0 for a block without a scored word.
 pub fn per_block<S>(blocks: &[Option<&S>], number: impl Fn(usize, &S) -> f64) -> PerBlock {
     std::array::from_fn(|block| blocks[block].map_or(0.0, |sums| number(block, sums)))
 }

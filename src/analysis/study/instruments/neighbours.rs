@@ -1,19 +1,19 @@
-//! Neighbours: the neighbour of a sequence is the sequence before it in its pack, if that belongs to another group of
-//! dependent sentences and is about as long.
+//! Neighbours of sequences: the neighbour of a sequence is the sequence before it in its pack, if that belongs to
+//! another group of dependent sentences and is about as long.
 //!
-//! Two neighbours have different tokens at equal positions. A head that behaves alike in both behaves by position.
-//! Its choice in one sequence is what positions alone would make it choose in the other, noise included.
+//! Neighbours have different tokens at equal positions, so a head that behaves alike in both behaves by position. Its
+//! choices in the neighbour predict which choices position alone would make in the sequence, sampling noise included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sequences::sequence::Sequence;
 
-/// Minimum number of tokens or words of a sequence with a neighbour. With two tokens, a query has one other key,
+/// Minimum length of a sequence and of its neighbour, in tokens or words. With two tokens, a query has one other key,
 /// which leaves no choice.
 const MIN_SEQUENCE_LENGTH: usize = 3;
 
-/// Finds the neighbour of each sequence of a pack, and keeps one value for each head of a layer until the next
-/// sequence comes.
+/// Finds the neighbour of each sequence of a pack. Values that were computed on a neighbour are kept for the sequence
+/// that follows, one for each head of a layer.
 #[derive(Clone, Debug)]
 pub struct Neighbours<T> {
     /// The sequence that began last.
@@ -24,7 +24,6 @@ pub struct Neighbours<T> {
     kept_values: BTreeMap<usize, KeptValue<T>>,
 }
 
-/// A sequence that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BegunSequence {
     /// Index of the sequence in the corpus.
@@ -35,7 +34,7 @@ struct BegunSequence {
     length: usize,
 }
 
-/// The value that was kept of a head.
+/// A value that was computed for a head on one sequence.
 #[derive(Clone, Debug)]
 struct KeptValue<T> {
     /// Index of the sequence that the value is from.
@@ -48,11 +47,12 @@ struct KeptValue<T> {
 /// A sequence with its neighbour: the sequence before it, if that is of another group and about as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Index of the sequence itself.
+    /// Index of the sequence (not of its neighbour) in the corpus.
     index: u64,
-    /// The neighbour; `None` if the sequence has no neighbour.
+    /// The sequence's neighbour; `None` if the preceding sequence is none.
     previous: Option<BegunSequence>,
-    /// Whether a sequence of another group comes before this one in the pack, whatever its length.
+    /// Whether the preceding sequence of the pack belongs to another group, even if its length differs too much for a
+    /// neighbour.
     pub follows_other_group: bool,
 }
 
@@ -77,8 +77,8 @@ fn are_similar_lengths(a: usize, b: usize) -> bool {
 }
 
 impl<T> Neighbours<T> {
-    /// Begins a sequence and finds its neighbour; `length` is the number of the sequence's text tokens, or of its
-    /// words.
+    /// Begins a sequence and finds its neighbour. `length` is the sequence's number of text tokens, or of words in a
+    /// study of words.
     pub fn begin(&mut self, sequence: &Sequence, length: usize) -> Neighbour {
         let begun = BegunSequence { index: sequence.index, group: sequence.family.number, length };
         let previous = self.last.replace(begun).filter(|last| last.group != begun.group);
@@ -87,7 +87,7 @@ impl<T> Neighbours<T> {
         Neighbour { index: begun.index, previous: neighbour, follows_other_group: previous.is_some() }
     }
 
-    /// The value that was kept of a head in the neighbour; `None` if none was kept.
+    /// The value of a head that was kept when the sequence's neighbour ran; `None` if none was kept.
     pub fn neighbour_value(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
         let kept = self.kept_values.get(&head)?;
         (kept.layer == layer && Some(kept.index) == neighbour.previous.map(|before| before.index))

@@ -9,15 +9,16 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Direction;
 
-/// For each word, the candidates for the other end of its dependency arc, and the factors that make their weights
-/// comparable.
+/// For each word, the candidates for its partner (the other end of its dependency arc), and the factors that make their
+/// weights comparable.
 #[derive(Clone, Debug)]
 pub struct Partners {
     /// Whether each query sees only the words before it.
     pub is_causal: bool,
-    /// Candidates of each word, which are words of its sentence, `[words]`.
+    /// Range of word indices among which each word's partner is searched, `[words]`: the words of its sentence.
     candidate_ranges: Vec<Range<usize>>,
-    /// Factors that turn weights into ratios to uniform attention. The sentences of a window share them.
+    /// Factors that turn the weight between two words into its ratio to uniform attention. They are shared by the
+    /// sentences of a window.
     lifts: Arc<LiftFactors>,
 }
 

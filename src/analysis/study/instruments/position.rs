@@ -14,11 +14,10 @@ use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::{ExactSum, add_elementwise, round_to_i64};
 
-/// Largest distances of the first and of the second far bin on each side, in tokens. The third far bin has all
-/// larger distances.
+/// Largest distances of the first and of the second far bin on each side, in tokens. The third far bin has all larger
+/// distances. Far bins begin beyond [`MAX_OFFSET_TOKENS`].
 const FAR_BIN_ENDS: [usize; 2] = [16, 32];
 
-/// Number of far bins on each side of a query.
 const FAR_BINS_PER_SIDE: usize = FAR_BIN_ENDS.len() + 1;
 
 /// Number of bins of offsets. Offsets from -8 to 8 have one bin each; then come 9-16, 17-32 and more on the left,
@@ -35,7 +34,8 @@ const FIRST_RIGHT_FAR_BIN: usize = FIRST_LEFT_FAR_BIN + FAR_BINS_PER_SIDE;
 /// A value for each bin of offsets.
 pub type PerOffsetBin<T> = [T; OFFSET_BIN_COUNT];
 
-/// Weight of a target, summed over the (query, key) pairs in each bin of offsets.
+/// Uniform attention times the key's share in a target (such as a word class), summed over the (query, key) pairs in
+/// each bin of offsets.
 pub type TargetSums = PerOffsetBin<ExactSum>;
 
 /// Index of the bin of the offset from `query` to `key`.
@@ -59,22 +59,22 @@ impl OffsetProfile {
         let (start, end) = (query.saturating_sub(MAX_OFFSET_TOKENS), row.len().min(query + MAX_OFFSET_TOKENS + 1));
         let near = &mut self.0[start + MAX_OFFSET_TOKENS - query..end + MAX_OFFSET_TOKENS - query];
         near.iter_mut().zip(&row[start..end]).for_each(|(sum, &weight)| *sum += scale * weight.into());
-        self.add_all_far(row, query, scale);
+        self.add_far_weights(row, query, scale);
     }
 
     /// Adds the weights of a query on keys farther than [`MAX_OFFSET_TOKENS`], times `scale`, to the bins of the
     /// keys.
     #[inline(always)]
-    fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
+    fn add_far_weights<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
         let (start, end) = (query.saturating_sub(MAX_OFFSET_TOKENS), row.len().min(query + MAX_OFFSET_TOKENS + 1));
         if start > 0 {
-            self.add_far(FIRST_LEFT_FAR_BIN, scale, |nearest, farthest| {
+            self.add_far_bins(FIRST_LEFT_FAR_BIN, scale, |nearest, farthest| {
                 &row[query.saturating_sub(farthest)..(query + 1).saturating_sub(nearest)]
             });
         }
         if end < row.len() {
             let at = |distance: usize| row.len().min(query.saturating_add(distance));
-            self.add_far(FIRST_RIGHT_FAR_BIN, scale, |nearest, farthest| {
+            self.add_far_bins(FIRST_RIGHT_FAR_BIN, scale, |nearest, farthest| {
                 &row[at(nearest)..at(farthest.saturating_add(1))]
             });
         }
@@ -85,13 +85,13 @@ impl OffsetProfile {
     pub fn add_text(&mut self, text: &TextAttention, query: usize, scale: f64) {
         let near = self.0[..OFFSET_COUNT].iter_mut().zip(text.offset_weights(query));
         near.for_each(|(sum, &weight)| *sum += scale * f64::from(weight));
-        self.add_all_far(&text.row(query)[..text.tokens()], query, scale);
+        self.add_far_weights(&text.row(query)[..text.tokens()], query, scale);
     }
 
-    /// Adds the weights of a query to the far bins of one side, which begin at index `first`. `between` returns the
-    /// weights on keys between two distances, both included.
+    /// Adds the weights of a query, times `scale`, to the far bins of one side, which begin at index `first`. `between`
+    /// returns the weights on keys between two distances, both included.
     #[inline(always)]
-    fn add_far<'a, W: Copy + Into<f64> + 'a>(
+    fn add_far_bins<'a, W: Copy + Into<f64> + 'a>(
         &mut self,
         first: usize,
         scale: f64,
@@ -144,37 +144,37 @@ impl ProfileSums {
     }
 }
 
-/// Rates of a target: the mean share of it in each bin of offsets, without one block of the corpus.
+/// Rates of a target: in each bin of offsets, the share of uniform attention that is on the target's keys. They are
+/// known without one block of the corpus, and with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TargetRates {
-    /// Mean share of the target in each bin without the block.
+    /// Rate in each bin, over the corpus without the block.
     without: PerOffsetBin<f64>,
-    /// Change of the mean share in each bin when the block is included.
+    /// Change of the rate in each bin when the block is included.
     change: PerOffsetBin<f64>,
 }
 
 impl TargetRates {
-    /// A block's part in the expected score of a head that knows offsets alone. `block` and `corpus` are the head's
-    /// profiles in the block and in the whole corpus.
+    /// Part of one block in a head's expected score over the corpus, for a head that knows offsets alone. `block` and
+    /// `corpus` are the head's profiles in the block and in the whole corpus.
     ///
-    /// The expected score over the corpus is `corpus · rates`. Less this part, it is the score over the other
-    /// blocks at their own rates, `(corpus - block) · without`. So the jackknife takes into account that rates are
-    /// estimated as well. If no block is left out, the part is `block · rates`.
+    /// The expected score over the corpus is `corpus · rates`. The score over the other blocks, at the rates of those
+    /// blocks, is `(corpus - block) · without`. The part is the difference of these two scores, so that the jackknife
+    /// takes into account that rates are estimated as well. If no block is left out, the part is `block · rates`.
     pub fn expected_part(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
         block.weighted_sum(&self.without) + corpus.weighted_sum(&self.change)
     }
 }
 
-/// A query and another key, with what the pair adds to the rates of targets.
+/// A query and a different key, with the numbers from which rates of targets are computed.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryKeyPair {
-    /// Index of the query.
     pub query: usize,
-    /// Index of the key.
     pub key: usize,
     /// Weight of uniform attention from the query to the key.
     pub weight: f64,
-    /// `(index of the target, share of the key in the target)`; `None` if the key belongs to no target.
+    /// `(index of a target, share of the key that counts towards the target)`; `None` if the key belongs to no target.
+    /// The share is 1 for a member of a class.
     pub target: Option<(usize, f64)>,
 }
 
@@ -184,7 +184,7 @@ pub struct QueryKeyPair {
 pub struct PositionPairs {
     /// Weight of uniform attention in each bin, summed over pairs.
     weights: PerOffsetBin<ExactSum>,
-    /// Weight times the key's share in the target, summed over the pairs of each bin, `[targets]`.
+    /// Weight of uniform attention times the key's share in the target, summed over the pairs of each bin, `[targets]`.
     targets: Vec<TargetSums>,
 }
 
@@ -218,13 +218,14 @@ impl PositionPairs {
         self.targets.len()
     }
 
-    /// Rates of a target: its mean share over the pairs of each bin, in the corpus without `block` and with it. A
-    /// bin without pairs has a rate of 0.
+    /// Rates of a target ([`TargetRates`]) over the corpus without `block` and with it. A bin without pairs has a rate
+    /// of 0. Without a block, both are equal.
     pub fn rates(&self, target: usize, block: Option<&Self>) -> TargetRates {
         self.rates_of_taken_target(&self.targets[target], block.map(|block| (block, &block.targets[target])))
     }
 
-    /// As [`Self::rates`], for a target whose sums [`Self::take_targets`] took out.
+    /// As [`Self::rates`], for a target whose sums are stored separately ([`Self::take_targets`]). `target` has its
+    /// sums over the corpus; `block` has the block's pairs and the target's sums in the block.
     pub fn rates_of_taken_target(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> TargetRates {
         let mean = |block: Option<(&Self, &TargetSums)>| -> PerOffsetBin<f64> {
             std::array::from_fn(|bin| {

@@ -14,7 +14,7 @@ pub struct Predictions {
     others: Vec<f64>,
     /// Largest weight on each word so far, `[width]`.
     largest_weights: Vec<f64>,
-    /// Word that the largest weight on each word comes from, `[width]`.
+    /// Index of the word that gives each word its largest weight so far, `[width]`.
     largest_weight_rows: Vec<u64>,
     /// Predicted syntactic heads of each word, `[words]`, one for each direction of
     /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
@@ -46,7 +46,7 @@ impl Predictions {
 /// Weight of a word on itself and of padding, below every real weight.
 const EXCLUDED_WEIGHT: f64 = f64::NEG_INFINITY;
 
-/// Computes `heads` from `attention`; the other arguments are buffers.
+/// Writes the syntactic heads that `attention` predicts for each word into `heads`; the other arguments are buffers.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 #[expect(clippy::cast_possible_truncation, reason = "indices of words, widened to the size of a weight")]
 fn predict(

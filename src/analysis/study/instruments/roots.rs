@@ -8,7 +8,7 @@ use crate::model::grid::visibility::Visibility;
 /// Square roots of selected attention rows of several heads over one sequence.
 #[derive(Debug, Default)]
 pub struct AttentionRoots {
-    /// Indices of the attention rows, ascending.
+    /// Queries whose attention rows are selected, as indices of tokens, ascending.
     pub rows: Vec<usize>,
     /// Square roots of the attention weights, `[heads, rows, tokens]`, for the heads that were added so far.
     values: Vec<f32>,

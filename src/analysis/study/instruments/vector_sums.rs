@@ -11,7 +11,7 @@ use crate::stats::exact::ComponentSum;
 /// Vectors with components of 50 have sums of squares of 2500 a word, which fill this range after 10^8 words.
 const PRODUCT_UNIT: f64 = 256.0;
 
-/// Sums of vectors, or of products of vectors. Empty until something is added.
+/// Sums of vectors, or of matrices of products of vectors. Empty until something is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VectorSums(Vec<ComponentSum>);
 
@@ -24,14 +24,14 @@ impl VectorSums {
         self.0[at..].iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
     }
 
-    /// Adds products of vectors with other vectors to the sums, `[rows, columns]`.
+    /// Adds a matrix of products of two kinds of vectors, such as `a^T b`, `[rows, columns]`.
     pub fn add_products(&mut self, products: &[f64]) {
         self.0.resize(products.len(), ComponentSum::default());
         self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / PRODUCT_UNIT);
     }
 
-    /// Adds products of vectors with themselves, `[size, size]`. Only the upper half of the symmetric matrix is
-    /// kept.
+    /// Adds a matrix of products of vectors with themselves, `a^T a`, `[size, size]`. Only the upper half of the
+    /// symmetric matrix is kept.
     pub fn add_squares(&mut self, products: &[f64], size: usize) {
         self.0.resize(upper_half_len(size), ComponentSum::default());
         let rows = products.chunks_exact(size).enumerate();

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use itertools::Itertools;
+
 use super::evidence::{Direction, LABEL_Q, MarginTest};
 use super::label::{Label, MeasuredScore, margin};
 use super::policy::Policy;
@@ -104,8 +106,7 @@ pub fn assess_all(
         assess(label, &metric, measured, ThresholdBound::AtLeast, threshold)
     };
     let assessments: Vec<Assessment> = scores.into_iter().map(assess_one).collect::<Option<_>>()?;
-    let rules: Vec<&str> = assessments.iter().map(|assessment| assessment.label.rule.as_str()).collect();
-    let rule = rules.join(" and ");
+    let rule = assessments.iter().map(|assessment| &assessment.label.rule).join(" and ");
     let fires = assessments.iter().all(|assessment| assessment.meets_rule);
     let attainable = assessments.iter().all(|assessment| assessment.is_attainable);
     let largest_p =
@@ -140,8 +141,8 @@ fn bonferroni_min(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Assessment {
-    /// Restricts a label to heads that have none of the labels `others`. The p-value is the largest of the label's
-    /// p-value and the p-values for the other labels failing (intersection–union test, Berger 1982).
+    /// Restricts a label to heads that have none of the labels `others`. The p-value becomes the largest among its test
+    /// and `p_below_threshold` of the other labels (intersection–union test, Berger 1982).
     pub fn excluding_labels<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.meets_rule &= !other.meets_rule;
@@ -151,7 +152,7 @@ impl Assessment {
     }
 
     /// One-sided p-value for the score being above the threshold; `None` if the rule is not met.
-    fn p_above(&self) -> Option<f64> {
+    fn p_of_met_rule(&self) -> Option<f64> {
         self.label.test.p.filter(|_| self.meets_rule)
     }
 }
@@ -163,9 +164,9 @@ impl Assessment {
 /// interval shows.
 pub fn correct_for_multiple_tests<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
     let assessed: Vec<&mut Assessment> = assessed.into_iter().collect();
-    let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_above()).collect();
+    let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_of_met_rule()).collect();
     for (assessment, q) in assessed.into_iter().zip(q_values_above_margin(&p)) {
-        assessment.label.borderline = !is_significant(assessment.p_above(), q, policy);
+        assessment.label.borderline = !is_significant(assessment.p_of_met_rule(), q, policy);
         assessment.label.test.q = q;
     }
 }
@@ -203,10 +204,10 @@ pub fn best_of_each_label(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best_assessment(same)).collect()
 }
 
-/// The best of several assessments of one label. Assessments that meet the rule come first, then those with smaller
-/// p-values, then attainable ones, then larger margins. Ties go to the first.
+/// The best of several assessments of one label. Assessments that meet the label's rule come first, then smaller
+/// p-values, then rules that a score of 1 would meet, then larger margins. Ties go to the first.
 fn best_assessment(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
-    let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
+    let p = |one: &Assessment| one.p_of_met_rule().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {
         (a.meets_rule.cmp(&b.meets_rule))
             .then(p(b).total_cmp(&p(a)))

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use itertools::Itertools;
+
 use super::policy::{Policy, Threshold};
 use crate::study::metrics::explanation::Explanation;
 
@@ -22,8 +24,8 @@ impl Entry {
     fn fields(&self) -> Vec<(&'static str, String)> {
         let Explanation { formula, chance, source, caveats, .. } = self.explanation;
         let thresholds = self.thresholds.map_or_else(String::new, |thresholds| {
-            let shown: Vec<String> = thresholds.iter().map(ToString::to_string).collect();
-            if shown.is_empty() { "none".to_owned() } else { shown.join("; ") }
+            let shown = thresholds.iter().join("; ");
+            if shown.is_empty() { "none".to_owned() } else { shown }
         });
         let fields = [
             ("Formula", self.fill_thresholds(formula)),

@@ -129,10 +129,10 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both directions of dependency arcs, in the order of all pairs of numbers in sums and reports.
+    /// Both directions of dependency arcs. Pairs of numbers in sums and reports have this order.
     pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
 
-    /// Both directions of links, in the order of all pairs of numbers in sums and reports.
+    /// Both directions of links. Pairs of numbers in sums and reports have this order.
     pub const BOTH_OF_LINKS: [Self; 2] = [Self::From, Self::To];
 
     /// Whether the query is the end whose partner is predicted: the dependent of an arc, or the source of a link.
@@ -161,7 +161,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Both sides, in the order of all pairs of numbers by side.
+    /// Both sides. Pairs of numbers by side have this order.
     pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
 
     pub fn name(self) -> &'static str {

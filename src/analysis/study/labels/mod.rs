@@ -25,8 +25,8 @@ pub use policy::{Policy, Threshold};
 
 pub const UNLABELLED: &str = "unlabelled";
 
-/// `[mark, legend]` of an unlabelled head in the grid of a summary. Such a head is significantly short of its
-/// nearest labels.
+/// `[mark, legend]` of an unlabelled head in the grid of a summary. Its scores are significantly below the thresholds
+/// of its nearest labels.
 pub const UNLABELLED_LEGEND_ENTRY: [&str; 2] = [".", "no role found"];
 
 /// `[mark, legend]` of an undecided head in the grid of a summary (`HeadReport::is_undecided`).
@@ -104,8 +104,8 @@ pub struct Detector {
 pub enum Parameter {
     /// There is one label, which has the detector's name.
     None,
-    /// Labels are `family:parameter`, where the parameter may be any text. The function returns whether it is a
-    /// known parameter.
+    /// Labels are `family:parameter`, and any parameter is valid. The function returns whether a text without `family:`
+    /// is recognised as a parameter.
     Any(&'static str, fn(&str) -> bool),
     /// Labels are `family:key=value`, where both key and value may be any text.
     Keyed(&'static str),
@@ -117,7 +117,7 @@ pub enum Parameter {
 #[derive(Clone, Copy, Debug)]
 pub enum Phrase {
     Fixed(&'static str),
-    /// One phrase for each end of a dependency arc from which attention may start.
+    /// One phrase for attention to the syntactic head of an arc, one for attention to the dependent.
     Directed {
         to_head: &'static str,
         to_dependent: &'static str,
@@ -125,7 +125,7 @@ pub enum Phrase {
 }
 
 impl Phrase {
-    fn for_direction(self, direction: Option<Direction>) -> &'static str {
+    fn text_for_direction(self, direction: Option<Direction>) -> &'static str {
         match (self, direction) {
             (Self::Fixed(phrase), _) => phrase,
             (Self::Directed { to_dependent, .. }, Some(direction)) if !direction.is_forward() => to_dependent,
@@ -137,7 +137,7 @@ impl Phrase {
 /// How a label is written in the grid of a summary.
 #[derive(Clone, Copy)]
 pub struct LabelStyle {
-    /// The short form of the label; `None` if the label itself, or its parameter, is short enough.
+    /// Short form of the label; `None` if the grid shows the part after the colon, or the whole label.
     pub code: Option<&'static str>,
     pub colour: AnsiColor,
     /// Whether the summary of a control lists the label even if no head has it, because the control is run to test
@@ -146,7 +146,7 @@ pub struct LabelStyle {
 }
 
 impl LabelStyle {
-    /// The style of a label that the summary of a control lists only if a head has it.
+    /// A style without [`Self::is_named_in_controls`].
     pub const fn new(code: Option<&'static str>, colour: AnsiColor) -> Self {
         Self { code, colour, is_named_in_controls: false }
     }
@@ -201,7 +201,9 @@ impl Detector {
 
     /// The label as a verb phrase whose subject is the head.
     pub fn phrase_of(&self, label: &Label) -> String {
-        self.phrase.for_direction(label.direction).replace("{}", self.parameter_of(&label.label).unwrap_or_default())
+        self.phrase
+            .text_for_direction(label.direction)
+            .replace("{}", self.parameter_of(&label.label).unwrap_or_default())
     }
 
     /// The parameter in the name of one of this detector's labels; `None` if the label has none.
@@ -252,14 +254,13 @@ pub struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// The metric `id` of the attention head, at `key` if the metric has several cells. Panics if there is no such
-    /// metric, since a detector knows its study's metrics.
+    /// The metric `id` of the attention head, at `key` if the metric has keys. Panics if there is no such metric, since
+    /// a detector knows its study's metrics.
     pub fn metric(&self, id: &str, key: Option<&str>) -> MeasuredScore {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
-    /// Assesses a label whose rule requires the metric `id` (at `key`, if it has several cells) to be above a
-    /// threshold.
+    /// Assesses a label whose rule requires the metric `id` (at `key`, if it has keys) to be above a threshold.
     pub fn assess_above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
         let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
         assess(label, &number, self.metric(id, key), ThresholdBound::Above, threshold).into_iter().collect()
@@ -292,10 +293,10 @@ pub struct Verdict {
 }
 
 /// Maximum number of nearest labels of an unlabelled head.
-const MAX_NEAREST: usize = 2;
+const MAX_NEAREST_LABELS: usize = 2;
 
 impl Verdict {
-    /// Decides on a head from the assessments of all detectors, in the order of the tables.
+    /// Decides on a head from the assessments of all detectors. Labels with equal margins keep the order of `assessed`.
     pub fn new(assessed: Vec<Assessment>) -> Self {
         let (fired, missed): (Vec<_>, Vec<_>) = assessed.into_iter().partition(|assessment| assessment.meets_rule);
         // Sorting is stable: equal margins stay in the order of the table.
@@ -308,7 +309,7 @@ impl Verdict {
         let attainable = missed.into_iter().filter(|assessment| assessment.is_attainable);
         let mut nearest: Vec<Label> = attainable.map(|assessment| assessment.label).collect();
         nearest.sort_by(by_margin);
-        nearest.truncate(if labels.is_empty() { MAX_NEAREST } else { 0 });
+        nearest.truncate(if labels.is_empty() { MAX_NEAREST_LABELS } else { 0 });
         Self {
             primary: labels.first().map_or(UNLABELLED, |label| label.label.as_str()).to_owned(),
             nearest: nearest.into_iter().map(Near::from).collect(),

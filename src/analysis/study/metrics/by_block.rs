@@ -13,7 +13,6 @@ use crate::stats::ranks::spearman;
 pub struct MetricByBlock {
     /// Numerators of each head in each block, `[layers * heads]`.
     numerators: Vec<PerBlock>,
-    /// Denominator in each block.
     denominators: PerBlock,
 }
 

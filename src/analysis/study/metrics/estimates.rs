@@ -16,7 +16,7 @@ use crate::system::parallel::parallel_map;
 pub struct EstimationContext {
     pub grid: HeadGrid,
     pub threads: NonZeroUsize,
-    /// Whether to keep the value of every metric without each block, for the block test that compares two analyses.
+    /// Whether to keep leave-one-out values of every metric, for the block test that compares two analyses.
     pub keeps_replicates: bool,
     /// The heads that the checkpoint was saved without, ascending.
     pub absent_heads: Vec<HeadPlace>,
@@ -70,15 +70,15 @@ pub struct Estimates {
     pub chance: Values,
     /// 95 % intervals of `chance`.
     pub chance_ci95: Intervals,
-    /// Denominators of each metric that all heads share. Where classes of layers differ, these are the largest
-    /// denominators of a class.
+    /// Denominators of each metric, for all heads. If classes of layers (by the keys that their queries see) have
+    /// different denominators, these are the largest.
     pub denominators: Metrics<Denominator>,
     /// Denominators of each head that differ from `denominators`, `[layers * heads]`.
     pub own_denominators: Vec<Metrics<Option<Denominator>>>,
     /// The metrics of each head with one block left out, for each block, `[layers * heads]`; empty unless
     /// `EstimationContext::keeps_replicates`.
     pub without_blocks: Vec<WithoutBlocks>,
-    /// Sums in each block of the metrics that other studies correlate with theirs, by the metric's id.
+    /// Sums by block of the metrics that other studies rank-correlate with a metric of theirs, by the metric's id.
     pub metrics_by_block: BTreeMap<&'static str, MetricByBlock>,
 }
 
@@ -97,9 +97,9 @@ impl Estimates {
 
     /// Computes the metrics of all heads over all blocks, and with each block left out.
     ///
-    /// `head_cells(block, place)` gives the cells of `columns` for a head in a block, or in all blocks for `None`.
-    /// `chance_cells(block)` gives the cells of a head without any preference, whose denominators hold for all
-    /// heads.
+    /// A metric with keys has a cell for each key, other metrics have one cell. `head_cells(block, place)` returns the
+    /// ratios of a head in all cells of `columns`, over one block or over all (`None`). `chance_cells(block)` returns
+    /// the ratios of a head without any preference; all heads get its denominators.
     pub fn new(
         columns: &[Column],
         context: &EstimationContext,
@@ -110,8 +110,8 @@ impl Estimates {
         Self::new_by_class(columns, context, &one_class, head_cells, |block, _| chance_cells(block))
     }
 
-    /// As [`Estimates::new`], from the sums of `blocks`. `values` gives the cells of a head, or the cells of chance
-    /// for `None`.
+    /// As [`Estimates::new`], from the sums of `blocks`. `values` returns the ratios of a head, or of a head without
+    /// any preference for `None`.
     pub fn from_blocks<B: Merge + Clone + Sync>(
         columns: &[Column],
         context: &EstimationContext,
@@ -123,8 +123,8 @@ impl Estimates {
         Self::new(columns, context, head_cells, |number| values(blocks.sums(number), None))
     }
 
-    /// A single metric of a head, its 95 % interval and its estimate. The estimate is `None` if it cannot be
-    /// tested.
+    /// A metric of the head at index `place`: its value, its 95 % interval, and its value with standard error for
+    /// tests. The last is `None` if there are too few blocks for a test.
     pub fn metric_estimate(&self, place: usize, metric: &str) -> (Option<f64>, Option<Interval>, Option<Estimate>) {
         let (value, ci95) = (self.heads[place].value(metric, None), self.ci95[place].value(metric, None));
         let error = self.standard_errors[place].value(metric, None);
@@ -186,15 +186,15 @@ impl Estimates {
         self.without_blocks.get_mut(place).into_iter().for_each(Metrics::clear_values);
     }
 
-    /// Adds the chance levels of each head, in the order of `columns`. They are the scores of a head with equal
-    /// values but without preference for keys.
+    /// Adds the chance levels of each head, in the order of `columns`. A head's chance level is the score of uniform
+    /// attention with the head's value vectors.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
         Self { own_chance: of_heads.map(chance).collect(), ..self }
     }
 
-    /// Adds the denominators of each head, in the order of `columns`, for metrics that score different things for
-    /// different heads.
+    /// Adds denominators for each head, in the order of `columns`, for metrics whose scored queries or words differ
+    /// between heads.
     pub fn with_own_denominators(
         mut self,
         columns: &[Column],
@@ -214,7 +214,7 @@ impl Estimates {
         self.denominators.zip_map(&self.own_denominators[place], own)
     }
 
-    /// Adds the sums in each block of `metric`, which other studies correlate with theirs.
+    /// Adds the sums by block of `metric`, with which other studies rank-correlate a metric of theirs.
     pub fn with_block_sums(mut self, metric: &'static str, blocks: MetricByBlock) -> Self {
         self.metrics_by_block.insert(metric, blocks);
         self
@@ -240,7 +240,7 @@ impl Estimates {
     }
 }
 
-/// Ratios of all cells of some columns.
+/// Ratios in all cells of a list of columns, for one head or for a head without any preference.
 struct CellEstimates {
     /// Ratio of each cell over all blocks, `[cells]`.
     overall_ratios: Vec<Fraction>,
@@ -276,7 +276,7 @@ impl CellEstimates {
         Metrics::new(columns, self.estimates().zip(ends).map(interval))
     }
 
-    /// Denominator of each cell, with the number of blocks that have one.
+    /// Denominator of each ratio, with the number of blocks that have one.
     fn denominators(&self) -> impl Iterator<Item = Denominator> {
         self.overall_ratios.iter().enumerate().map(|(cell, fraction)| {
             let of_blocks: PerBlock = std::array::from_fn(|block| self.block_ratios[block][cell].denominator());
@@ -291,7 +291,7 @@ impl CellEstimates {
     }
 }
 
-/// Chance levels and denominators in one class of layers, which are the metrics of a head without any preference.
+/// Chance levels and denominators in one class of layers: the estimates for a head without any preference.
 #[derive(Clone)]
 struct ClassChance {
     /// Chance level of each metric.
@@ -338,7 +338,7 @@ pub fn jackknife_ratio(ratio: impl Fn(Option<usize>) -> Fraction, scale: Scale) 
     jackknife_fractions(&ratio(None), |block| &blocks[block], scale)
 }
 
-/// The scale of each cell of the columns, in the order of the cells.
+/// The scale on which each cell is tested, cell by cell. All cells of a column have the column's scale.
 pub fn cell_scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.indices().map(|_| column.scale)).collect()
 }

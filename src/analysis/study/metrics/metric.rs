@@ -1,29 +1,27 @@
 //! Metrics: ratios of exact sums, each one line of its study's table, with their chance levels and intervals.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 
 use schemars::JsonSchema;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::explanation::Explanation;
+use super::named::Named;
 use crate::sequences::fold::roles::{OFFSET_COUNT, offset_at};
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, merge_fields};
 use crate::stats::interval::Interval;
 
-/// A metric: one row of a study's table of metrics. `F` is the function that computes the ratio of a cell from the
-/// study's sums.
+/// A metric: one row of a study's table of metrics. `F` is the function that computes the metric's ratio from the
+/// study's sums, for one key if the metric has several.
 pub struct Metric<F> {
     /// The metric's id, and the text that `explain` prints.
     pub explanation: Explanation,
     pub keys: Keys,
     /// Computes the ratio (numerator and denominator) of the metric for a head.
     pub value: F,
-    /// Computes the ratio of a head without any preference (chance); `None` if `value` also computes it, for
-    /// uniform attention.
+    /// Computes the ratio of a head without any preference (chance); `None` if `value` can be applied to uniform
+    /// attention instead.
     pub chance: Option<F>,
 }
 
@@ -51,7 +49,8 @@ pub fn explanations_with_keys<F>(table: &'static [Metric<F>]) -> Vec<(&'static E
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
-/// All cells of a table; `cell` computes one cell from its metric and the index of its key.
+/// Ratios in all cells of a table. A metric has one cell, or one for each of its keys. `cell` is given the metric and
+/// the index of the key.
 pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fraction) -> Vec<Fraction> {
     let cells = table.iter().flat_map(|metric| metric.keys.indices().map(move |place| (metric, place)));
     cells.map(|(metric, place)| cell(metric, place)).collect()
@@ -70,7 +69,7 @@ impl Keys {
     /// One number for each offset from -8 to 8, with the offset as its key.
     pub const ONE_PER_OFFSET: Self = Self::Several(OFFSET_COUNT, |slot| offset_at(slot).to_string());
 
-    /// Indices of the metric's numbers (cells).
+    /// Indices of the metric's keys; only 0 for a single number.
     pub fn indices(self) -> std::ops::Range<usize> {
         match self {
             Self::Single => 0..1,
@@ -83,12 +82,13 @@ impl Keys {
 /// head gives the chance level.
 pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
 
-/// Returns the function that computes all cells of a table whose metrics are single numbers.
+/// Returns the function that computes the ratios of all metrics of a table, each of them a single number.
 pub fn table_values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
 
-/// A metric as a column of results: its id, its keys, and the scale and bounds of its values.
+/// A metric as a column of results: its id, its keys, and the scale and bounds of its values. A column has one cell, or
+/// one for each key.
 #[derive(Clone, Copy)]
 pub struct Column {
     pub id: &'static str,
@@ -99,8 +99,7 @@ pub struct Column {
     pub bounds: [f64; 2],
 }
 
-/// Names of all cells of the columns, in order. The name is the metric's id; if the metric has several cells, the
-/// key follows after a dot.
+/// Names of all numbers of the columns, in order: the metric's id, or `id.key` for a metric with keys.
 pub fn cell_names(columns: &[Column]) -> Vec<String> {
     Metrics::new(columns, std::iter::repeat(())).cells().map(|(name, ())| name).collect()
 }
@@ -110,7 +109,6 @@ pub fn cell_names(columns: &[Column]) -> Vec<String> {
 pub struct Fraction {
     numerator: f64,
     denominator: f64,
-    /// The evidence on which the ratio rests.
     evidence_basis: Denominator,
 }
 
@@ -132,8 +130,8 @@ pub struct Denominator {
     pub effective_blocks: f64,
 }
 
-/// Number of eligible things, and of sentences that have any. Each sentence family (equal or grouped sentences)
-/// counts as one sentence.
+/// Number of queries, words or edges that a metric can score, and of sentences with any. Each sentence family (equal or
+/// grouped sentences) counts as one sentence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eligible {
     pub count: u64,
@@ -143,14 +141,14 @@ pub struct Eligible {
 merge_fields!(Eligible { count, sentences });
 
 impl Eligible {
-    /// Adds the number of eligible things in one sentence. `is_first` says whether the sentence is the first of its
-    /// sentence family.
+    /// Adds the number of scorable queries, words or edges in one sentence. `is_first` says whether the sentence is the
+    /// first of its sentence family.
     pub fn add(&mut self, count: u64, is_first: bool) {
         self.count += count;
         self.sentences += u64::from(count > 0 && is_first);
     }
 
-    /// The mean of a sum over the eligible things.
+    /// The ratio of a sum to `count`, with both counts as its evidence.
     pub fn mean(self, sum: f64) -> Fraction {
         Fraction::mean(sum, self.count, self.sentences)
     }
@@ -173,23 +171,23 @@ impl Fraction {
         evidence_basis: Denominator { count: 0, sentences: 0, blocks: 0, effective_blocks: 0.0 },
     };
 
-    /// The ratio `numerator / denominator`, without evidence.
+    /// The ratio `numerator / denominator`, with evidence counts of 0.
     pub fn new(numerator: f64, denominator: f64) -> Self {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The mean `sum / count`, over `count` things in `sentences` sentences.
+    /// The mean `sum / count`, over `count` queries, words or edges in `sentences` sentences.
     pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
         Self::new(sum, count as f64).with_evidence(count, sentences)
     }
 
-    /// This ratio with the evidence of `count` things in `sentences` sentences.
+    /// This ratio, with the numbers of scored queries, words or edges (`count`) and of sentences that it rests on.
     pub fn with_evidence(self, count: u64, sentences: u64) -> Self {
         Self { evidence_basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
-    /// This ratio without its numerator: for a chance level that differs between heads while its denominator does
-    /// not.
+    /// This ratio with NaN as its numerator, for a chance level that differs between heads. Its denominator, which does
+    /// not differ, becomes the count.
     pub fn without_numerator(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.evidence_basis.count as f64, ..*self }
     }
@@ -202,7 +200,7 @@ impl Fraction {
         self.denominator
     }
 
-    /// The evidence on which the ratio rests.
+    /// Numbers of scored queries, words or edges, and of sentences, that the ratio rests on.
     pub fn evidence(&self) -> Denominator {
         self.evidence_basis
     }
@@ -220,7 +218,8 @@ impl Fraction {
     }
 }
 
-/// A value for each cell of each metric. Metrics are in the order of the tables, under their ids.
+/// Values of the metrics of one head: one value for each cell, under the metric's id. Metrics keep the order of the
+/// studies' tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Metrics<T>(Named<Cells<T>>);
@@ -231,10 +230,6 @@ enum Cells<T> {
     Single(T),
     Keyed(Named<T>),
 }
-
-/// A JSON object whose keys keep their order.
-#[derive(Clone, Debug, PartialEq)]
-pub(in crate::study) struct Named<T>(pub(in crate::study) Vec<(String, T)>);
 
 /// The metrics of one head; `null` where nothing in the corpus was eligible.
 pub type Values = Metrics<Option<f64>>;
@@ -249,7 +244,8 @@ pub type Intervals = Metrics<Option<Interval>>;
 pub type WithoutBlocks = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
-    /// Assigns `values` to the cells of `columns`, in order. Panics if there are fewer values than cells.
+    /// Assigns `values` to the metrics of `columns`, in order: one value, or one for each key of a metric. Panics if
+    /// there are too few values.
     pub fn new(columns: &[Column], values: impl IntoIterator<Item = T>) -> Self {
         let mut values = values.into_iter();
         let mut next = || values.next().expect("a value for each cell");
@@ -269,14 +265,14 @@ impl<T> Metrics<T> {
         self.0.0.is_empty()
     }
 
-    /// Whether both have cells of the same names, in any order.
+    /// Whether both have the same metrics with the same keys, in any order.
     pub fn has_same_cells<U>(&self, other: &Metrics<U>) -> bool {
         // Heads of one report nearly always list their metrics in one order.
         let names = self.cells().map(|(name, _)| name);
         names.eq(other.cells().map(|(name, _)| name)) || self.by_name().keys().eq(other.by_name().keys())
     }
 
-    /// Drops each metric with all cells `true` in `is_dropped`.
+    /// Drops each metric for which `is_dropped` is true, for every key if the metric has keys.
     pub fn drop_where(&mut self, is_dropped: &Metrics<bool>) {
         let all = |cells: &Cells<bool>| match cells {
             Cells::Single(is_dropped) => *is_dropped,
@@ -310,14 +306,13 @@ impl<T> Metrics<T> {
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
-    /// As [`Metrics::in_order`], but columns may be missing.
+    /// The values in the order of `columns`, which may have further columns; `None` if a metric is no column.
     pub fn present_in_order(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|column| self.0.get(column.id).is_some()).copied().collect();
         self.in_order(&present)
     }
 
-    /// Each value with its name. The name is the metric's id; if the metric has several cells, the key follows
-    /// after a dot.
+    /// Each value with its name: the metric's id, or `id.key` for a metric with keys.
     pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
         self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
             match cells {
@@ -332,7 +327,7 @@ impl<T> Metrics<T> {
         self.cells().collect()
     }
 
-    /// The value of the metric `id`, at `key` if the metric has several cells; `None` if there is no such cell.
+    /// The value of the metric `id`, at `key` if the metric has keys; `None` if there is no such metric or key.
     pub fn get(&self, id: &str, key: Option<&str>) -> Option<&T> {
         match (self.0.get(id)?, key) {
             (Cells::Single(value), None) => Some(value),
@@ -363,7 +358,7 @@ impl<T> Metrics<Option<T>> {
 }
 
 impl<T: Copy> Metrics<Option<T>> {
-    /// As [`Metrics::get`], and `None` also for a cell without a value.
+    /// As [`Metrics::get`], and `None` also where the metric has no value.
     pub fn value(&self, id: &str, key: Option<&str>) -> Option<T> {
         self.get(id, key).copied().flatten()
     }
@@ -372,49 +367,6 @@ impl<T: Copy> Metrics<Option<T>> {
 impl<T> Default for Metrics<T> {
     fn default() -> Self {
         Self(Named(Vec::new()))
-    }
-}
-
-impl<T> Named<T> {
-    fn get(&self, name: &str) -> Option<&T> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
-    }
-
-    fn remove(&mut self, name: &str) -> Option<T> {
-        let place = self.0.iter().position(|(key, _)| key == name)?;
-        Some(self.0.remove(place).1)
-    }
-
-    fn map<U>(&self, mut f: impl FnMut(&str, &T) -> U) -> Named<U> {
-        Named(self.0.iter().map(|(name, value)| (name.clone(), f(name, value))).collect())
-    }
-}
-
-impl<T: Serialize> Serialize for Named<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CellsVisitor<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for CellsVisitor<T> {
-            type Value = Named<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Named(entries))
-            }
-        }
-        deserializer.deserialize_map(CellsVisitor(PhantomData))
     }
 }
 

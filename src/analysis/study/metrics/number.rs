@@ -20,8 +20,8 @@ pub struct Number<'a> {
     /// name that they have in rules.
     pub name: String,
     pub unit: Unit,
-    /// Name of the number from which this number is computed with rates of the corpus. `None` if this number
-    /// depends on the head alone.
+    /// Name of the number of the head alone from which this number is computed, if this number also depends on the
+    /// corpus, such as a lead over chance. `None` if it depends on the head alone.
     pub base_number: Option<String>,
     /// Value of the number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,
@@ -30,7 +30,7 @@ pub struct Number<'a> {
     pub blocks: usize,
     /// Effective number of blocks: the number of equally large blocks with as much evidence.
     pub effective_blocks: f64,
-    /// Number of things that are each right or wrong, if the number is a share of such things; otherwise `None`.
+    /// Number of predictions, each right or wrong, if the number is the share that is right; otherwise `None`.
     pub trials: Option<u64>,
     /// Whether the number rests on the evidence that the policy requires.
     pub has_enough_evidence: bool,
@@ -57,7 +57,8 @@ impl Number<'_> {
     }
 }
 
-/// The name of a number of this part as rules of labels write it: `offset_mass[-1]`.
+/// Name of a number as rules of labels write it. A metric's key stands in brackets (`offset_mass[-1]`); other names are
+/// unchanged.
 pub fn rule_name(part: Part, name: &str) -> String {
     match (part, name.split_once('.')) {
         (Part::Metrics, Some((metric, key))) => format!("{metric}[{key}]"),

@@ -12,13 +12,14 @@ pub struct Replicate {
     pub remaining_share: f64,
 }
 
-/// Computes pseudo-values: one fraction for each block, followed by the number over the corpus (`whole`). Panics
+/// Computes pseudo-values as ratios: one for each block, followed by the ratio over the corpus (`whole` / 1). Panics
 /// unless `replicates` has one entry for each block.
 ///
-/// `θ_(b)` is the number without block `b`, and `w_b` the block's share of the corpus. The fraction is `(x - θ_(b)
-/// (1 - w_b)) / w_b`. `x` is the sum over blocks of `θ_(b) (1 - w_b)`, divided by the number of blocks minus one.
+/// Let `θ_(b)` be the number without block `b`, and `w_b` the block's share of the denominator. The block's ratio is
+/// `(x - θ_(b) (1 - w_b)) / w_b`. Here `x` is the sum of `θ_(b) (1 - w_b)` over blocks with a replicate, divided by
+/// their number minus one.
 ///
-/// The sums over all blocks but one then have the ratio `θ_(b)`. So any number can be jackknifed and resampled like
+/// The ratio of the sums over all blocks but `b` is then `θ_(b)`. So any number can be jackknifed and resampled like
 /// ratios of sums (Efron & Tibshirani 1993, section 11.5).
 pub fn pseudo_values(whole: Option<f64>, replicates: &[Option<Replicate>]) -> Vec<Fraction> {
     assert_eq!(replicates.len(), BLOCKS, "one for each block");

@@ -50,15 +50,16 @@ impl<T: Copy> PerUnit<T> {
 
 /// The largest differences between two models that may come from the precision of their weights alone.
 ///
-/// They are round numbers near or above the largest differences between a model and its bfloat16 version (each
-/// weight rounded to 8 bits, to nearest). The models are all-MiniLM-L6-v2 with the default studies, and `box:small`
-/// also with norms, repeats, segments, similarity, effect, gradient and output-shift. The corpora are EWT dev and
-/// GUM dev.
+/// They are round numbers near or above the largest differences between a model and its bfloat16 version (each weight
+/// rounded to 8 bits, to nearest), over EWT dev and GUM dev. The models are all-MiniLM-L6-v2 and `box:small`. Both were
+/// run with the default studies, `box:small` also with norms, repeats, segments, similarity, effect, gradient and
+/// output-shift.
 ///
-/// Shares: .0053 (`sentence_share` of a sink), .0050 (`explained_alone`), and three of 30,992 above .005. Nats:
-/// .0099 (`loss_effect_by_class`), .0096 (`entropy`). Tokens: .0052 (`mean_distance`). `compare` finds no change in
-/// any of these pairs.
+/// Largest differences of shares: .0053 (`sentence_share` of a sink) and .0050 (`explained_alone`); three of 30,992 are
+/// above .005. Nats: .0099 (`loss_effect_by_class`), .0096 (`entropy`). Tokens: .0052 (`mean_distance`). `compare`
+/// finds no change in any of these pairs.
 ///
-/// Weights in f16 make a ninth of these differences in the median. Noise of 1e-7 of each weight, as from another
-/// order of additions, makes up to 4e-7 (4e-5 for `offset_argmax`, which counts). A resumed run makes none.
+/// Other sources of noise make smaller differences. Weights in f16 make a ninth of them (median). Noise of 1e-7 of each
+/// weight, as from another order of additions, makes up to 4e-7 (4e-5 for `offset_argmax`, which counts). A resumed run
+/// makes none.
 pub const PRECISION_TOLERANCE: PerUnit<f64> = PerUnit { shares: 0.005, nats: 0.02, tokens: 0.02 };

@@ -4,7 +4,6 @@ use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::system::counted::{format_count, plural};
 
-/// A figure of a study's results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// The figure's name on the command line and in files.
@@ -47,7 +46,7 @@ pub struct Bar {
     pub name: String,
     /// The bar's height, with its interval; `None` if there was nothing to measure.
     pub mark: Option<Mark>,
-    /// Reference level beside the bar; `None` if there is none.
+    /// Level that the bar is compared with, such as chance, drawn beside it; `None` if there is none.
     pub reference_level: Option<f64>,
 }
 
@@ -97,8 +96,8 @@ impl Forest {
         Self { is_in_percent: true, no_effect: None, ..Self::around_zero(scale, marks, rows) }
     }
 
-    /// Forest plot of the first `MAX_FOREST_HEADS` of these heads, on a scale around 0. The text with it counts the heads
-    /// that are left out, whose `what` (such as an effect) is smaller.
+    /// Forest plot of the first `MAX_FOREST_HEADS` of these heads, on a scale around 0. The text counts the heads that
+    /// are left out (empty without any); `what` is the plural noun of the plotted quantity, such as `effects`.
     pub fn heads_around_zero(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(MAX_FOREST_HEADS) {
             0 => String::new(),
@@ -117,7 +116,7 @@ pub struct ForestRow {
     pub name: String,
     /// Further facts about the row, such as the head or the count.
     pub note: String,
-    /// A mark for each entry of the forest's `marks`; `None` where there is no number.
+    /// Numbers of the row, in the order of [`Forest::marks`]; `None` where there is no number.
     pub marks: Vec<Option<Mark>>,
 }
 
@@ -165,7 +164,7 @@ pub struct Edges {
     pub edges: Vec<Edge>,
 }
 
-/// A kind of edges in the legend.
+/// Entry of the legend for edges that are drawn with one kind of line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeKind {
     pub line: EdgeLine,
@@ -229,7 +228,7 @@ pub struct Arcs {
     pub sentences: Vec<ArcSentence>,
 }
 
-/// One sentence with its arcs.
+/// A sentence as a row of words, with arcs between words that attend to each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArcSentence {
     pub caption: String,
@@ -248,11 +247,10 @@ pub struct Arc {
     /// Index of the unit that is attended to.
     pub to: usize,
     pub weight: f64,
-    /// Whether the arc is right by the label.
     pub outcome: ArcMatch,
 }
 
-/// Whether an arc is what the label expects.
+/// Whether an arc is the arc that the drawn label expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArcMatch {
     Right,

@@ -28,11 +28,11 @@ impl InBrief {
 pub struct Shortage {
     /// The finding that could not be made, as a noun.
     pub missing_finding: String,
-    /// Number of things that there are.
+    /// Number of `things` in the text or task.
     pub count: u64,
-    /// Number of things that are required.
+    /// Number of `things` that the finding needs.
     pub required: u64,
-    /// Noun of the things that are too few, as `[singular, plural]`.
+    /// Noun of the counted queries, sentences or items, as `[singular, plural]`.
     pub things: [String; 2],
     /// Name of the policy's threshold that was missed; `None` if the requirement is no threshold.
     pub threshold: Option<&'static str>,
@@ -42,7 +42,8 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// A shortage of things whose number grows with the text. There are `count` of them, and `asked` are required.
+    /// A shortage of `things` whose number is proportional to the length of the text. There are `count`, and `asked`
+    /// are required.
     pub fn new(of: &str, [count, asked]: [u64; 2], things: [String; 2]) -> Self {
         let times = (count > 0).then(|| asked as f64 / count as f64);
         Self { missing_finding: of.to_owned(), count, required: asked, things, threshold: None, growth_factor: times }

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use crate::study::metrics::metric::Named;
+use crate::study::metrics::named::Named;
 use crate::system::errors::{Facts, similar};
 
 /// A flat table of results.
@@ -136,7 +136,7 @@ impl Table {
     }
 }
 
-/// Adds to `cells` the single values of `value`, under `name` and the keys inside it.
+/// Adds the cells of `value` to `cells`. Values inside objects get columns named `name` and their keys, joined by dots.
 fn flatten(name: &str, value: ReportValue, cells: &mut Vec<(String, Cell)>) {
     let mut add = |cell: Cell| cells.push((name.to_owned(), cell));
     match value {

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,6 @@ use super::sums::{DirectSums, ItemEffects};
 use crate::model::forward::visitor::ResidualPart;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::Jackknife;
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
@@ -80,10 +80,8 @@ impl DirectResult {
     pub fn new(sums: &DirectSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let (grid, total) = (sums.grid, sums.blocks.total());
         let mean = |part: &dyn Fn(&ItemEffects) -> f64| {
-            let per_block = |part: &dyn Fn(&ItemEffects) -> f64| -> PerBlock {
-                std::array::from_fn(|block| part(&sums.blocks[block]))
-            };
-            let mean = Jackknife::new(&per_block(part), &per_block(&|items| items.items as f64));
+            let items = sums.blocks.map_blocks(|items| items.items as f64);
+            let mean = Jackknife::new(&sums.blocks.map_blocks(part), &items);
             PartEffect { effect: Some(mean.value()).filter(|mean| mean.is_finite()), ci95: mean.interval() }
         };
         let effect_of = |part: ResidualPart| mean(&|items| items.effect_of(part, grid));
@@ -112,10 +110,9 @@ impl DirectResult {
 
     /// Lists the heads by falling absolute direct effect.
     pub fn heads_by_abs_effect(&self) -> Vec<&HeadDirectEffect> {
-        let mut order: Vec<_> = self.heads.iter().filter(|head| head.effect.effect.is_some()).collect();
         let size = |head: &HeadDirectEffect| head.effect.effect.map_or(0.0, f64::abs);
-        order.sort_by(|a, b| size(b).total_cmp(&size(a)));
-        order
+        let known = self.heads.iter().filter(|head| head.effect.effect.is_some());
+        known.sorted_by(|a, b| size(b).total_cmp(&size(a))).collect()
     }
 
     /// Sums direct effects over layers: `[all heads, all feed-forward blocks, all biases]`.

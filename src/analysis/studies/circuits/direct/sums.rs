@@ -16,7 +16,6 @@ use crate::stats::exact::ExactSum;
 /// Logit differences between answer and foil, and direct effects on them, summed over the items of a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemEffects {
-    /// Number of items.
     pub items: u64,
     /// Number of sampling units; a unit is counted at its first item.
     pub units: u64,
@@ -62,7 +61,8 @@ fn part_index(part: ResidualPart, grid: HeadGrid) -> usize {
     }
 }
 
-/// Number of parts of the residual stream, with the constants.
+/// Length of `ItemEffects::parts`: one entry for each part of the residual stream, and one for the constants (biases of
+/// final norm and prediction head).
 fn part_count(grid: HeadGrid) -> usize {
     part_index(ResidualPart::Embeddings, grid) + 2
 }
@@ -86,7 +86,7 @@ impl DirectSums {
     }
 }
 
-/// State of an item's sequence.
+/// Direct effects in the sequence of one item, collected until the scale of the final norm is known.
 #[derive(Debug)]
 pub struct DirectState {
     block: usize,

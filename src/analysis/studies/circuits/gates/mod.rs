@@ -44,9 +44,9 @@ impl Study for FittedGates {
                 |portion| PassSpec::new(pass(portion, ShownEvents::Fits), |subject| FoldFits::new(subject.grid));
             let alone_pass = pass(Portion::Sample, ShownEvents::Activations);
             let scored = if sequences == Sequences::Task {
-                PassSpec::new(alone_pass, |subject| KeptHeadItems::new(subject.grid, kept_sets(subject)))
+                PassSpec::new(alone_pass, |subject| KeptHeadItems::new(subject.grid, kept_head_sets(subject)))
             } else {
-                PassSpec::new(alone_pass, |subject| KeptHeadLosses::new(subject.grid, kept_sets(subject)))
+                PassSpec::new(alone_pass, |subject| KeptHeadLosses::new(subject.grid, kept_head_sets(subject)))
             };
             vec![fitted(Portion::EvenSample), fitted(Portion::OddSample), scored.in_second_stage()]
         };
@@ -70,8 +70,8 @@ fn fold_fits<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
     folds.try_into().ok()
 }
 
-/// The sets of kept heads whose loss alone is to be measured; empty before the fits exist.
-fn kept_sets(subject: &Subject<'_>) -> KeptSets {
+/// Sets of kept heads, each to be scored with all other gated heads removed; empty before the gates are fitted.
+fn kept_head_sets(subject: &Subject<'_>) -> KeptSets {
     let sets_of = |folds| KeptSets::new(folds, subject.upstream.obstacle, subject.first_layers);
     fold_fits(&subject.first_stage_sums).map(sets_of).unwrap_or_default()
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{ShareOf, stored};
 use crate::study::upstream::Obstacle;
 
-/// Largest relative rise of the loss at which heads count as doing the task together. It is 1 %, the smallest
+/// Largest rise of the loss, as a share, at which heads count as doing the task together. It is 1 %, the smallest
 /// allowed rise of `pruning`.
 pub const ALLOWED_RISE: f64 = 0.01;
 
@@ -175,8 +176,8 @@ pub enum NoSet {
 }
 
 impl GatesResult {
-    /// Builds the section from the fits, with even-numbered blocks first, and from the losses (`sums`) with only
-    /// the kept heads.
+    /// Builds the section from the gate fits (`fits`: even-numbered blocks first) and the losses when only kept heads
+    /// remain (`sums`).
     pub fn new<Q: LossQuantity>(
         fits: [&FoldFits; 2],
         sums: &RemovalSums<KeptSets, Q>,
@@ -216,11 +217,7 @@ impl GatesResult {
             folds: [("even", 0), ("odd", 1)]
                 .map(|(blocks, fold)| FoldOfGates::new(blocks, fits[fold], sets.map(|sets| &sets[fold]), context.grid))
                 .into(),
-            folds_agree: FitAgreement::from_pairs(
-                fits[0]
-                    .fits_by_start()
-                    .flat_map(|(_, here)| fits[1].fits_by_start().map(move |(_, there)| (here, there))),
-            ),
+            folds_agree: FitAgreement::from_pairs(fits[0].gate_fits().cartesian_product(fits[1].gate_fits())),
             heads: (0..context.grid.head_count()).map(|place| GatedHead::new(place, fits, context.grid)).collect(),
             alone: sets.zip(worth).map(|(sets, worth)| SetsAlone::new(sets, worth, sums, context.grid)),
             together: false,
@@ -256,8 +253,6 @@ impl FoldOfGates {
             let kept = gates.iter().flatten().filter(|&&gate| gate >= MIN_KEPT_GATE).count();
             FittedHeads { start, objective, loss, kept, evaluations, converged, gates }
         };
-        let each: Vec<&GateFit> = fold.fits_by_start().map(|(_, fit)| fit).collect();
-        let pairs = each.iter().enumerate().flat_map(|(number, &a)| each[number + 1..].iter().map(move |&b| (a, b)));
         Self {
             blocks: blocks.to_owned(),
             masked_tokens: known.units,
@@ -265,7 +260,7 @@ impl FoldOfGates {
             loss_without_heads: scored(known.loss_without_heads),
             price: scored(known.band),
             fits: fold.fits_by_start().map(fitted).collect(),
-            starts_agree: FitAgreement::from_pairs(pairs),
+            starts_agree: FitAgreement::from_pairs(fold.gate_fits().tuple_combinations()),
             set: set.map_or_else(Vec::new, |set| head_places(&set.kept, grid)),
         }
     }
@@ -291,7 +286,7 @@ impl GatedHead {
     fn new(place: usize, fits: [&FoldFits; 2], grid: HeadGrid) -> Self {
         let [kept_even, kept_odd] = fits.map(|fold| fold.keeping_fits(place));
         let gate = |fold: &FoldFits| {
-            let gates: Option<Vec<f64>> = fold.fits_by_start().map(|(_, fit)| fit.gates[place]).collect();
+            let gates: Option<Vec<f64>> = fold.gate_fits().map(|fit| fit.gates[place]).collect();
             gates.filter(|gates| !gates.is_empty()).map(|gates| gates.iter().sum::<f64>() / gates.len() as f64)
         };
         let [gate_even, gate_odd] = fits.map(gate);
@@ -333,8 +328,8 @@ impl SetsAlone {
         let basis = if share_of == ShareOf::Loss { loss } else { loss_without_heads - loss };
         let [even, odd] = sets.each_ref().map(|set| set.kept.iter().copied().collect::<BTreeSet<_>>());
         Self {
-            in_both: head_places(&even.intersection(&odd).copied().collect::<Vec<_>>(), grid),
-            in_one: head_places(&even.symmetric_difference(&odd).copied().collect::<Vec<_>>(), grid),
+            in_both: head_places(even.intersection(&odd), grid),
+            in_one: head_places(even.symmetric_difference(&odd), grid),
             rise: alone.value(),
             rise_ci95: alone.interval(),
             right_change: right_jackknife.as_ref().map(Jackknife::value),
@@ -349,8 +344,8 @@ impl SetsAlone {
 }
 
 /// Layer and number of the heads with these indices.
-fn head_places(places: &[usize], grid: HeadGrid) -> Vec<HeadPlace> {
-    places.iter().map(|&place| grid.head_place(place)).collect()
+fn head_places<'a>(places: impl IntoIterator<Item = &'a usize>, grid: HeadGrid) -> Vec<HeadPlace> {
+    places.into_iter().map(|&place| grid.head_place(place)).collect()
 }
 
 stored!(GatesResult as gates);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use itertools::Itertools;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -27,8 +28,8 @@ pub type KeptHeadLosses = RemovalSums<KeptSets, Losses>;
 /// Scores of task items with only the heads of a kept set.
 pub type KeptHeadItems = RemovalSums<KeptSets, Items>;
 
-/// Minimum number of a fold's five fits that must keep a head for the fold's kept set to include it: all but one.
-pub const MIN_KEEPING_FITS: usize = 4;
+/// Minimum number of fits, of the five to one fold, that must keep a head of the fold's kept set: all but one.
+pub const MIN_FITS_PER_KEPT_HEAD: usize = 4;
 
 /// Number of random sets of equal size for each kept set. Three sets show how far random sets differ from each
 /// other.
@@ -39,7 +40,7 @@ pub const RANDOM_SETS: u64 = 3;
 pub struct FoldFits {
     grid: HeadGrid,
     pub conditions: PassConditions,
-    /// The gate fits, one from each start.
+    /// The gate fits, one from each starting point.
     fits: GateFits,
 }
 
@@ -56,21 +57,25 @@ impl FoldFits {
         self.fits.known.unwrap_or_default()
     }
 
-    /// Each gate fit with the number of its start.
+    /// The gate fits as `(number of the starting point, fit)`. Starting points are numbered from 0.
     pub fn fits_by_start(&self) -> impl Iterator<Item = (u64, &GateFit)> {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
 
+    pub fn gate_fits(&self) -> impl Iterator<Item = &GateFit> + Clone {
+        self.fits.fits.values()
+    }
+
     /// Number of fits that keep the head with index `place`. `None` if the head has no gate, or if there is no fit.
     pub fn keeping_fits(&self, place: usize) -> Option<usize> {
-        let keeps: Option<Vec<bool>> = self.fits_by_start().map(|(_, fit)| fit.keeps_head(place)).collect();
+        let keeps: Option<Vec<bool>> = self.gate_fits().map(|fit| fit.keeps_head(place)).collect();
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
 
-    /// Indices of the heads that at least `least` fits keep, among the heads with a gate.
-    fn heads_kept_by(&self, least: usize) -> Vec<usize> {
+    /// Indices of the gated heads that at least `min_fits` fits keep. With 0, they are all heads with a gate.
+    fn heads_kept_by_fits(&self, min_fits: usize) -> Vec<usize> {
         (0..self.grid.head_count())
-            .filter(|&place| self.keeping_fits(place).is_some_and(|kept| kept >= least))
+            .filter(|&place| self.keeping_fits(place).is_some_and(|kept| kept >= min_fits))
             .collect()
     }
 }
@@ -104,12 +109,12 @@ impl Sums for FoldFits {
     }
 }
 
-/// Sets of kept heads. Each set is scored with all other gated heads removed.
+/// Kept sets of both folds. Each set is scored with all other gated heads removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSets {
     /// Kept set of each fold, even-numbered blocks first; empty if no set can be scored.
     pub folds: Vec<KeptSet>,
-    /// Reason why no set can be scored on the task; `None` if there is none.
+    /// Reason why no set can be scored on the task; `None` if the sets can be scored.
     pub obstacle: Option<Obstacle>,
 }
 
@@ -120,7 +125,7 @@ pub struct KeptSet {
     pub kept: Vec<usize>,
     /// Indices of all heads with a gate, ascending.
     pub gated: Vec<usize>,
-    /// Random head sets for comparison, each with at least as many heads as `kept`.
+    /// Random head sets that are scored for comparison, each with at least as many heads as `kept`.
     pub random: Vec<Vec<usize>>,
 }
 
@@ -132,19 +137,19 @@ impl KeptSet {
 }
 
 impl KeptSets {
-    /// Builds the kept sets of both folds, with random sets for comparison. Empty if a fold has no fits, or if
-    /// there is an obstacle.
+    /// Builds the kept sets of both folds, with random sets for comparison. There are no sets if a fold has no fits, or
+    /// if an `obstacle` keeps them from being scored.
     ///
-    /// A random set has all or none of the heads that share weights; `first_layers` has the first layer with the
-    /// weights of each layer.
+    /// Heads that share weights are drawn together. `first_layers` has, for each layer, the first layer with equal
+    /// weights.
     pub fn new(folds: [&FoldFits; 2], obstacle: Option<Obstacle>, first_layers: &[usize]) -> Self {
-        let is_fitted = |fold: &FoldFits| fold.fits_by_start().next().is_some();
+        let is_fitted = |fold: &FoldFits| fold.gate_fits().next().is_some();
         if obstacle.is_some() || !folds.into_iter().all(is_fitted) {
             return Self { folds: Vec::new(), obstacle };
         }
         let set = |fold: &FoldFits| {
-            // `heads_kept_by(0)` lists every head with a gate.
-            let (kept, gated) = (fold.heads_kept_by(MIN_KEEPING_FITS), fold.heads_kept_by(0));
+            // `heads_kept_by_fits(0)` lists every head with a gate.
+            let (kept, gated) = (fold.heads_kept_by_fits(MIN_FITS_PER_KEPT_HEAD), fold.heads_kept_by_fits(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
             KeptSet { random: random.collect(), kept, gated }
         };
@@ -171,15 +176,14 @@ fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_la
 }
 
 impl Removals for KeptSets {
-    /// Head sets to remove: the gated heads outside each kept or random set, and all heads.
+    /// The sets of heads to remove: all gated heads but a kept or random set, for each such set; and all heads.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
             set.random.iter().chain([&set.kept]).map(|kept| head_set_at(grid, &set.heads_to_remove(kept))).collect()
         };
-        let sets: BTreeSet<HeadSet> = self.folds.iter().flat_map(of_fold).collect();
         let all = (!self.folds.is_empty()).then(|| all_heads(grid));
-        let sets: BTreeSet<HeadSet> = sets.into_iter().filter(|removed| !removed.is_empty()).chain(all).collect();
-        sets.into_iter().collect()
+        let sets = self.folds.iter().flat_map(of_fold).filter(|removed| !removed.is_empty());
+        sets.chain(all).sorted().dedup().collect()
     }
 
     fn fits_grid(&self, grid: HeadGrid) -> bool {

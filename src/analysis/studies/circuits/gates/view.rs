@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use super::section::{ALLOWED_RISE, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
@@ -34,7 +36,7 @@ impl Section for GatesResult {
     fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let Some((kept, head)) = head.and_then(|head| Some((head.kept?, head))) else { return HeadCard::default() };
-        let gates = head.mean_gates().map(|gate| decimal(gate, 2)).collect::<Vec<_>>().join(" and ");
+        let gates = head.mean_gates().map(|gate| decimal(gate, 2)).join(" and ");
         HeadCard::from_iter([format!(
             "kept in {kept} of {} fits of all gates together (mean gate {gates} in the halves of the sample)",
             self.fit_count()
@@ -55,14 +57,14 @@ impl Section for GatesResult {
 }
 
 impl GatedHead {
-    /// Mean gate of the head in each half of the sample that has fits.
+    /// Mean gate of the head over the fits to each half of the sample. A half without fits has no entry.
     fn mean_gates(&self) -> impl Iterator<Item = f64> {
         [self.gate_even, self.gate_odd].into_iter().flatten()
     }
 }
 
 impl SetsAlone {
-    /// Heads in the set of either half.
+    /// Heads that the kept set of one half of the sample has, or the sets of both halves.
     fn heads_in_either_set(&self) -> impl Iterator<Item = &HeadPlace> {
         self.in_both.iter().chain(&self.in_one)
     }
@@ -72,10 +74,10 @@ impl SetsAlone {
         format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED_RISE, self.of.noun_phrase(), decimal(self.margin, 4))
     }
 
-    /// Writes the number and names of the heads of the sets: `2 heads in the sets of both halves (L0H1 L1H2), 1 in
-    /// one (L0H0)`.
+    /// Names the heads in the kept sets of the two halves of the sample: `2 heads in the sets of both halves (L0H1
+    /// L1H2), 1 in one (L0H0)`.
     fn named_heads_text(&self) -> String {
-        let joined = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let joined = |heads: &[HeadPlace]| heads.iter().join(" ");
         let both = match self.in_both.len() {
             0 => "no head in the sets of both halves".to_owned(),
             count => format!("{} in the sets of both halves ({})", format_count(count, "head"), joined(&self.in_both)),
@@ -98,7 +100,8 @@ impl GatesResult {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    /// A sentence on whether the heads of the sets do the task together.
+    /// The positive verdict as a sentence: which heads do the task together, and how much loss they cost without all
+    /// others.
     fn verdict_sentence(&self, alone: &SetsAlone) -> String {
         let unit = self.loss_unit_name();
         format!(
@@ -111,8 +114,8 @@ impl GatesResult {
         )
     }
 
-    /// The reason why no heads are said to do the task together, as a sentence. `None` if some heads are.
-    fn no_set_reason(&self) -> Option<String> {
+    /// Reason why no heads are said to do the task together, as a clause; `None` if some heads are.
+    fn no_verdict_reason(&self) -> Option<String> {
         let [token, sentence] = if self.task.is_some() { ["item", "unit"] } else { ["token", "sentence"] };
         Some(match self.obstacle? {
             NoSet::NothingScored => {
@@ -142,7 +145,7 @@ impl GatesResult {
 
     fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let unit = self.loss_unit_name();
-        let why_none = self.no_set_reason();
+        let why_none = self.no_verdict_reason();
         let (Some(loss), true) = (self.loss, self.fit_count() > 0) else {
             return writeln!(out, "No gates were fitted: {}.", why_none.unwrap_or_default());
         };
@@ -158,11 +161,11 @@ impl GatesResult {
         if let Some(agreement) = self.folds_agree {
             writeln!(out, "\nA fit of one half and one of the other agree on {}.", agreement.agreement_text())?;
         }
-        self.write_kept(out)?;
+        self.write_heads_by_fits(out)?;
         let Some(alone) = &self.alone else {
             return writeln!(out, "No heads are said to do the task together: {}.", why_none.unwrap_or_default());
         };
-        let random: Vec<String> = alone.random_rises.iter().map(|rise| format!("{rise:+.4}")).collect();
+        let random = alone.random_rises.iter().map(|rise| format!("{rise:+.4}")).join(", ");
         let right =
             alone.right_change.map_or_else(String::new, |right| format!(", {:+.1} points right", 100.0 * right));
         match why_none {
@@ -176,16 +179,16 @@ impl GatesResult {
                 self.loss_denominator()
             )?,
         }
-        writeln!(out, "Random sets of as many heads: {} {unit}.", random.join(", "))
+        writeln!(out, "Random sets of as many heads: {random} {unit}.")
     }
 
-    fn write_kept(&self, out: &mut Summary) -> fmt::Result {
+    /// Writes the names of the heads by the number of fits that keep them, largest number first.
+    fn write_heads_by_fits(&self, out: &mut Summary) -> fmt::Result {
         let fits = self.fit_count();
         for count in (1..=fits).rev() {
-            let heads = self.heads.iter().filter(|head| head.kept == Some(count));
-            let heads: Vec<String> = heads.map(|head| head.place.to_string()).collect();
+            let heads = self.heads.iter().filter(|head| head.kept == Some(count)).map(|head| head.place).join(" ");
             if !heads.is_empty() {
-                writeln!(out, "Kept in {count} of {fits} fits: {}.", heads.join(" "))?;
+                writeln!(out, "Kept in {count} of {fits} fits: {heads}.")?;
             }
         }
         Ok(())
@@ -194,9 +197,8 @@ impl GatesResult {
     fn figure(&self) -> Option<Figure> {
         let fits = self.fit_count();
         let mean = |head: &GatedHead| head.mean_gates().sum::<f64>();
-        let mut order: Vec<(usize, &GatedHead)> =
-            self.heads.iter().filter_map(|head| Some((head.kept?, head))).collect();
-        order.sort_by(|a, b| b.0.cmp(&a.0).then(mean(b.1).total_cmp(&mean(a.1))));
+        let known = self.heads.iter().filter_map(|head| Some((head.kept?, head)));
+        let order = known.sorted_by(|a, b| b.0.cmp(&a.0).then(mean(b.1).total_cmp(&mean(a.1)))).collect_vec();
         let row = |(kept, head): &(usize, &GatedHead)| ForestRow {
             name: head.place.to_string(),
             note: format!("kept in {kept} of {fits}"),
@@ -238,5 +240,5 @@ fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
             fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::agreement_text)
         }),
     ];
-    column_table(&COLUMNS, &folds.iter().collect::<Vec<_>>())
+    column_table(&COLUMNS, &folds.iter().collect_vec())
 }

@@ -16,7 +16,7 @@ use crate::stats::exact::ExactSum;
 use crate::studies::ablation::losses::{ScoredToken, scored_tokens};
 use crate::studies::ablation::removal::{RemovalQuantity, RemovalSums, Removals};
 
-/// Each head alone, whose contexts are exchanged between a text and its corrupted version.
+/// Runs of an item's two texts in which the texts exchange the contexts of one head: one run for each head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadsAlone;
 
@@ -30,7 +30,7 @@ impl Removals for HeadsAlone {
     }
 }
 
-/// Task items of a block, by item number. The text and the corrupted text of an item are two sequences.
+/// Task items of a block, by item number. Each item is run on two sequences: its text and its corrupted text.
 pub type ExchangedItems = BTreeMap<u64, ExchangedItem>;
 
 pub type InterchangeSums = RemovalSums<HeadsAlone, ExchangedItems>;
@@ -79,7 +79,7 @@ const CLEAN: usize = 0;
 /// Index of the item's corrupted text in pairs of texts.
 const CORRUPTED: usize = 1;
 
-/// One of the two texts of an item while it runs.
+/// One of an item's two texts, during its forward pass.
 pub struct ExchangedText {
     /// Number of the item in the task file.
     index: u64,

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult, ShareTests};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::derived::task::ExchangedPositions;
@@ -20,7 +22,7 @@ use crate::system::counted::{format_count, plural};
 const MAX_ROWS: usize = 10;
 
 /// Why no head has a verdict if the items have several corruptions.
-const MIXED: &str =
+const SEVERAL_CORRUPTIONS: &str =
     "no verdict on items of several corruptions, which may need different heads: give each a file of its own";
 
 impl Section for InterchangeResult {
@@ -86,8 +88,8 @@ impl ExchangedHead {
 
     /// The verdicts on the head as text; `undecided` without a verdict.
     fn verdicts_text(&self) -> String {
-        let words: Vec<String> = self.verdicts.iter().map(report_name).collect();
-        if words.is_empty() { "undecided".to_owned() } else { words.join(", ") }
+        let words = self.verdicts.iter().map(report_name).join(", ");
+        if words.is_empty() { "undecided".to_owned() } else { words }
     }
 }
 
@@ -114,11 +116,11 @@ impl InterchangeResult {
             .heads_by_largest_share()
             .into_iter()
             .filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
-        let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
-        let named = if named.is_empty() { String::new() } else { format!(" (largest: {})", named.join(", ")) };
+        let named = carry.take(3).map(|head| head.place).join(", ");
+        let named = if named.is_empty() { named } else { format!(" (largest: {named})") };
         let found = match self.gap_not_shown_reason() {
             Some(why) => format!("Under {corruption}: {why}."),
-            None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
+            None if self.is_mixed() => format!("Under {corruption}: {SEVERAL_CORRUPTIONS}."),
             // Too few items for any verdict: the shortage says so.
             None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
             None => format!("Under {corruption} {}{named}.", self.verdict_counts()),
@@ -126,19 +128,18 @@ impl InterchangeResult {
         InBrief { shortage, ..InBrief::from_finding(found) }
     }
 
-    /// A text on the corruption of the items.
+    /// Describes the corruptions of the items with their numbers of changed tokens, separated by commas.
     fn corruption_text(&self) -> String {
-        self.corruptions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        self.corruptions.iter().join(", ")
     }
 
     /// Lists the heads by falling [`largest`](ExchangedHead::largest_abs_share) share.
     fn heads_by_largest_share(&self) -> Vec<&ExchangedHead> {
-        let mut known: Vec<_> = self.heads.iter().filter_map(|head| Some((head.largest_abs_share()?, head))).collect();
-        known.sort_by(|a, b| b.0.total_cmp(&a.0));
-        known.into_iter().map(|(_, head)| head).collect()
+        let known = self.heads.iter().filter_map(|head| Some((head.largest_abs_share()?, head)));
+        known.sorted_by(|a, b| b.0.total_cmp(&a.0)).map(|(_, head)| head).collect()
     }
 
-    /// Writes how many heads have each verdict. The text for none does not say that no head carries the answer.
+    /// Writes how many heads have each verdict. If no head carries the answer, the text says that none is shown to.
     fn verdict_counts(&self) -> String {
         let all = format_count(self.heads.len(), "head");
         let counts = self.verdicts;
@@ -155,7 +156,7 @@ impl InterchangeResult {
         format!("{carry}{}", others.collect::<String>())
     }
 
-    /// Reason why heads have no share of the gap, as a clause; `None` if they may have one.
+    /// Reason why the gap is too uncertain for heads to have a share of it, as a clause; `None` if they may have one.
     fn gap_not_shown_reason(&self) -> Option<String> {
         if self.gap_is_shown {
             return None;
@@ -207,7 +208,11 @@ impl InterchangeResult {
         }
         let too_few = self.item_shortage_text(policy);
         let is_judged = !self.is_mixed() && too_few.is_none();
-        let found = if self.is_mixed() { MIXED.to_owned() } else { too_few.unwrap_or_else(|| self.verdict_counts()) };
+        let found = if self.is_mixed() {
+            SEVERAL_CORRUPTIONS.to_owned()
+        } else {
+            too_few.unwrap_or_else(|| self.verdict_counts())
+        };
         let (first, rest) = found.split_at(1);
         writeln!(out, "Heads exchanged one at a time: {}{rest}.", first.to_lowercase())?;
         writeln!(

@@ -15,8 +15,8 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// Share of uniform attention in the mixture with a head's attention that is compared.
-const UNIFORM_SHARE: f32 = 0.001;
+/// Share of uniform attention that is mixed into each head's attention before heads are compared.
+const SMOOTHING_SHARE: f32 = 0.001;
 
 /// Jensen-Shannon divergences of all pairs of attention heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +47,8 @@ impl HeadDistances {
         Self { grid, rows: 0, pairs: vec![ExactSum::default(); heads * heads.saturating_sub(1) / 2] }
     }
 
-    /// Adds the divergences of all pairs of heads over one sequence; `weights` are smoothed, `size` for each head.
+    /// Adds the divergences of all pairs of heads over one sequence. `weights` has the smoothed weights of each head,
+    /// `[heads, size]`.
     fn add(&mut self, size: usize, weights: &[f32]) {
         let heads: Vec<(&[f32], f64)> = weights.chunks_exact(size).map(|a| (a, sum_p_log_p(a, a))).collect();
         let pairs = heads.iter().enumerate().flat_map(|(later, a)| heads[..later].iter().map(move |b| (a, b)));
@@ -101,9 +102,9 @@ impl Sums for HeadDistances {
         let own = &mut weights[self.grid.index(view.layer, view.head) * *size..][..*size];
         let n = view.tokens();
         for (query, smoothed) in own.chunks_exact_mut(n).take(n).enumerate() {
-            let uniform = UNIFORM_SHARE / n as f32;
+            let uniform = SMOOTHING_SHARE / n as f32;
             let pairs = smoothed.iter_mut().zip(view.row(query));
-            pairs.for_each(|(to, weight)| *to = (1.0 - UNIFORM_SHARE) * weight + uniform);
+            pairs.for_each(|(to, weight)| *to = (1.0 - SMOOTHING_SHARE) * weight + uniform);
         }
     }
 

@@ -8,8 +8,8 @@ pub mod syntax;
 pub mod tokens;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -68,11 +68,9 @@ stored!(Findings as clark2019);
 
 impl Section for Findings {
     fn view(&self, _: ViewContext<'_>) -> View<'_> {
-        let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
-        self.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
-        let counts: Vec<String> =
-            counts.iter().map(|(label, count)| format!("{} {count}", report_name(label))).collect();
-        let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
+        let counts = self.heads.iter().filter_map(|head| head.label).sorted().dedup_with_count();
+        let counts = counts.map(|(count, label)| format!("{} {count}", report_name(&label))).join(", ");
+        let counts = if counts.is_empty() { "no labels".to_owned() } else { counts };
         let pairs = plural(&self.sequences, "pair", "pairs");
         View::from_summary(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", self.sequences))
     }

@@ -18,12 +18,13 @@ use crate::stats::blocks::{Merge, merge_fields};
 /// Fixed offsets of the baseline, in words: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
 
-/// Counts of one relation.
+/// Number of words with one relation, and of right predictions of their syntactic heads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationHits {
     /// Number of words with the relation.
     pub count: u64,
-    /// Number of words whose syntactic head each of [`OFFSETS`] predicts, each clipped to the words of the sentence.
+    /// Number of words whose syntactic head each offset of [`OFFSETS`] predicts. Predictions beyond the sentence are
+    /// clipped to the root before it, or to its last word.
     pub offset_hits: [u64; OFFSETS.len()],
     /// Number of words whose syntactic head each attention head predicts, `[layers * heads]`, as `[the word is the
     /// query, the syntactic head is the query]`.
@@ -35,7 +36,7 @@ merge_fields!(RelationHits { count, offset_hits, hits });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SyntaxHits {
     grid: HeadGrid,
-    /// Counts and right predictions of each relation, by name; the entry `all` has all words.
+    /// Counts of each relation, by name; the entry `all` has all words.
     pub relations: BTreeMap<String, RelationHits>,
 }
 

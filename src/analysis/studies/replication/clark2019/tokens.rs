@@ -12,8 +12,8 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// Share of uniform attention in the mixture with a head's attention whose entropy is computed.
-const UNIFORM_SHARE: f64 = 0.0001;
+/// Share of uniform attention that is mixed into each attention row before the row's entropy is computed.
+const SMOOTHING_SHARE: f64 = 0.0001;
 
 /// Mean attention and entropy of one attention head over one sequence of `n` tokens, or their sums or means over sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ pub struct SpecialTokenPlaces {
     punctuation: Vec<usize>,
 }
 
-/// Means of all heads, summed over sequences.
+/// Mean attention and entropies of every head ([`Means`]), summed over sequences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenMeans {
     grid: HeadGrid,
@@ -80,7 +80,7 @@ pub struct TokenMeans {
     pub tokens: u64,
     /// Entropy of uniform attention in nats, summed over sequences.
     pub uniform_entropy: ExactSum,
-    /// Means of each attention head, summed over sequences; `[layers * heads]`.
+    /// [`Means`] of each attention head, summed over sequences; `[layers * heads]`.
     pub heads: Vec<Means<ExactSum>>,
 }
 
@@ -161,8 +161,8 @@ fn sequence_means(places: &SpecialTokenPlaces, view: AttentionView<'_>) -> Means
 
 /// Entropy of an attention row mixed with uniform attention, in nats.
 fn smoothed_entropy(row: &[f32]) -> f64 {
-    let uniform = UNIFORM_SHARE / row.len() as f64;
-    let smoothed = row.iter().map(|&weight| (1.0 - UNIFORM_SHARE) * f64::from(weight) + uniform);
+    let uniform = SMOOTHING_SHARE / row.len() as f64;
+    let smoothed = row.iter().map(|&weight| (1.0 - SMOOTHING_SHARE) * f64::from(weight) + uniform);
     -smoothed.map(|weight| weight * weight.ln()).sum::<f64>()
 }
 

@@ -12,22 +12,22 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::labels::evidence::Direction;
 
-/// Right choices of one attention head for the sources of links. Each pair of counts is in the order of
-/// [`Direction::BOTH_OF_LINKS`].
+/// Number of links' sources for which one attention head chooses a target (its hits), by the words among which it
+/// chooses. Pairs of counts are in the order of [`Direction::BOTH_OF_LINKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkHits {
-    /// Number of sources for which the head chooses a target among the candidates.
+    /// Hits among the candidates: the candidate with the largest weight is a target.
     pub right: [u64; 2],
-    /// Number of sources for which the head chooses a target among all words. It is counted only where the corpus
-    /// names candidates.
+    /// Hits among all words that would be candidates if the corpus listed none ([`LinkSource::seen`]); 0 without such a
+    /// list.
     pub among_all: [u64; 2],
-    /// Number of sources for which the head chooses a target among the candidates of the source's class.
+    /// Hits among the candidates whose word class is the source's class.
     pub among_class: [u64; 2],
-    /// As `right`, over sources with candidates whose positions exist in a neighbouring sequence.
+    /// Hits among the candidates whose word index also exists in the neighbouring sequence.
     pub beside: [u64; 2],
-    /// As `beside`, with the head's weights at the same positions of the neighbouring sequence.
+    /// As `beside`, with the weights at the same word indices of the neighbouring sequence: choices by position alone.
     pub elsewhere: [u64; 2],
-    /// Number of sources for which a special token has more weight than any candidate.
+    /// Number of sources with a special token whose weight is larger than the weight of every candidate.
     pub to_special: [u64; 2],
     /// Weight of sources on their targets, summed over sources.
     pub mass: ExactSum,
@@ -49,13 +49,13 @@ pub struct LinkBlock {
     pub chance: ExactSum,
     /// Weight of uniform attention on the targets, summed over sources.
     pub even_mass: ExactSum,
-    /// Right choices of the rules that choose by position.
+    /// Hits of the rules that choose by position. A hit is a source for which the rule chooses a target.
     pub places: PlaceHits,
-    /// Right choices of each rule of [`SAME_CLASS_RULES`].
+    /// Hits of each rule of [`SAME_CLASS_RULES`].
     pub same_class: [u64; SAME_CLASS_RULES.len()],
     /// Number of sources in sentences where some words have classes.
     pub classed: u64,
-    /// Right choices of the rules that choose by class, by the class of the source.
+    /// Hits of the rules that choose by class, by the class of the source.
     pub classes: BTreeMap<Box<str>, ClassHits>,
     /// Number of sources for which some, but not all, candidates of the source's class are targets.
     pub with_class: u64,
@@ -63,16 +63,17 @@ pub struct LinkBlock {
     pub class_chance: ExactSum,
     /// Number of sources for which the corpus lists the candidates explicitly.
     pub named: u64,
-    /// Number of sentences that follow a sentence of another group, and of those among them with a similar length:
-    /// `[all, similar]`.
+    /// Number of sentences that follow a sentence of another group of dependent sentences, and how many of them have a
+    /// similar length: `[all, similar]`.
     pub followers: [u64; 2],
-    /// Number of sources with candidates whose positions exist in a neighbouring sequence.
+    /// Number of sources with a candidate whose word index also exists in the neighbouring sequence.
     pub with_neighbour: u64,
-    /// Number of top pairs of words by corrected weight: in each sentence, as many as it has words.
+    /// Number of pairs of words with the largest weights after the average product correction: in each sentence, as
+    /// many pairs as it has words.
     pub pairs: u64,
-    /// Expected number of linked pairs if the top pairs were chosen at random.
+    /// Expected number of linked pairs if `pairs` pairs were chosen at random.
     pub pairs_chance: ExactSum,
-    /// Right choices of each attention head, `[layers * heads]`; empty until a head was scored.
+    /// Hits of each attention head, `[layers * heads]`; empty until a head was scored.
     pub heads: Vec<LinkHits>,
 }
 
@@ -102,7 +103,7 @@ impl ScoredSums for LinkBlock {
 }
 
 impl LinkBlock {
-    /// Counts a source, and the right choices of all rules for it.
+    /// Counts a source, and the hits of all rules for it.
     pub fn add_source(&mut self, source: &LinkSource) {
         self.count += 1;
         self.chance += source.chance();
@@ -134,14 +135,15 @@ impl LinkBlock {
         self.with_neighbour += u64::from(!source.elsewhere.is_empty());
     }
 
-    /// Whether at least half of the sentences are about as long as the sentence before, so that equal positions can
-    /// be compared.
+    /// Whether at least half of the sentences are about as long as the sentence before them, so that equal positions in
+    /// both can be compared.
     pub fn are_aligned(&self) -> bool {
         let [followers, alike] = self.followers;
         alike > 0 && 2 * alike >= followers
     }
 
-    /// Whether no part exceeds its total, and there are this many `heads`. Sums read from a file are untrusted.
+    /// Whether no count exceeds the count that includes it, and `heads` heads were counted. Sums read from a file are
+    /// untrusted.
     pub fn is_consistent(&self, heads: usize) -> bool {
         let PlaceHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
@@ -169,14 +171,14 @@ impl LinkBlock {
         self.heads.get(place).map_or(0, count)
     }
 
-    /// Number of right choices of the head at index `place` in one direction.
+    /// Number of sources for which the head at index `place` chooses a target in one direction.
     pub fn right_choices(&self, (place, direction): (usize, Direction)) -> u64 {
         self.count_of_head(place, |hits| hits.right[direction_index(direction)])
     }
 }
 
-/// The attention head with the most right choices in one of the `directions`, as `(index, direction)`. Ties go to
-/// the first head, then to the first direction.
+/// The attention head with the most hits in one of the `directions`, as `(index, direction)`. Ties go to the first
+/// head, then to the first direction.
 pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
     let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
     first_best(cells, |&cell| sums.right_choices(cell)).expect("there are heads")

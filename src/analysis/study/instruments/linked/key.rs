@@ -1,12 +1,12 @@
-//! Keys of link types: a name, with the side and the directions that are scored.
+//! Keys of link types: the links' name, whether they are undirected, and the side on which targets stand.
 
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::LinkSet;
 use crate::study::labels::evidence::{Direction, Side};
 
-/// A type of links that is scored separately. In a decoder, links to the left and to the right are separate types,
-/// since each is seen from one end.
+/// A type of links that is scored separately. In a decoder, words see only earlier words, so links to the left and to
+/// the right are separate types: the later word is always the query.
 ///
 /// In saved sums it is the key of a JSON object, and so a string: a sign for `side`, a sign for `is_undirected`,
 /// and the name.

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 use super::sources::LinkedWords;
@@ -45,13 +46,13 @@ impl LinkedPairs {
         self.words.len()
     }
 
-    /// Number of top pairs by weight that count: as many as the sentence has words, or all pairs if there are
+    /// Number of pairs that are taken as predicted links: as many as the sentence has words, or all pairs if there are
     /// fewer.
     pub fn top_count(&self) -> usize {
         self.words.len().min(self.pairs.len())
     }
 
-    /// Expected number of linked pairs among [`Self::top_count`] random pairs.
+    /// Expected number of linked pairs if the predicted links were chosen at random.
     pub fn expected_linked(&self) -> f64 {
         (self.top_count() * self.linked_count()) as f64 / self.pairs.len() as f64
     }
@@ -61,7 +62,6 @@ impl LinkedPairs {
         &self.pairs
     }
 
-    /// Number of linked pairs.
     pub fn linked_count(&self) -> usize {
         self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
     }
@@ -80,7 +80,8 @@ impl LinkedPairs {
         corrected.extend(self.pairs.iter().map(corrected_weight));
     }
 
-    /// Number of linked pairs among the top pairs by `weights`; ties go to the first pair.
+    /// Number of linked pairs among the predicted links, the pairs with the largest `weights`; ties go to the first
+    /// pair.
     pub fn linked_among_top(&self, weights: &[f64]) -> u64 {
         let by_weight = |a: &usize, b: &usize| -> Ordering { weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)) };
         let mut order: Vec<usize> = (0..self.pairs.len()).collect();
@@ -104,7 +105,7 @@ impl LinkedPairs {
 /// The candidate pairs of all sentences with an equal number of words, counted by the distance of the two words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeparatedPairs {
-    /// Number of top pairs that count, summed over sentences.
+    /// Number of pairs that are taken as predicted links, summed over sentences.
     taken: u64,
     /// Number of pairs, and of linked pairs, at each distance of the two words: `[all, linked]`.
     counts: BTreeMap<usize, [u64; 2]>,
@@ -140,12 +141,10 @@ impl SeparatedPairs {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
         };
-        let mut order: Vec<usize> = self.counts.keys().copied().collect();
-        order.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
-        order
+        self.counts.keys().copied().sorted_by(|a, b| rate(b).total_cmp(&rate(a))).collect()
     }
 
-    /// Whether no part exceeds its total. Sums read from a file are untrusted.
+    /// Whether no count of linked or taken pairs exceeds the number of pairs. Sums read from a file are untrusted.
     pub fn is_consistent(&self) -> bool {
         let all: u64 = self.counts.values().map(|[all, _]| all).sum();
         self.taken <= all && self.counts.values().all(|[all, linked]| *all > 0 && linked <= all)

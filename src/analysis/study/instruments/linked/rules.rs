@@ -1,21 +1,22 @@
 //! Baseline rules that choose the target of a link without an attention head: by position or by class.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::labels::evidence::Side;
 
-/// Names of the rules that choose a word of the source's class. Arrays of choices and of right choices have this
-/// order.
+/// Names of the rules that choose a word of the source's class. Arrays of choices and of hits have this order.
 pub const SAME_CLASS_RULES: [&str; 5] =
     ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
 
-/// Names of the position rules without a parameter. Arrays of choices and of right choices have this order.
+/// Names of the position rules without a parameter. Arrays of choices and of hits have this order.
 pub const FIXED_PLACE_RULES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
-/// Choices of the position rules for one source.
+/// Candidates that the position rules choose for one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceChoice {
     /// Rank of each candidate: -1, -2, ... before the source, from the nearest on, and 1, 2, ... after it.
@@ -25,9 +26,8 @@ pub struct PlaceChoice {
 }
 
 impl PlaceChoice {
-    /// Computes the choices for the source `word`, which is the source with index `number` of `sources` in its
-    /// sentence. `in_order` is the choice of the rule `in-order`, and `tokens` returns the number of tokens of a
-    /// word.
+    /// Computes the choices for the source `word`, given its index among the sentence's sources and their number.
+    /// `in_order` is the word that the rule `in-order` chooses; `tokens` returns the number of tokens of a word.
     pub fn new(
         word: usize,
         (number, sources): (usize, usize),
@@ -47,14 +47,14 @@ impl PlaceChoice {
     }
 }
 
-/// Right choices of each position rule.
+/// Hits of each position rule: sources for which the rule chooses a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHits {
-    /// Right choices of each fixed offset from the source, by the offset in words.
+    /// Hits of each fixed offset from the source, by the offset in words.
     pub offsets: BTreeMap<i32, u64>,
-    /// Right choices of the k-th candidate before (negative k) or after the source, by k.
+    /// Hits of the k-th candidate before (negative k) or after the source, by k.
     pub ranks: BTreeMap<i32, u64>,
-    /// Right choices of each rule of [`FIXED_PLACE_RULES`].
+    /// Hits of each rule of [`FIXED_PLACE_RULES`].
     pub fixed: [u64; FIXED_PLACE_RULES.len()],
 }
 
@@ -79,12 +79,12 @@ impl PlaceRule {
         parametrised.into_iter().chain((0..FIXED_PLACE_RULES.len()).map(Self::Fixed)).collect()
     }
 
-    /// The position rule with the most right choices; ties go to the first.
+    /// The position rule with the most hits; ties go to the first.
     pub fn best_rule(hits: &PlaceHits) -> Self {
         first_best(Self::with_best_parameters(hits), |rule| rule.hit_count(hits)).expect("there are rules")
     }
 
-    /// Number of sources for which this rule chooses a target.
+    /// Number of sources for which the word that this rule chooses is a target.
     pub fn hit_count(self, hits: &PlaceHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {
@@ -103,8 +103,7 @@ impl PlaceRule {
     }
 }
 
-/// The offset or rank with the most right choices; 1 without right choices. Ties go to the nearer one, then to the
-/// one on the right.
+/// The offset or rank with the most hits; 1 without hits. Ties go to the nearer one, then to the one on the right.
 fn best_offset_or_rank(hits: &BTreeMap<i32, u64>) -> i32 {
     let best = hits.iter().max_by_key(|&(&place, &hits)| (hits, -i64::from(place).abs(), place));
     best.map_or(1, |(&place, _)| place)
@@ -143,15 +142,14 @@ impl ClassChoice {
     }
 }
 
-/// Right choices of each class rule for the sources of one class. A class rule chooses the nearest candidate of a
-/// class on one side.
+/// Hits of each class rule for the sources of one class: sources for which the rule chooses a target. A class rule
+/// chooses the nearest candidate of a class on one side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassHits {
-    /// Number of sources.
     pub sources: u64,
-    /// Right choices of the rules for the left side, by the class of the candidate.
+    /// Hits of the rules for the source's left side, by the class of the candidate.
     pub left: BTreeMap<Box<str>, u64>,
-    /// Right choices of the rules for the right side, by the class of the candidate.
+    /// Hits of the rules for the source's right side, by the class of the candidate.
     pub right: BTreeMap<Box<str>, u64>,
 }
 
@@ -166,19 +164,19 @@ impl ClassHits {
         }
     }
 
-    /// Number of right choices of one rule.
+    /// Number of hits of one rule.
     fn hit_count(&self, (class, side): &(Box<str>, Side)) -> u64 {
         let hits = if *side == Side::Left { &self.left } else { &self.right };
         hits.get(class).copied().unwrap_or_default()
     }
 
-    /// Whether no rule is right more often than there are sources.
+    /// Whether no rule has more hits than there are sources.
     pub fn is_consistent(&self) -> bool {
         self.left.values().chain(self.right.values()).all(|&right| right <= self.sources)
     }
 
-    /// The rule with the most right choices among the rules for these candidate `classes`; ties go to the first.
-    /// `None` without rules.
+    /// The rule with the most hits among the rules for these candidate `classes`; ties go to the first. `None` without
+    /// rules.
     fn best_rule(&self, classes: &BTreeSet<Box<str>>) -> Option<(Box<str>, Side)> {
         let rules_on = |hits: &BTreeMap<Box<str>, u64>, side: Side| -> Vec<(Box<str>, Side)> {
             hits.keys().filter(|class| classes.contains(*class)).map(|class| (class.clone(), side)).collect()
@@ -198,23 +196,21 @@ const MAX_RULE_CLASSES: usize = 50;
 
 /// The commonest classes among candidates, at most `MAX_RULE_CLASSES`, from the number of words of each class.
 pub fn commonest_classes(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
-    let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
-    classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    classes.into_iter().take(MAX_RULE_CLASSES).map(|(class, _)| class.clone()).collect()
+    let classes = words.iter().sorted_by_key(|&(_, &count)| Reverse(count));
+    classes.take(MAX_RULE_CLASSES).map(|(class, _)| class.clone()).collect()
 }
 
 /// The best class rule for the sources of each class, and one rule for all classes that have few sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassRules {
-    /// Best rule for each class with enough sources, as `(class of the candidate, side)`; `None` if no rule is ever
-    /// right.
+    /// Best rule for each class with enough sources, as `(class of the candidate, side)`; `None` if no rule has a hit.
     rules_by_class: BTreeMap<Box<str>, Option<(Box<str>, Side)>>,
-    /// Best rule for the sources of all other classes; `None` if no rule is ever right.
+    /// Best rule for the sources of all classes with too few sources; `None` if no rule has a hit.
     shared_rule: Option<(Box<str>, Side)>,
 }
 
 impl ClassRules {
-    /// Chooses the best rules by their right choices, among rules for these candidate `classes`.
+    /// Chooses the rules with the most hits, among rules for these candidate `classes`.
     pub fn choose_best(hits: &BTreeMap<Box<str>, ClassHits>, classes: &BTreeSet<Box<str>>) -> Self {
         let mut small_classes = ClassHits::default();
         let mut rules = Self::default();
@@ -229,7 +225,7 @@ impl ClassRules {
         rules
     }
 
-    /// Number of right choices of these rules for all sources.
+    /// Number of hits of these rules over all sources.
     pub fn hit_count(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
         let rule = |class: &str| self.rules_by_class.get(class).unwrap_or(&self.shared_rule).as_ref();
         hits.iter().filter_map(|(class, hits)| Some(hits.hit_count(rule(class)?))).sum()

@@ -1,11 +1,12 @@
-//! The scored sources of links in a sequence, and the choices of rules without an attention head (docs/methodology/links.md).
+//! The scored sources of links in a sequence, with the words that baseline rules choose as targets
+//! (docs/methodology/links.md).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS_RULES};
+use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS_RULES, first_best};
 use crate::corpus::{LinkSet, Upos};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::UniformAttention;
@@ -13,7 +14,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Side;
 
-/// A word from which links start, with the candidates for their targets and the choices of rules.
+/// A word from which links start, with the candidates for their targets and the candidates that baseline rules choose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkSource {
     /// Index of the word.
@@ -31,11 +32,11 @@ pub struct LinkSource {
     pub elsewhere: Vec<usize>,
     /// Whether all other words of the sequence are candidates, in both directions of attention.
     pub is_free: bool,
-    /// Choices of the rules that choose by position.
+    /// Candidates that the rules by position choose.
     pub places: PlaceChoice,
-    /// Choice of each rule of [`SAME_CLASS_RULES`].
+    /// Candidate that each rule of [`SAME_CLASS_RULES`] chooses; `None` where the rule finds none.
     pub same_class: [Option<usize>; SAME_CLASS_RULES.len()],
-    /// Class of the source with the class rules that are right; `None` without classes.
+    /// The source's class, and the class rules that choose a target; `None` without classes.
     pub class: Option<ClassChoice>,
 }
 
@@ -49,7 +50,8 @@ impl LinkSource {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
 
-    /// Sets `elsewhere` to the candidates whose positions exist in a neighbouring sequence of `words` words.
+    /// Sets `elsewhere`, given the number of `words` of the neighbouring sequence: the candidates whose indices exist
+    /// there, if the source's index does.
     pub fn set_neighbour_candidates(&mut self, words: usize) {
         if self.word < words {
             self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();
@@ -84,7 +86,7 @@ pub struct SourcesOfLinkSet {
     pub scored: Vec<LinkSource>,
     /// Number of links that are not scored because their target is no candidate.
     pub unseen_links: u64,
-    /// Number of sources without a target among their candidates, or with no candidate that is not a target.
+    /// Number of sources whose candidates are all targets, or have no target among them.
     pub sources_without_choice: u64,
 }
 
@@ -187,7 +189,11 @@ impl<'a> LinkedWords<'a> {
                 places: PlaceChoice::new(word, (number, sources.len()), &candidates, free().nth(number), |other| {
                     self.sequence.words[other].len()
                 }),
-                same_class: self.same_class_choices(word, &candidates, free().filter(of_class).nth(earlier_of_class())),
+                same_class: self.same_class_rule_choices(
+                    word,
+                    &candidates,
+                    free().filter(of_class).nth(earlier_of_class()),
+                ),
                 class: self.has_classes.then(|| ClassChoice::new(word, &self.classes, &candidates, &targets)),
                 of_class: candidates.iter().copied().filter(of_class).collect(),
                 elsewhere: Vec::new(),
@@ -204,9 +210,9 @@ impl<'a> LinkedWords<'a> {
         result
     }
 
-    /// Computes the choice of each rule of [`SAME_CLASS_RULES`] for `word`; `in_order` is the choice of the rule
-    /// `class-in-order`.
-    fn same_class_choices(
+    /// Computes the candidate that each rule of [`SAME_CLASS_RULES`] chooses for `word`. `in_order` is the choice of
+    /// the rule `class-in-order`.
+    fn same_class_rule_choices(
         &self,
         word: usize,
         candidates: &[usize],
@@ -219,13 +225,12 @@ impl<'a> LinkedWords<'a> {
             (Some(left), Some(right)) if right - word < word - left => Some(right),
             (left, right) => left.or(right),
         };
-        let runs = of_class().map(|other| (other, self.shared_context_length(word, other)));
-        let longest = runs.reduce(|best, next| if next.1 > best.1 { next } else { best });
-        [left, right, nearest, in_order, longest.map(|(other, _)| other)]
+        let longest = first_best(of_class(), |&other| self.shared_context_length(word, other) as u64);
+        [left, right, nearest, in_order, longest]
     }
 
-    /// Length of the class context that two words share. It is the number of equal classes before the two words,
-    /// counted outwards until they differ, and after them.
+    /// Number of equal classes around two words: counted outwards from the words, before them and after them, up to the
+    /// first difference on each side.
     fn shared_context_length(&self, word: usize, other: usize) -> usize {
         let Range { start, end } = self.sentences[word];
         let equal = |(a, b): &(usize, usize)| self.classes[*a] == self.classes[*b];

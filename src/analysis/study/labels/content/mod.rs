@@ -6,8 +6,8 @@ use super::{Assessment, Evidence, MeasuredScore, assess_all};
 
 /// Multiple of the position-matched chance level that a label of content must exceed.
 ///
-/// The chance level is accurate to about a tenth, since it assumes equal offset preferences for all queries. A label
-/// needs more than twice that distance.
+/// The chance level is accurate to about a tenth, since it assumes equal offset preferences for all queries. The factor
+/// allows for an error more than twice as large.
 pub const POSITION_FACTOR: f64 = 1.25;
 
 pub const CONTENT_MASS: Threshold = Threshold::rule(
@@ -26,9 +26,9 @@ pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
 }
 
-/// Assesses `label`, which requires two leads of `metric` (at `key`, if it has several cells), by the block test.
-/// One is `margin` above uniform attention, the other is above [`POSITION_FACTOR`] times the position-matched
-/// chance level.
+/// Assesses `label`, for which two leads of `metric` (at `key`, if it has keys) are tested by the block test. The lead
+/// over uniform attention must reach `margin`; the lead over [`POSITION_FACTOR`] times the position-matched chance
+/// level must reach 0.
 pub fn assess_content(
     label: &str,
     metric: &str,
@@ -40,7 +40,7 @@ pub fn assess_content(
     assess_leads(label, (metric, key), measured, policy.rule(margin)).into_iter().collect()
 }
 
-/// As [`assess_content`], from the two leads of a metric: over `[uniform attention, position-matched chance]`.
+/// As [`assess_content`], from the two leads of a metric: over uniform attention, and over position-matched chance.
 pub fn assess_leads(
     label: &str,
     (metric, key): (&str, Option<&str>),
@@ -54,13 +54,14 @@ pub fn assess_leads(
     )
 }
 
-/// Name of the metric from which a lead or an expected value is computed with rates of the corpus; `None` for other
-/// metrics.
+/// Metric of the attention head alone from which a lead or an expected value is computed, such as `x` of
+/// `x_over_chance`. `None` for other metrics.
 pub fn base_metric(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }
 
-/// The reference level of a lead, in words, from the name of its `number`; `None` if the number is no lead.
+/// Level that a lead is measured from, in words, given the lead's name (`x_over_chance[key]`). `None` if `number` names
+/// no lead.
 pub fn lead_reference_text(number: &str) -> Option<&'static str> {
     let metric = number.split('[').next().unwrap_or_default();
     match metric {
@@ -70,7 +71,8 @@ pub fn lead_reference_text(number: &str) -> Option<&'static str> {
     }
 }
 
-/// Metric and key of a lead over chance, from the name of its `number`; `None` if the number is no such lead.
+/// Splits the name of a lead over chance (`x_over_chance[key]`) into metric and key. `None` if `number` names no such
+/// lead.
 pub fn lead_over_chance(number: &str) -> Option<(&str, Option<&str>)> {
     let (metric, key) = number.split_once('[').map_or((number, None), |(metric, key)| (metric, key.strip_suffix(']')));
     Some((metric.strip_suffix(OVER_CHANCE)?, key))

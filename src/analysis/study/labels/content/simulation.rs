@@ -19,7 +19,7 @@ use crate::study::section::NoSection;
 /// Margin over uniform attention that the simulated label requires.
 const TEST_MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");
 
-/// A column of simulated leads.
+/// Column of estimates for one of the simulated leads, a number without bounds.
 const fn column(id: &'static str) -> Column {
     Column { id, keys: Keys::Single, scale: Scale::Real, bounds: [f64::NEG_INFINITY, f64::INFINITY] }
 }
