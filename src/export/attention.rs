@@ -29,7 +29,7 @@ pub struct SentenceAttention {
     pub unit_texts: Vec<String>,
     /// Whether each unit is a word and not a special token, `[units]`.
     pub is_word: Vec<bool>,
-    /// Arcs of the dependency tree, or links, drawn beside the attention; `None` without a tree.
+    /// Annotated arcs that are drawn beside the attention; `None` if the sentence has no annotation to compare.
     pub gold: Option<GoldArcs>,
     /// Range of units that each unit sees, `[units]`: in a decoder, the unit itself and all before it.
     pub visible_units: Vec<Range<usize>>,
@@ -67,9 +67,10 @@ impl SentenceAttention {
         self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
     }
 
-    /// Numbers of words that are sources of arcs, `[forward, backward, all]`; `None` for a complete tree.
-    /// Forward: among all other words, the source attends most to a target of its arcs.
-    /// Backward: among all other words, a target attends most to the source.
+    /// Counts of the words that have arcs to others: `[matched forward, matched backward, all]`.
+    /// Forward: among all other words, the word attends most to a target of its arcs.
+    /// Backward: among all other words, it is a target of its arcs that attends most to the word.
+    /// `None` for a complete tree, where each word has an arc.
     fn match_counts(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
@@ -169,7 +170,7 @@ fn match_count_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize
     }
 }
 
-/// Text of a grid cell: the mark of an arc or a blank, then two blocks or a number.
+/// Text of a grid cell: `>` for an arc or a blank, then the weight as two block characters or as a number.
 /// A number is blank where the row's unit cannot see the column's unit.
 fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);

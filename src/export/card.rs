@@ -88,7 +88,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     }
     writeln!(out)?;
     let rows = head.labels.iter().chain(&head.chooses).map(label_cells);
-    let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near_label_cells)).collect();
+    let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(nearest_label_cells)).collect();
     if rows.is_empty() && !report.analyses_corpus() {
         writeln!(out, "No label: no corpus was asked about (`headscope analyze MODEL --task FILE -c CORPUS`).")?;
     } else if rows.is_empty() {
@@ -195,7 +195,7 @@ fn label_cells(label: &Label) -> [String; 7] {
 }
 
 /// Cells of a label that the head does not have.
-fn near_label_cells(near: &Near) -> [String; 7] {
+fn nearest_label_cells(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
     let sure = if reaches { "undecided" } else { "not it" }.to_owned();
@@ -203,8 +203,8 @@ fn near_label_cells(near: &Near) -> [String; 7] {
     [one_line(label), none, number_and_interval(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
-/// Says in words whether a label is shown to beat the baseline `reach`, as the predicate of a sentence.
-fn reach_phrase(label: &Label, reach: Reach) -> &'static str {
+/// Phrase for whether a label beats a baseline, to be followed by the name of the baseline: "is beyond" (word classes).
+fn beats_baseline_phrase(label: &Label, reach: Reach) -> &'static str {
     if label.borderline {
         "is borderline, so that nothing is said of it beyond"
     } else if label.beaten_baseline() >= Some(reach) {
@@ -219,21 +219,21 @@ fn q_or_below_margin(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance_text(q)))
 }
 
-/// Writes the tests of a label against other arcs, word classes, and removal of its arcs.
+/// Writes the evidence for a label: leads over other arcs and over word classes, and the loss if its arcs are removed.
 fn write_label_evidence(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
         writeln!(out, "{name} refines {}.", one_line(rests_on))?;
     }
     if let Some(specific) = &label.specific {
-        let is = reach_phrase(label, Reach::Relation);
+        let is = beats_baseline_phrase(label, Reach::Relation);
         let points = signed_decimal(100.0 * specific.difference, 1) + &plus_minus_percent(specific.ci95);
         let over = "points over the other arcs of the same sentences";
         writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", q_or_below_margin(specific.q))?;
     }
     // Labels below word classes are noted under the table of labels.
     if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.below_word_classes().is_none()) {
-        let is = reach_phrase(label, Reach::Tags);
+        let is = beats_baseline_phrase(label, Reach::Tags);
         let points = signed_decimal(100.0 * tags.lead, 1) + &plus_minus_percent(tags.lead_ci95);
         let over = "points over the better of offset and tags";
         writeln!(out, "{name} {is} word classes: {points} {over}, {}.", q_or_below_margin(tags.q))?;

@@ -78,7 +78,7 @@ pub struct LabelFamily {
     /// Code in the grid; `None` if the labels of the family have different codes, or the code is the name.
     pub code: Option<String>,
     pub hue: Hue,
-    /// Statement of the family's labels about a head.
+    /// Sentence that says what a label of this family means.
     pub meaning: &'static str,
     /// Number of heads whose first label is in the family.
     pub primary_count: usize,

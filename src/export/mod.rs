@@ -27,7 +27,6 @@ pub enum OutputTarget {
     File(PathBuf, ReportFormat),
 }
 
-/// File format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportFormat {
     Json(JsonForm),

@@ -215,7 +215,6 @@ fn box_around([x, y]: [f64; 2], [width, height]: [f64; 2]) -> [f64; 4] {
     [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
 }
 
-/// Whether two boxes overlap.
 fn boxes_overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
 }

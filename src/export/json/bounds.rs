@@ -14,7 +14,7 @@ use crate::report;
 /// Largest absolute value of a number in a report; sums and products of such numbers are far from infinite.
 const MAX_NUMBER: f64 = 1e30;
 
-/// Largest count, as in a partial. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
+/// Largest count that is read. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
 const MAX_COUNT: u64 = 1 << 46;
 
 /// Maximum length of a text in bytes: 64 KiB. Names are shorter than a line of a terminal, and caveats than a page.
@@ -41,7 +41,7 @@ pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
     max_text_bytes: usize,
-    /// Whether whole numbers are counts, which have a limit.
+    /// Whether whole numbers are limited to [`MAX_COUNT`]. Those in the settings are not: seeds may have any size.
     limits_counts: bool,
     /// Whether the value is the report itself, and no part of it.
     is_root: bool,
@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        Self { place: self.place.undescribed(), ..self }.visit_u64(number.unsigned_abs())?;
+        Self { place: self.place.without_range(), ..self }.visit_u64(number.unsigned_abs())?;
         self.ensure_in_range(number as f64)
     }
 
@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 }
 
-/// Reader of a key of a JSON object within bounds, which returns the bounds of the key's value.
+/// Deserializer of an object's key. It refuses a key that is too long, and returns the bounds of the key's value.
 /// The key is not copied, because a report has a quarter of a million keys.
 struct BoundedKey<'a>(Bounds<'a>);
 
@@ -173,9 +173,9 @@ struct SchemaPart {
     minimum: Option<f64>,
     /// Largest allowed number; `None` if the schema sets no limit.
     maximum: Option<f64>,
-    /// Index of the node for each key of an object, by key.
+    /// Index of the node for the value of each key that the schema names.
     fields: HashMap<String, usize>,
-    /// Index of the node for keys of an object that the schema does not name.
+    /// Index of the node for the values of keys that the schema does not name.
     other_fields: Option<usize>,
     /// Index of the node for the items of a list.
     items: Option<usize>,
@@ -224,12 +224,12 @@ impl<'a> SchemaPlace<'a> {
         }
     }
 
-    /// Returns a position that the schema does not describe.
-    pub(super) fn undescribed(self) -> Self {
+    /// This position without a node of the schema, so that no range applies to its number.
+    pub(super) fn without_range(self) -> Self {
         Self { part: None, ..self }
     }
 
-    /// Position of the items of the list at this position.
+    /// Position of an item, if the value at this position is a list.
     pub(super) fn place_of_items(self) -> Self {
         Self { part: self.schema_part().and_then(|part| part.items), ..self }
     }

@@ -35,7 +35,7 @@ struct LabelRow {
     /// Baseline of the score; a dash without one.
     beside: String,
     threshold: String,
-    /// Standing of the label, and its evidence.
+    /// Whether the label is firm or borderline, then further evidence, separated by commas.
     sure: String,
 }
 
@@ -130,7 +130,7 @@ pub fn head_cards(report: &Report) -> Value {
             description => &head.description,
             labels => Serde(head.labels.iter().map(label_row).collect::<Vec<_>>()),
             nearest => head.nearest.iter().map(near_label_line).collect::<Value>(),
-            chooses => head.chooses.as_ref().map(choice_line),
+            chooses => head.chooses.as_ref().map(choice_label_line),
             lines,
             neighbours,
             studies,
@@ -175,7 +175,7 @@ fn label_row(label: &Label) -> LabelRow {
     }
 }
 
-fn choice_line(label: &Label) -> String {
+fn choice_label_line(label: &Label) -> String {
     let LabelRow { label, score, sure, .. } = label_row(label);
     format!("{label} {score}, {sure}")
 }
@@ -185,14 +185,14 @@ fn near_label_line(near: &Near) -> String {
     format!("{}, {score} where {} is asked for", near.label, near.rule)
 }
 
-/// Figures of a head's metrics, in the order of the studies; a metric without a value has none.
+/// Charts of the metrics that studies draw on a head's card, in report order; none for a metric without a value.
 fn metric_figures(report: &Report, head: &HeadReport) -> Vec<Figure> {
     let drawn = report.sections.0.iter().flat_map(|(study, _)| {
         let columns = columns(*study);
         study.card().drawn_metrics.iter().filter_map(move |(id, title)| {
             let column = *columns.iter().find(|column| column.id == *id)?;
             let chart = match column.keys {
-                Keys::Single => forest_beside_largest(report, head, column)?,
+                Keys::Single => forest_with_largest_head(report, head, column)?,
                 Keys::Several(..) => bars_by_key(report, head, column)?,
             };
             let reading = format!("{title}, of {}, with 95 % intervals.", head.place);
@@ -204,7 +204,7 @@ fn metric_figures(report: &Report, head: &HeadReport) -> Vec<Figure> {
 
 /// Forest plot of a metric with a line at 0: the head's value, and under it the largest value of any head.
 /// Returns `None` if the head has no value.
-fn forest_beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
+fn forest_with_largest_head(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
     let mark = |head: &HeadReport| metric_mark(head, id, None);
     let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);
     let row = |head: &HeadReport, note: &str| ForestRow {
@@ -252,7 +252,7 @@ pub struct StudySection {
 #[derive(Serialize)]
 pub struct InapplicableStudies {
     names: Vec<&'static str>,
-    /// Why these studies do not apply to the model, as a predicate of the model.
+    /// Why these studies do not apply to the model: a phrase with the model as its subject.
     why: String,
 }
 
@@ -292,7 +292,7 @@ pub fn study_sections(report: &Report) -> Vec<StudySection> {
     found
 }
 
-/// Width in columns of the studies' summaries: room for every column of their tables.
+/// Width of the studies' summaries, in characters: enough for all columns of their tables.
 const SUMMARY_WIDTH_COLUMNS: usize = 160;
 
 /// Studies that the report lacks: (studies that apply to its model, other studies grouped by reason).
@@ -313,12 +313,12 @@ pub fn missing_studies(report: &Report) -> (Vec<Value>, Vec<InapplicableStudies>
     (missing, beyond)
 }
 
-/// A metric with its tables: one, or one for each key.
+/// A metric with its tables of values by head: one table, or one for each of the metric's keys (such as an offset).
 #[derive(Serialize)]
 struct MetricTables {
     name: String,
     measures: &'static str,
-    /// Number of occurrences on which the metric rests, in words.
+    /// Sentence with the numbers of cases and sentences that the metric rests on; empty if there is no denominator.
     rests_on: String,
     tables: Vec<Value>,
 }

@@ -85,7 +85,6 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     super::fill_template("several", &page)
 }
 
-/// Row of the table of reports.
 fn report_row((name, report): &(String, Report)) -> Value {
     context! {
         name,
@@ -101,7 +100,7 @@ fn report_row((name, report): &(String, Report)) -> Value {
 fn family_counts(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     let mut found: Vec<FamilyCounts> = Vec::new();
     let no_heads = |family: &str| {
-        let is_asked = |report: &Report| is_pseudo_label(family) || report.label_counts.contains_key(family);
+        let is_asked = |report: &Report| is_unlabelled_family(family) || report.label_counts.contains_key(family);
         reports.iter().map(|(_, report)| is_asked(report).then_some(0)).collect()
     };
     for (place, (_, report)) in reports.iter().enumerate() {
@@ -116,7 +115,7 @@ fn family_counts(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
         }
     }
     // Entries for heads without a label come last.
-    found.sort_by_key(|family| is_pseudo_label(&family.name));
+    found.sort_by_key(|family| is_unlabelled_family(&family.name));
     let change = |family: &FamilyCounts| match family.counts[..] {
         [.., Some(before), Some(after)] => Some(i64::try_from(after).ok()? - i64::try_from(before).ok()?),
         _ => None,
@@ -145,7 +144,7 @@ fn label_changes(before: &HeadReport, after: &HeadReport) -> String {
 }
 
 /// Whether a family's name stands for heads without a label.
-fn is_pseudo_label(family: &str) -> bool {
+fn is_unlabelled_family(family: &str) -> bool {
     [UNLABELLED, ABSENT, REMOVED].contains(&family)
 }
 

@@ -25,8 +25,8 @@ use crate::system::printable::one_line;
 /// Maximum number of labels in the table of the strongest evidence.
 const MAX_LABELS: usize = 5;
 
-/// Labels that a decoder's heads are known for, shown before relations: copying in context, and the sink
-/// (Olsson et al. 2022, Xiao et al. 2024).
+/// Labels typical of a decoder's heads, shown before labels of relations: three for copying from context (Olsson et al.
+/// 2022), then the attention sink (Xiao et al. 2024).
 const DECODER_LABELS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
 
 /// Writes the brief sentences of a report, its grid, the labels with the strongest evidence, and commands to run next.
@@ -159,8 +159,8 @@ fn write_next_commands(out: &mut Summary, first: Option<&Label>) -> fmt::Result 
 /// Maximum number of heads listed with the labels that they keep; the report has all.
 const MAX_KEPT_HEADS: usize = 12;
 
-/// Writes a paragraph for each kind of control run.
-/// It counts the labels that heads keep in the control, or the labels found where nothing was learned.
+/// Writes a paragraph for each kind of control run, with mean counts by label family.
+/// A control on the trained model counts the heads that keep their label, one with random weights all labels found.
 pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
         write!(out, "\nControl {kind}, mean of {}: ", format_count(runs.len(), "seed"))?;
@@ -204,7 +204,7 @@ fn family_counts(
     shown.collect()
 }
 
-/// Writes the heads that keep a label with every seed of a control. Only labels that controls are run to test count.
+/// Writes the heads that keep a label with every seed of a control. Only labels named in the text on controls count.
 fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
         let labels = head.labels_in_all_controls(runs).filter_map(|label| {
@@ -228,8 +228,8 @@ fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]
 /// Maximum number of heads named for each label in the line of a study.
 const MAX_NAMED_HEADS: usize = 6;
 
-/// One line per study: the heads with labels of the study.
-/// A study without labels and text has the head with the largest value of its first metric.
+/// One line per study: the heads that have its labels.
+/// For a study with neither labels nor a summary, the line names the head with the largest value of its first metric.
 pub(super) fn study_lines(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
     let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {
@@ -247,7 +247,7 @@ pub(super) fn study_lines(report: &Report, views: &[(&'static dyn AnyStudy, View
     if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 
-/// Heads with each of the labels of a study.
+/// Names of the heads that have each label of a study, label by label.
 fn labelled_heads(report: &Report, labels: &[Detector]) -> String {
     let with = |detector: &Detector| {
         let has = |head: &&HeadReport| head.labels.iter().any(|label| detector.gives_label(&label.label));

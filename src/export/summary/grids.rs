@@ -56,22 +56,22 @@ struct GridCode {
 }
 
 fn label_code(label: &str) -> GridCode {
-    let Some(detector) = registry::detector_of_label(label) else { return sign_code([label; 2]) };
+    let Some(detector) = registry::detector_of_label(label) else { return uncoloured_code([label; 2]) };
     let style = Style::new().fg_color(Some(detector.style.colour.into()));
     GridCode { text: one_line(&detector.code_of_label(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
 /// Grid entry without a colour, from `[sign, meaning]`.
-fn sign_code([text, meaning]: [&str; 2]) -> GridCode {
+fn uncoloured_code([text, meaning]: [&str; 2]) -> GridCode {
     GridCode { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() }
 }
 
 fn first_label_code(head: &HeadReport) -> GridCode {
-    head.unlabelled_mark().map_or_else(|| label_code(&head.primary), sign_code)
+    head.unlabelled_mark().map_or_else(|| label_code(&head.primary), uncoloured_code)
 }
 
 fn choice_code(head: &HeadReport) -> GridCode {
-    head.chooses.as_ref().map_or_else(|| sign_code(NO_CHOICE_SIGN), |chooses| label_code(&chooses.label))
+    head.chooses.as_ref().map_or_else(|| uncoloured_code(NO_CHOICE_SIGN), |chooses| label_code(&chooses.label))
 }
 
 /// Sign of a head without a label in the grid of how heads choose their keys, and its meaning.

@@ -12,7 +12,7 @@ pub enum Medium {
     StandaloneFile,
     /// The page, which has the colours of both themes.
     Page,
-    /// The card of a head on the page, which is as narrow as a phone.
+    /// The card of a head on the page. A figure there is as narrow as a phone's screen.
     Card,
 }
 

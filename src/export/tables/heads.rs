@@ -1,4 +1,4 @@
-//! The table of heads, flat, for the terminal, and as data.
+//! The table of heads in three forms: a flat table for files, a table for the terminal, and JSON.
 
 use comfy_table::CellAlignment;
 use serde_json::{Map, Value};

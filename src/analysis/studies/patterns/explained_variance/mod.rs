@@ -4,7 +4,7 @@ mod cues;
 mod least_squares;
 mod metrics;
 mod observe;
-mod places;
+mod positions;
 mod sentence;
 mod shares;
 mod sums;

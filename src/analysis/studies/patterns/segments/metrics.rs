@@ -1,4 +1,4 @@
-//! Metric table of the study `segments`.
+//! Formulas and explanations of the metrics on pairs of sentences.
 
 use super::design::SegmentHeadSums;
 use super::sums::SegmentExposure;
@@ -25,7 +25,7 @@ fn variation_share(exposure: &SegmentExposure, part: ExactSum, total: ExactSum) 
     Fraction::new(part.value(), total.value()).with_evidence(exposure.rows, exposure.first)
 }
 
-/// Chance level 0 of shares of variation, which exclude what noise explains.
+/// Chance level 0 of a share of variation, from which the expectation under noise is subtracted.
 fn zero_chance(exposure: &SegmentExposure, _: &SegmentHeadSums<ExactSum>) -> Fraction {
     Fraction::mean(0.0, exposure.rows, exposure.first)
 }

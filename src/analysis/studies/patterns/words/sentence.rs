@@ -86,7 +86,7 @@ pub(super) struct TextToken {
 
 /// Minimum number of keys over which similarity is standardised. With two keys, the standardised values are always 1 and
 /// -1.
-const MIN_LIKENESS_KEYS: usize = 3;
+const MIN_SIMILARITY_KEYS: usize = 3;
 
 /// Minimum standard deviation of a query's cosines; smaller ones may be rounding errors.
 const MIN_COSINE_DEVIATION: f64 = 1e-9;
@@ -112,7 +112,8 @@ impl TextTokens {
                 likeness_start: None,
             })
             .collect();
-        let likeness = embeddings.map(|embeddings| fill_likeness(sequence, visibility, (&mut text, width), embeddings));
+        let likeness =
+            embeddings.map(|embeddings| fill_similarities(sequence, visibility, (&mut text, width), embeddings));
         Self { text, likeness: likeness.unwrap_or_default() }
     }
 }
@@ -120,7 +121,7 @@ impl TextTokens {
 /// Computes the cosine between the embeddings of each text token and of the visible text tokens with other ids,
 /// standardised per query. Rows have `width` entries, 0 for all other keys.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
-fn fill_likeness(
+fn fill_similarities(
     sequence: &Sequence,
     visibility: Visibility,
     (text, width): (&mut [TextToken], usize),
@@ -137,7 +138,7 @@ fn fill_likeness(
         let is_key = |&(key, id): &(usize, u32)| id != own_id && visibility.sees(place, key);
         let keys = || places.iter().zip(row).filter(|(token, _)| is_key(token));
         let key_count = keys().count();
-        if key_count < MIN_LIKENESS_KEYS {
+        if key_count < MIN_SIMILARITY_KEYS {
             continue;
         }
         let mean = keys().map(|(_, cosine)| cosine).sum::<f64>() / key_count as f64;

@@ -28,7 +28,7 @@ use crate::system::printable::{excerpt, one_line};
 pub struct ClassesSection {
     /// Results on each class of words; empty for a corpus without classes.
     pub classes: Vec<ClassMetrics>,
-    /// Keys under which words have classes, such as `token`.
+    /// Kinds of word classes, such as `token`.
     pub class_kinds: Vec<ClassKind>,
 }
 
@@ -159,7 +159,7 @@ impl ClassMetrics {
 }
 
 impl ClassesSection {
-    /// Returns what keeps classes from having labels: too little text, or a key that no word has. Empty otherwise.
+    /// Obstacles to labels of classes: too little text, or a kind of classes that no word has.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let largest = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
         let shortage =
@@ -169,12 +169,12 @@ impl ClassesSection {
         InBrief { finding: found, shortage, ..InBrief::default() }
     }
 
-    /// Results on the classes with one key.
+    /// Results on the classes of the kind `key`.
     fn classes_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }
 
-    /// Returns the reason why the classes of one key have no label. `None` if they can have one.
+    /// Reason why classes of a kind cannot have labels. `None` if they can.
     fn label_obstacle(&self, kind: &ClassKind, policy: &Policy) -> Option<String> {
         let key = one_line(&kind.key);
         if kind.is_crowded {
