@@ -325,23 +325,23 @@ fn reference_target(schema: &Value) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use itertools::Itertools;
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn numbers_and_texts_have_bounds() {
-        let refused = |json: &str| ensure_bounded(json).unwrap_err().to_string();
         let long = format!("\"{}\"", "x".repeat(MAX_TEXT_BYTES + 1));
-        assert!(refused("{\"a\": [1e30,\n -1.5e30]}").starts_with("the number -1.5e30, "));
-        assert!(refused("{\"a\": 70368744177665}").ends_with("is 70368744177664 at line 1 column 20"));
-        assert!(refused(&format!("[{long}]")).starts_with("a text of 65537 bytes, and at most 65536 are read"));
-        assert!(refused(&format!("{{{long}: 1}}")).starts_with("a text of 65537 bytes"));
-        assert!(
-            refused("{\"denominators\": {\"uuas\": {\"effective_blocks\": -1}}}")
-                .starts_with("`effective_blocks` is -1.0")
-        );
-        assert!(refused("{} x").starts_with("trailing characters"));
+        let out_of_bounds = [
+            "{\"a\": [1e30,\n -1.5e30]}",
+            "{\"a\": 70368744177665}",
+            &format!("[{long}]"),
+            &format!("{{{long}: 1}}"),
+            "{\"denominators\": {\"uuas\": {\"effective_blocks\": -1}}}",
+            "{} x",
+        ];
+        insta::assert_snapshot!(out_of_bounds.iter().map(|json| ensure_bounded(json).unwrap_err()).join("\n"), @"");
         // Words of a corpus are longer, seeds larger.
         let good =
             format!("{{\"examples\": [{long}], \"settings\": {{\"seed\": {}}}, \"a\": [null, true, -1e30]}}", u64::MAX);

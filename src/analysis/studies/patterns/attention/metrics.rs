@@ -5,10 +5,10 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
-/// A metric of one head, computed from denominators, sums and the index of one of its keys, such as an offset.
+/// A metric of one head. Its function takes denominators, sums and the index of one of its values, such as an offset.
 type AttentionMetric = Metric<fn(&TokenExposure, &TokenSums<ExactSum>, usize) -> Fraction>;
 
-/// Values of all metrics of one head, one per key of a metric, in one jackknife block or in all.
+/// Values of all metrics of one head, in one jackknife block or in all. Some metrics have several, such as one per offset.
 pub fn metric_values(exposure: &TokenExposure, sums: &TokenSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| (metric.value)(exposure, sums, cell))
 }

@@ -28,7 +28,7 @@ pub(super) struct ExplainedInputs<'a> {
 }
 
 impl ExplainedInputs<'_> {
-    /// Values of all metrics of the head, one per key of a metric.
+    /// Values of all metrics of the head. Some metrics have several, such as one per group of cues.
     pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }

@@ -49,8 +49,7 @@ impl PlaceSums {
         self.pairs > 0 && 2 * self.pairs >= self.followers
     }
 
-    /// Whether the counts are possible and there are sums for `heads` attention heads. Sums read from a file may fail
-    /// this.
+    /// Whether the counts are possible and there are sums for `heads` attention heads. Sums from a file may fail this.
     pub fn fits(&self, heads: usize) -> bool {
         self.pairs <= self.followers
             && self.sentences <= self.pairs

@@ -40,7 +40,7 @@ impl FrequencyInputs<'_> {
     }
 }
 
-/// Mean of a shift over the `queries` that attend to other text tokens. The evidence counts all queries that see any.
+/// Mean of a shift over the `queries` that attend to other text tokens. The evidence counts all eligible queries.
 fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -> Fraction {
     Fraction::new(sum, queries as f64).with_evidence(count, sentences)
 }

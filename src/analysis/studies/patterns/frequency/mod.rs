@@ -123,8 +123,7 @@ impl<'a> VisibilityClassSums<'a> {
         Self { blocks, rates }
     }
 
-    /// Values of all metrics. `block` is the index of a jackknife block, `None` for all; `place` that of a head, `None`
-    /// for chance.
+    /// Values of all metrics, of the head with index `place` (`None`: chance levels), in one block (`None`: in all).
     fn metric_values(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, uniform) = (self.blocks.sums(block), FrequencyHeadSums::default());
         let [head, corpus_head] =

@@ -24,7 +24,7 @@ pub struct NormInputs<'a> {
 type NormMetric = Metric<fn(&NormInputs<'_>, usize) -> Fraction>;
 
 impl NormInputs<'_> {
-    /// Values of all metrics of the head, one per key of a metric.
+    /// Values of all metrics of the head. Some metrics have several, such as one per offset.
     pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }

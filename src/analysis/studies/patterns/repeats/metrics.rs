@@ -18,7 +18,7 @@ pub struct RepeatInputs<'a> {
 type RepeatMetric = Metric<for<'a> fn(&RepeatInputs<'a>, usize) -> Fraction>;
 
 impl RepeatInputs<'_> {
-    /// Values of all metrics of the head, one per key of a metric.
+    /// Values of all metrics of the head. Some metrics have several, such as one per offset.
     pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }

@@ -148,8 +148,7 @@ fn detector_cells(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     previous.chain(of_twins).collect()
 }
 
-/// Pairs of a query and its target key in a sequence. A masked sequence has one pair, from the mask to the masked
-/// token's twin.
+/// Pairs of a query and its target key in a sequence. A masked sequence has one, from the mask to its token's twin.
 fn target_pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked_token {
         return vec![QueryKeyPair { kind: MASKED_TWIN_KEY, query, key: query - copies.copy_distance }];

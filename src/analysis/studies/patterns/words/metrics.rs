@@ -160,8 +160,7 @@ impl<'a> VisibilityClassWords<'a> {
         self.blocks.total().exposure.queries[queries as usize]
     }
 
-    /// Values of all metrics. `block` is the index of a jackknife block, `None` for all; `place` that of a head, `None`
-    /// for chance.
+    /// Values of all metrics, of the head with index `place` (`None`: chance levels), in one block (`None`: in all).
     pub fn metric_values(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, total, rates) = (self.blocks.sums(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
         let queries_with_likeness = sums.exposure.queries[QuerySet::WithLikeness as usize];

@@ -109,9 +109,8 @@ pub struct NormsBuffers {
     norm_shares: norm_shares::NormBuffers,
     outputs: outputs::OutputBuffers,
     visible_keys: visible_keys::PrefixBuffers,
-    /// Output without value bias, then its part from each kind of sink, summed over queries, `[VECTOR_COUNT,
-    /// head_dim]`.
-    /// The vectors are those before the output projection, for the head passed to [`sum_norms`] last.
+    /// Output without value bias, then its part from each kind of sink, before the output projection and summed over
+    /// queries, `[VECTOR_COUNT, head_dim]`. They are the vectors of the head last passed to [`sum_norms`].
     pub vectors: Vec<f64>,
     /// Products of `vectors` with `W_O W_Oᵀ`.
     products: Vec<f64>,

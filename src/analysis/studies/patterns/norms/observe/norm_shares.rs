@@ -1,6 +1,5 @@
-//! Attention weighted by value norms: `A[i,j] |f_j|`, where `f_j = v_j W_O` is key `j`'s value after the output
-//! projection.
-//! A key's norm-weighted share is its part of this row's sum.
+//! Attention weighted by value norms: `A[i,j] |f_j|`, with the projected value `f_j = v_j W_O` of key `j`. A key's
+//! norm-weighted share is its part of the row's sum.
 
 use super::vectors::{products_by_lane, resize_to};
 use super::{HeadData, NormSums, query_count, sees_sink, sink_positions};

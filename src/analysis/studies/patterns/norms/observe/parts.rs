@@ -8,8 +8,8 @@ use super::{HeadData, NormSums, query_count, sink_positions};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Writes the sums over queries of `o°_i` and of `s_i` for each kind of sink to `vectors`, and their products with `W_O
-/// W_Oᵀ` to `products`. Both are `[VECTOR_COUNT, head_dim]`, 0 at first. `sums` gets squared norms and inner products.
+/// Writes the sums over queries of `o°_i` and of `s_i` (for each kind of sink) to `vectors`, and their products with
+/// `W_O W_Oᵀ` to `products`. Both are `[VECTOR_COUNT, head_dim]`, 0 at first. `sums` gets squares and inner products.
 #[inline(always)]
 pub fn add_sink_parts(
     sums: &mut NormSums<f64>,
