@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
+use itertools::Itertools;
 use minijinja::context;
 use minijinja::value::{Serde, Value};
 use textwrap::core::display_width;
@@ -73,8 +74,7 @@ impl SentenceAttention {
     /// `None` for a complete tree, where each word has an arc.
     fn match_counts(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
-        let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
-        sources.dedup();
+        let sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).dedup().collect();
         let finds = |weight: &dyn Fn(usize, usize) -> f64| {
             let is_found = |source: &&usize| {
                 let others = (0..self.unit_texts.len()).filter(|&other| self.is_word[other] && other != **source);
@@ -137,12 +137,12 @@ pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>
             let _ = writeln!(out, "  -> {} {weight:.2}", texts[to]);
         }
     }
-    let scale: Vec<String> = BLOCK_CHARACTERS.iter().rev().map(|(least, block)| format!("{block} {least}")).collect();
-    let scale = if numbers { String::new() } else { format!("{} and more", scale.join(", ")) };
+    let scale = BLOCK_CHARACTERS.iter().rev().map(|(least, block)| format!("{block} {least}")).join(", ");
+    let scale = if numbers { String::new() } else { format!("{scale} and more") };
     let gold = viewed.gold.as_ref().map(GoldArcs::legend).unwrap_or_default();
-    let parts: Vec<&str> = [scale.as_str(), &gold].into_iter().filter(|part| !part.is_empty()).collect();
-    if !parts.is_empty() {
-        let _ = writeln!(out, "{}", parts.join("; "));
+    let legend = [scale, gold].iter().filter(|part| !part.is_empty()).join("; ");
+    if !legend.is_empty() {
+        let _ = writeln!(out, "{legend}");
     }
     if let Some(match_counts) = viewed.match_counts() {
         let _ = writeln!(out, "{}", match_count_sentence(viewed, match_counts));
@@ -194,12 +194,7 @@ fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: boo
 /// Drawing of attention: an arc from each word to the unit that it attends to most, above the arcs of the tree or links.
 /// Returns the title, a guide to reading the drawing, and the arcs.
 fn arc_drawing<'a>(viewed: impl Iterator<Item = &'a SentenceAttention> + Clone) -> (String, String, Arcs) {
-    let mut heads: Vec<String> = Vec::new();
-    for head in viewed.clone().map(|sentence| sentence.head.to_string()) {
-        if !heads.contains(&head) {
-            heads.push(head);
-        }
-    }
+    let heads = viewed.clone().map(|sentence| sentence.head.to_string()).unique().join(", ");
     let gold = viewed.clone().find_map(|sentence| sentence.gold.as_ref());
     let gold = gold.map_or_else(String::new, |gold| {
         let of = gold.name.as_deref().unwrap_or("the tree");
@@ -207,7 +202,7 @@ fn arc_drawing<'a>(viewed: impl Iterator<Item = &'a SentenceAttention> + Clone) 
     });
     let is_causal = viewed.clone().all(SentenceAttention::is_causal);
     let causal = if is_causal { " None goes to the right, for a word sees none after it." } else { "" };
-    let title = format!("Attention of {}", heads.join(", "));
+    let title = format!("Attention of {heads}");
     let reading =
         format!("Arcs go from each word to where the head attends most, thicker with more attention.{causal}{gold}");
     (title, reading, Arcs { sentences: viewed.map(arc_sentence).collect() })

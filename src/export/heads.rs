@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
+
 use super::palette::Hue;
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
@@ -64,8 +66,7 @@ impl HeadCell {
         let qualifications: String = qualifications.iter().filter(|(holds, _)| *holds).map(|(_, text)| *text).collect();
         let mut words = format!("{}: {}{qualifications}", head.place, head.primary);
         if head.labels.len() > 1 {
-            let other_labels: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
-            words = format!("{words}; also {}", other_labels.join(", "));
+            words = format!("{words}; also {}", head.labels.iter().skip(1).map(|label| &label.label).join(", "));
         }
         Self { code, marks: report.head_marks(head), hue, tooltip: words }
     }

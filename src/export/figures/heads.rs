@@ -1,5 +1,7 @@
 //! Figures whose marks are heads: stacked bars, edges between heads that depend on one another, a map, and a dendrogram.
 
+use itertools::Itertools;
+
 use super::scales::Scale;
 use crate::export::heads::{HeadCell, number_with_interval};
 use crate::export::palette::{Hue, Ink};
@@ -35,8 +37,7 @@ pub fn draw_stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, me
     }
     for stack in stacks {
         let x = stack_position(stacks, stack, wide);
-        let shares: Vec<String> =
-            parts.iter().zip(&stack.parts).map(|(name, part)| format!("{name} {:.0} %", 100.0 * part)).collect();
+        let mut shares = parts.iter().zip(&stack.parts).map(|(name, part)| format!("{name} {:.0} %", 100.0 * part));
         svg.group(&format!("{}: {}", stack.place, shares.join(", ")), |svg| {
             let mut y = base;
             for (part, hue) in stack.parts.iter().zip(HUES) {

@@ -1,5 +1,6 @@
 //! Parts of the page of a report: the grid of heads, their cards, the sections of the studies, and every metric of every head.
 
+use itertools::Itertools;
 use minijinja::context;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
@@ -52,13 +53,13 @@ pub fn head_grid(report: &Report) -> Value {
             words.extend(["; ", &label.label]);
             format!("{}{mark}", grid_label(&label.label).code)
         });
-        let families: Vec<String> = if head.labels.is_empty() {
-            vec![head.primary.clone()]
+        let families = if head.labels.is_empty() {
+            head.primary.clone()
         } else {
-            head.labels.iter().map(|label| grid_label(&label.label).family).collect()
+            head.labels.iter().map(|label| grid_label(&label.label).family).join(" ")
         };
         let name = head.place.to_string();
-        context! { name, code, marks, hue => css_colour(of), words, families => families.join(" "), chooses }
+        context! { name, code, marks, hue => css_colour(of), words, families, chooses }
     };
     report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect::<Value>()).collect()
 }
@@ -97,8 +98,8 @@ pub fn head_cards(report: &Report) -> Value {
     let (controls, shortages) = (report.controls_by_kind(), shortage_lines(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
-            let kept: Vec<&str> = head.labels_in_all_controls(runs).collect();
-            let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
+            let kept = head.labels_in_all_controls(runs).join(", ");
+            let kept = if kept.is_empty() { "none" } else { &kept };
             format!("Labels kept in the control {kind}, with every seed: {kept}.")
         });
         let is_constant = report.model.constant_heads.contains(&head.place);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use itertools::Itertools;
 use minijinja::context;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
@@ -68,7 +69,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let is_decoder = |(_, report): &(String, Report)| report.model.visibility.are_causal();
     let mixed = reports.iter().any(is_decoder) && !reports.iter().all(is_decoder);
     let shape = |(_, report): &(String, Report)| (report.model.family.clone(), report.model.layers, report.model.heads);
-    let apart = reports.windows(2).any(|pair| shape(&pair[0]) != shape(&pair[1]));
+    let apart = !reports.iter().map(shape).all_equal();
     let page = context! {
         title => "Reports side by side",
         facts => [("Reports", reports.len().to_string())],
@@ -164,10 +165,9 @@ fn head_rows(reports: &[(String, Report)]) -> Vec<HeadRow> {
         let has = |head: &HeadReport, label: &str| head.labels.iter().any(|other| other.label == label);
         let in_all = |label: &&str| heads.iter().all(|head| head.is_some_and(|head| has(head, label)));
         let labels = heads.iter().flatten().take(1).flat_map(|head| &head.labels).map(|label| label.label.as_str());
-        let kept: Vec<&str> = labels.filter(in_all).collect();
         HeadRow {
             name: format!("L{layer}H{head}"),
-            kept: kept.join(", "),
+            kept: labels.filter(in_all).join(", "),
             changed: match &heads[..] {
                 [.., Some(before), Some(after)] => label_changes(before, after),
                 _ => String::new(),

@@ -5,6 +5,8 @@ mod grids;
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use crate::evaluation::presets::{self, Preset};
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
@@ -156,9 +158,8 @@ fn write_files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt:
 
 /// Remarks on the programs that generated the corpus, as its files state.
 fn corpus_generator_remarks(corpus: &CorpusInfo) -> Vec<String> {
-    let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
-    generators.dedup();
-    generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
+    let generators = corpus.files.iter().filter_map(|file| file.generated.as_deref()).dedup();
+    generators.map(|by| format!("it is generated, by {}", one_line(by))).collect()
 }
 
 fn write_remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
@@ -204,10 +205,10 @@ fn write_roles(out: &mut Summary, report: &Report) -> fmt::Result {
 fn write_words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, settings, .. } = report;
     let left_out = corpus.words_left_out.iter().filter(|(_, count)| **count > 0);
-    let left_out: Vec<String> = left_out.map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
+    let left_out = left_out.map(|(reason, count)| format!("{count} {}", reason.describe())).join(", ");
     if !left_out.is_empty() {
         let heads = corpus.heads_left_out;
-        writeln!(out, "Words left out: {}; words whose head is one of these: {heads}.", left_out.join(", "))?;
+        writeln!(out, "Words left out: {left_out}; words whose head is one of these: {heads}.")?;
     }
     if settings.protocol.words == Spacing::Spaced {
         writeln!(out, "Words were read one by one, each with a space before it (--words spaced).")?;
@@ -219,8 +220,8 @@ fn write_words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
 fn write_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, .. } = report;
     let reasons = corpus.skipped.iter().filter(|(_, count)| **count > 0);
-    let reasons: Vec<String> = reasons.map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
-    let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
+    let reasons = reasons.map(|(reason, count)| format!("{count} {}", reason.describe())).join(", ");
+    let reasons = if reasons.is_empty() { "none" } else { &reasons };
     let [sentence, _] = report.model.text_units();
     writeln!(out, "Skipped {sentence}s: {reasons}.")?;
     write_words_left_out(out, report)?;

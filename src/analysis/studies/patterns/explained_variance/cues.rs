@@ -100,6 +100,8 @@ impl CueGroup {
 
 #[cfg(test)]
 mod tests {
+    use itertools::Itertools;
+
     use super::*;
 
     #[test]
@@ -112,10 +114,7 @@ mod tests {
                 cue_name(cue)
             );
         }
-        let mut names: Vec<String> = (0..CUE_COUNT).map(cue_name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), CUE_COUNT);
+        assert!((0..CUE_COUNT).map(cue_name).all_unique());
         assert_eq!([cue_name(0), cue_name(16), cue_name(FIRST_TAG_CUE)], ["offset.-8", "offset.8", "upos.ADJ"]);
     }
 }

@@ -1,6 +1,7 @@
 //! Shares of variance that cues explain in each head's attention. The coefficients for a block are fitted to all other
 //! blocks.
 
+use itertools::Itertools;
 use nalgebra::DMatrix;
 
 use super::cues::{CUE_COUNT, CUE_GROUPS};
@@ -138,9 +139,8 @@ pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormSh
 pub fn collect_by_layer(classes: &ByLayerClass<&[FormShares; FORM_COUNT]>, grid: HeadGrid) -> [FormShares; FORM_COUNT] {
     std::array::from_fn(|form| {
         let of_head = |place: usize| classes.for_layer(grid.layer_and_head(place).0)[form].heads[place].clone();
-        let mut cues: Vec<usize> = classes.values().iter().flat_map(|class| class[form].cues.clone()).collect();
-        cues.sort_unstable();
-        cues.dedup();
+        let cues =
+            classes.values().iter().flat_map(|class| class[form].cues.clone()).sorted_unstable().dedup().collect();
         let has_cues = classes.values()[0][form].has_cues;
         FormShares { heads: (0..grid.head_count()).map(of_head).collect(), has_cues, cues }
     })

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +17,7 @@ use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Section, View, ViewContext, stored};
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
+use crate::study::show::wording::{TableColumn, column_table, percent, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary, TableRows};
 use crate::system::counted::plural;
 use crate::system::printable::{excerpt, one_line};
@@ -212,18 +211,15 @@ impl ClassesSection {
             "Head with most attention to words of each class beyond even attention, in % of its attention, ± half of the 95 % \
              interval; `offsets` is the attention that its offsets alone let expect:\n"
         )?;
-        let mut table = plain_table();
-        table.set_header(["class", "words", "head", "mass", "even", "offsets"]);
-        for (class, head) in found {
-            let mass = percent(head.mass.value) + &plus_minus_percent(head.mass.ci95);
-            let [even, offsets] = [head.chance, head.expected].map(percent);
-            let (words, place) = (class.words.to_string(), head.place.to_string());
-            table.add_row([one_line(&class.title()), words, place, mass, even, offsets]);
-        }
-        for number in [1, 3, 4, 5] {
-            table.column_mut(number).expect("there are six").set_cell_alignment(CellAlignment::Right);
-        }
-        out.add_table(table);
+        let columns: [TableColumn<(&ClassMetrics, &ClassHead)>; 6] = [
+            ("class", true, |(class, _)| one_line(&class.title())),
+            ("words", false, |(class, _)| class.words.to_string()),
+            ("head", true, |(_, head)| head.place.to_string()),
+            ("mass", false, |(_, head)| percent(head.mass.value) + &plus_minus_percent(head.mass.ci95)),
+            ("even", false, |(_, head)| percent(head.chance)),
+            ("offsets", false, |(_, head)| percent(head.expected)),
+        ];
+        out.add_table(column_table(&columns, &found.iter().collect::<Vec<_>>()));
         if left_over > 0 {
             let classes = plural(&left_over, "class", "classes");
             writeln!(out, "\nNo head is shown to attend to words of {left_over} other {classes}.")?;
