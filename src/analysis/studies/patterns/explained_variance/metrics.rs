@@ -1,4 +1,4 @@
-//! Table of the metrics of study `explained-variance`, and the label of heads that attend to fixed positions.
+//! Formulas and explanations of the shares of explained variance, and the label of heads that attend to fixed positions.
 
 use anstyle::AnsiColor;
 
@@ -14,7 +14,7 @@ use crate::study::labels::{Detector, LabelStyle, Phrase, assess_all};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums and shares of one head from which its metrics are computed, in one block or in all blocks.
+/// Sums and shares of one head from which its metrics are computed, in one jackknife block or in all.
 pub(super) struct ExplainedInputs<'a> {
     /// Explained shares of all heads, per key set: all keys, or the other text tokens.
     pub shares: &'a [FormShares; FORM_COUNT],

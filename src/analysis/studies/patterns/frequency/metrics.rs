@@ -6,7 +6,7 @@ use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 
-/// Sums of one head from which its metrics are computed, in one block or in all blocks.
+/// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,

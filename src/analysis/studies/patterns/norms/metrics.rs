@@ -7,7 +7,7 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums of one head from which its metrics are computed, in one block or in all blocks.
+/// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub struct NormInputs<'a> {
     pub exposure: &'a NormExposure,
     /// Denominators over all blocks. If the corpus lacks a kind of sink, its metrics have no value, instead of 0.

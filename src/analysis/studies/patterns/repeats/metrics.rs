@@ -7,7 +7,7 @@ use super::sums::{
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums of one head from which its metrics are computed, in one block or in all blocks.
+/// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub struct RepeatInputs<'a> {
     pub exposure: &'a RepeatExposure,
     pub sums: &'a RepeatHeadSums,

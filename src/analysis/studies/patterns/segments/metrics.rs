@@ -9,7 +9,7 @@ use crate::study::metrics::metric::{self, Fraction, Metric};
 /// A metric of one attention head, computed from denominators and sums.
 type SegmentMetric = Metric<fn(&SegmentExposure, &SegmentHeadSums<ExactSum>) -> Fraction>;
 
-/// Values of all metrics of one attention head, in one block or in all blocks.
+/// Values of all metrics of one attention head, in one jackknife block or in all.
 pub fn metric_values(exposure: &SegmentExposure, sums: &SegmentHeadSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, _| (metric.value)(exposure, sums))
 }

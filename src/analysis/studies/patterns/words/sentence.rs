@@ -1,7 +1,8 @@
 //! Sentences prepared for the study `words`: all that the metrics need apart from attention.
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use itertools::Itertools;
 
 use crate::corpus::{Annotation, Upos};
 use crate::linalg::lanes::LANES;
@@ -64,7 +65,7 @@ impl TaggedWords {
 #[derive(Clone, Debug)]
 pub(super) struct TextTokens {
     pub text: Vec<TextToken>,
-    /// Embedding similarity of keys to each query, standardised per query, `[queries with likeness, width]`. Rows are
+    /// Embedding similarity of keys to each query, standardised per query, `[queries with similarities, width]`. Rows are
     /// padded to whole SIMD vectors.
     pub likeness: Vec<f32>,
 }
@@ -79,8 +80,8 @@ pub(super) struct TextToken {
     /// Positions of the visible text tokens with this token's id, itself included.
     pub occurrences: Vec<usize>,
     pub is_punctuation: bool,
-    /// Index in [`TextTokens::likeness`] at which this query's row starts. `None` if its keys are too few or do not differ
-    /// in similarity.
+    /// Index at which this query's row of similarities starts. `None` if its keys are too few or do not differ in
+    /// similarity.
     pub likeness_start: Option<usize>,
 }
 
@@ -95,8 +96,7 @@ impl TextTokens {
     pub fn new(sequence: &Sequence, visibility: Visibility, embeddings: Option<&WordEmbeddings>) -> Self {
         let width = sequence.ids.len().next_multiple_of(LANES);
         let places: Vec<usize> = sequence.text_positions().collect();
-        let mut by_id: HashMap<u32, Vec<usize>> = HashMap::new();
-        places.iter().for_each(|&place| by_id.entry(sequence.ids[place]).or_default().push(place));
+        let by_id = places.iter().map(|&place| (sequence.ids[place], place)).into_group_map();
         let vectors = |keys: Range<usize>| keys.start / LANES * LANES..keys.end.next_multiple_of(LANES);
         let mut text: Vec<TextToken> = places
             .iter()

@@ -251,7 +251,7 @@ impl Sums for WordsSums {
     }
 }
 
-/// Sums of one attention head from which its metrics are computed, in one block or in all blocks.
+/// Sums of one attention head from which its metrics are computed, in one jackknife block or in all.
 pub(super) struct WordInputs<'a> {
     pub exposure: &'a WordExposure,
     /// Denominators over all blocks. If the corpus lacks a tag, its metrics have no value, instead of 0.
