@@ -127,7 +127,7 @@ pub fn card_parts(report: &Report, head: HeadPlace) -> impl Iterator<Item = (&'s
     parts.map(move |(study, section)| (study.card().name, section.head_card(head, report.view_context())))
 }
 
-/// Value and interval of a head's metric, at `key` if the metric has several cells. `None` without a value.
+/// Value and interval of a head's metric, at `key` if the metric has several values. `None` without a value.
 pub fn metric_mark(head: &HeadReport, id: &str, key: Option<&str>) -> Option<Mark> {
     let ci95 = head.ci95.get(id, key).copied().flatten();
     Mark::from_value(head.metrics.get(id, key).copied().flatten(), ci95)

@@ -14,7 +14,8 @@ use crate::report;
 /// Largest absolute value of a number in a report; sums and products of such numbers are far from infinite.
 const MAX_NUMBER: f64 = 1e30;
 
-/// Largest count that is read. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
+/// Largest count that is read; files of sums have the same limit. Corpora have fewer tokens, and the sum of a report's
+/// counts does not overflow.
 const MAX_COUNT: u64 = 1 << 46;
 
 /// Maximum length of a text in bytes: 64 KiB. Names are shorter than a line of a terminal, and caveats than a page.

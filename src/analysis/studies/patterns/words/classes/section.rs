@@ -91,7 +91,7 @@ pub struct Ratio {
     /// Standard error of `value`, by leaving out one block at a time. Null if `ci95` is.
     #[schemars(range(min = 0))]
     pub standard_error: Option<f64>,
-    /// Mean `value` with each block left out, for the block test of two analyses.
+    /// Jackknife replicates of `value`, each without one block, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: Option<Jackknife>,
 }
