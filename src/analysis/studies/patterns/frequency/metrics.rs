@@ -12,7 +12,7 @@ pub(super) struct FrequencyInputs<'a> {
     pub sums: &'a FrequencyHeadSums,
     /// Sums of the head over all blocks.
     pub corpus_sums: &'a FrequencyHeadSums,
-    /// Probability that the key at each offset is a rarest token: `[most attended key, key weighted by attention]`.
+    /// Probability that the key at each offset is a rarest token; the first is for `argmax`, the second for `mass`.
     pub rates: &'a [TargetRates; 2],
 }
 

@@ -97,16 +97,16 @@ merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     pub exposure: FrequencyExposure,
-    /// Pairs of a query outside the rarest tokens and another text token, by offset. The query's weight is spread over
-    /// its visible keys: `[text keys alone, all keys]`.
+    /// Pairs of a query outside the rarest tokens and another text token, by offset. Each weighs 1 divided by the number
+    /// of the query's visible text tokens (first element) or of all its visible keys (second).
     pairs: [PositionPairs; 2],
     /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
 }
 
 impl FrequencyBlock {
-    /// Probability that the key at each offset is a rarest token, `[most attended key, key weighted by attention]`,
-    /// over all blocks but `block`. `None` leaves no block out.
+    /// Probability that the key at each offset is a rarest token, over all blocks but `block` (`None`: over all). The
+    /// first is for `argmax`, the second for `mass`.
     pub fn rates(&self, block: Option<&Self>) -> [TargetRates; 2] {
         [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }

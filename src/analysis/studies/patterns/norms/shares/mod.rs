@@ -15,7 +15,7 @@ pub struct OutputShares {
     pub sentence: FractionsByBlock,
     /// As `constant`, for the output's part from each kind of sink.
     pub sink_constant: [FractionsByBlock; SINK_KIND_COUNT],
-    /// Share of the sum of squares between sentences, in the output's part from each kind of sink.
+    /// Share of the sum of squares that lies between sentences, for the output's part from each kind of sink.
     pub sink_sentence: [FractionsByBlock; SINK_KIND_COUNT],
 }
 

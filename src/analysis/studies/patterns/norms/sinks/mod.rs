@@ -191,7 +191,7 @@ impl SinkLabelRules<'_> {
         vec![self.at_least((format!("-{metric}"), negated(measured)), &PARKED_PART_BOUND)]
     }
 
-    /// Condition that the output comes from the sink for a large part.
+    /// Condition that a large part of the output comes from the sink.
     fn sink_part_condition(&self) -> Condition {
         self.at_least(self.sink_metric("sink_part"), &PARKED_PART_BOUND)
     }
