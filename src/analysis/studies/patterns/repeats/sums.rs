@@ -21,9 +21,9 @@ use crate::stats::exact::{ExactSum, add_elementwise};
 pub const KEY_KINDS: usize = 4;
 /// Index of a kind of target key: the query's twin, the same token in the other copy.
 pub const TWIN_KEY: usize = 0;
-/// Index of a kind of target key: the token after the query's twin.
+/// Index of a kind of target key: the token after the query's twin (the same token in the other copy).
 pub const AFTER_TWIN_KEY: usize = 1;
-/// Index of a kind of target key: the token before the query's twin.
+/// Index of a kind of target key: the token before the query's twin (the same token in the other copy).
 pub const BEFORE_TWIN_KEY: usize = 2;
 /// Index of a kind of target key: the twin of a masked query, where the masked token stands in the other copy.
 pub const MASKED_TWIN_KEY: usize = 3;
