@@ -3,7 +3,8 @@
 use std::fmt::{self, Write};
 
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
+use itertools::Itertools;
 use serde_json::{Map, Value, json};
 
 use super::heads::{card_parts, chance_level, metric_mark};
@@ -19,8 +20,8 @@ use crate::study::metrics::metric::{Column, Keys};
 use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{
-    below_word_classes_text, decimal, percent, plain_table, plus_minus, plus_minus_percent, signed_decimal,
-    significance_text,
+    TableColumn, aligned_table, below_word_classes_text, column_table, decimal, percent, plus_minus,
+    plus_minus_percent, signed_decimal, significance_text,
 };
 use crate::study::tracked::{RelationPart, RelationScores, TrackingHead};
 use crate::system::counted::format_count;
@@ -88,7 +89,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
     }
     writeln!(out)?;
     let rows = head.labels.iter().chain(&head.chooses).map(label_cells);
-    let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near_label_cells)).collect();
+    let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(nearest_label_cells)).collect();
     if rows.is_empty() && !report.analyses_corpus() {
         writeln!(out, "No label: no corpus was asked about (`headscope analyze MODEL --task FILE -c CORPUS`).")?;
     } else if rows.is_empty() {
@@ -128,12 +129,12 @@ fn write_full_card(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
         let shares = |other: &&HeadReport| {
             other.place.layer == head.place.layer && other.key_value_group == Some(group) && other.place != head.place
         };
-        let others: Vec<String> = report.heads.iter().filter(shares).map(|other| other.place.to_string()).collect();
-        writeln!(out, "It shares its keys and values with {}.\n", others.join(", "))?;
+        let others = report.heads.iter().filter(shares).map(|other| other.place).join(", ");
+        writeln!(out, "It shares its keys and values with {others}.\n")?;
     }
     for (kind, runs) in &report.controls_by_kind() {
-        let labels: Vec<String> = head.labels_in_all_controls(runs).map(one_line).collect();
-        let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
+        let labels = head.labels_in_all_controls(runs).map(one_line).join(", ");
+        let labels = if labels.is_empty() { "none" } else { &labels };
         writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
     }
     for (study, part) in card_parts(report, head.place) {
@@ -160,18 +161,12 @@ const COLUMN_DROP_ORDER: [usize; 3] = [4, 1, 3];
 
 /// Table of label rows. It has a column for the head if a row names one.
 fn label_table(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table {
-    let mut table = plain_table();
-    let mut named = false;
-    for (row, head) in rows {
-        named |= head.is_some();
-        table.add_row(head.map(|head| head.to_string()).into_iter().chain(row));
-    }
-    let header = ["label", "direction", "score", "baseline", "threshold", "q", "how sure"];
-    table.set_header(named.then_some("head").into_iter().chain(header));
-    for column in table.column_iter_mut().skip(2 + usize::from(named)).take(4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    let rows: Vec<_> = rows.collect();
+    let head = rows.iter().any(|(_, head)| head.is_some()).then_some("head");
+    let header = head.into_iter().chain(["label", "direction", "score", "baseline", "threshold", "q", "how sure"]);
+    let rows = rows.into_iter().map(|(row, head)| head.map(|head| head.to_string()).into_iter().chain(row));
+    let first_number = 2 + usize::from(head.is_some());
+    aligned_table(header, rows, first_number..first_number + 4)
 }
 
 /// Cells of a label in the table of labels.
@@ -195,7 +190,7 @@ fn label_cells(label: &Label) -> [String; 7] {
 }
 
 /// Cells of a label that the head does not have.
-fn near_label_cells(near: &Near) -> [String; 7] {
+fn nearest_label_cells(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
     let sure = if reaches { "undecided" } else { "not it" }.to_owned();
@@ -203,8 +198,8 @@ fn near_label_cells(near: &Near) -> [String; 7] {
     [one_line(label), none, number_and_interval(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
-/// Says in words whether a label is shown to beat the baseline `reach`, as the predicate of a sentence.
-fn reach_phrase(label: &Label, reach: Reach) -> &'static str {
+/// Phrase for whether a label beats a baseline, to be followed by the name of the baseline: "is beyond" (word classes).
+fn beats_baseline_phrase(label: &Label, reach: Reach) -> &'static str {
     if label.borderline {
         "is borderline, so that nothing is said of it beyond"
     } else if label.beaten_baseline() >= Some(reach) {
@@ -214,27 +209,32 @@ fn reach_phrase(label: &Label, reach: Reach) -> &'static str {
     }
 }
 
+/// Difference of shares in percentage points, with its uncertainty.
+fn points(difference: f64, ci95: Option<Interval>) -> String {
+    signed_decimal(100.0 * difference, 1) + &plus_minus_percent(ci95)
+}
+
 /// q-value of a test in words. Says "not above the margin" for a test without a q-value.
 fn q_or_below_margin(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance_text(q)))
 }
 
-/// Writes the tests of a label against other arcs, word classes, and removal of its arcs.
+/// Writes the evidence for a label: leads over other arcs and over word classes, and the loss if its arcs are removed.
 fn write_label_evidence(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
         writeln!(out, "{name} refines {}.", one_line(rests_on))?;
     }
     if let Some(specific) = &label.specific {
-        let is = reach_phrase(label, Reach::Relation);
-        let points = signed_decimal(100.0 * specific.difference, 1) + &plus_minus_percent(specific.ci95);
+        let is = beats_baseline_phrase(label, Reach::Relation);
+        let points = points(specific.difference, specific.ci95);
         let over = "points over the other arcs of the same sentences";
         writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", q_or_below_margin(specific.q))?;
     }
     // Labels below word classes are noted under the table of labels.
     if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.below_word_classes().is_none()) {
-        let is = reach_phrase(label, Reach::Tags);
-        let points = signed_decimal(100.0 * tags.lead, 1) + &plus_minus_percent(tags.lead_ci95);
+        let is = beats_baseline_phrase(label, Reach::Tags);
+        let points = points(tags.lead, tags.lead_ci95);
         let over = "points over the better of offset and tags";
         writeln!(out, "{name} {is} word classes: {points} {over}, {}.", q_or_below_margin(tags.q))?;
     }
@@ -253,22 +253,15 @@ fn write_label_evidence(out: &mut Summary, label: &Label) -> fmt::Result {
 }
 
 fn metric_table(report: &Report, head: &HeadReport) -> Table {
-    let mut table = plain_table();
-    table.set_header(["study", "metric", "value", "chance"]);
-    for (study, _) in &report.sections.0 {
-        for Column { id, keys, .. } in columns(*study) {
-            let Keys::Single = keys else { continue };
-            let Some(Mark { value, ci95 }) = metric_mark(head, id, None) else { continue };
-            table.add_row([
-                study.card().name.to_owned(),
-                id.to_owned(),
-                number_and_interval(value, ci95),
-                number_or_dash(chance_level(report, head, id, None), |chance| decimal(chance, 3)),
-            ]);
-        }
-    }
-    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    let rows = report.sections.0.iter().flat_map(|(study, _)| {
+        columns(*study).into_iter().filter_map(|Column { id, keys, .. }| {
+            let Keys::Single = keys else { return None };
+            let Mark { value, ci95 } = metric_mark(head, id, None)?;
+            let chance = number_or_dash(chance_level(report, head, id, None), |chance| decimal(chance, 3));
+            Some([study.card().name.to_owned(), id.to_owned(), number_and_interval(value, ci95), chance])
+        })
+    });
+    aligned_table(["study", "metric", "value", "chance"], rows, 2..)
 }
 
 /// Writes meaning, source and caveats of each label.
@@ -313,39 +306,16 @@ pub fn relation_card(tracked: &RelationScores, top: usize) -> Summary {
             one_line(relation),
             format_count(*words, "word")
         )?;
-        let mut table = plain_table();
-        table.set_header([
-            "head",
-            "direction",
-            "accuracy",
-            "over offset",
-            "q",
-            "over tags",
-            "accuracy where the offset is wrong",
-        ]);
-        for tracker in heads.iter().take(top) {
-            let TrackingHead {
-                place,
-                direction,
-                accuracy,
-                ci95,
-                where_offset_wrong,
-                over_offset,
-                over_offset_ci95,
-                ..
-            } = tracker;
-            let over_tags = |over: f64| signed_decimal(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95);
-            table.add_row([
-                place.to_string(),
-                direction.name().to_owned(),
-                percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
-                signed_decimal(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
-                number_or_dash(tracker.q, significance_text),
-                number_or_dash(tracker.over_tags, over_tags),
-                percent(*where_offset_wrong),
-            ]);
-        }
-        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        let columns: [TableColumn<TrackingHead>; 7] = [
+            ("head", true, |head| head.place.to_string()),
+            ("direction", true, |head| head.direction.name().to_owned()),
+            ("accuracy", false, |head| percent(Some(head.accuracy)) + &plus_minus_percent(head.ci95)),
+            ("over offset", false, |head| points(head.over_offset, head.over_offset_ci95)),
+            ("q", false, |head| number_or_dash(head.q, significance_text)),
+            ("over tags", false, |head| number_or_dash(head.over_tags, |over| points(over, head.over_tags_ci95))),
+            ("accuracy where the offset is wrong", false, |head| percent(head.where_offset_wrong)),
+        ];
+        let table = column_table(&columns, &heads.iter().take(top).collect::<Vec<_>>());
         out.table_with_optional_columns(table, &[6, 1, 5, 3, 2, 4]);
         writeln!(
             out,

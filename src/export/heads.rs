@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
+
 use super::palette::Hue;
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
@@ -64,8 +66,7 @@ impl HeadCell {
         let qualifications: String = qualifications.iter().filter(|(holds, _)| *holds).map(|(_, text)| *text).collect();
         let mut words = format!("{}: {}{qualifications}", head.place, head.primary);
         if head.labels.len() > 1 {
-            let other_labels: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
-            words = format!("{words}; also {}", other_labels.join(", "));
+            words = format!("{words}; also {}", head.labels.iter().skip(1).map(|label| &label.label).join(", "));
         }
         Self { code, marks: report.head_marks(head), hue, tooltip: words }
     }
@@ -78,7 +79,7 @@ pub struct LabelFamily {
     /// Code in the grid; `None` if the labels of the family have different codes, or the code is the name.
     pub code: Option<String>,
     pub hue: Hue,
-    /// Statement of the family's labels about a head.
+    /// Sentence that says what a label of this family means.
     pub meaning: &'static str,
     /// Number of heads whose first label is in the family.
     pub primary_count: usize,
@@ -126,7 +127,7 @@ pub fn card_parts(report: &Report, head: HeadPlace) -> impl Iterator<Item = (&'s
     parts.map(move |(study, section)| (study.card().name, section.head_card(head, report.view_context())))
 }
 
-/// Value and interval of a head's metric, at `key` if the metric has several cells. `None` without a value.
+/// Value and interval of a head's metric, at `key` if the metric has several values. `None` without a value.
 pub fn metric_mark(head: &HeadReport, id: &str, key: Option<&str>) -> Option<Mark> {
     let ci95 = head.ci95.get(id, key).copied().flatten();
     Mark::from_value(head.metrics.get(id, key).copied().flatten(), ci95)

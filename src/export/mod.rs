@@ -26,7 +26,6 @@ pub enum OutputTarget {
     File(PathBuf, ReportFormat),
 }
 
-/// File format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportFormat {
     Json(JsonForm),

@@ -1,5 +1,7 @@
 //! Sentences with arcs from each word to where its attention goes.
 
+use itertools::Itertools;
+
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL_TEXT_SIZE_PX, Svg, TEXT_SIZE_PX, text_width, truncate_text};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
@@ -28,10 +30,10 @@ pub fn draw_sentences([title, reading]: [&str; 2], arcs: &Arcs, medium: Medium) 
         let [right, bottom] = draw_sentence(&mut svg, sentence, y);
         (width, y) = (width.max(right), bottom + 14.0);
     }
-    let words: Vec<String> = arcs.sentences.iter().map(describe_arcs).collect();
+    let words = arcs.sentences.iter().map(describe_arcs).join(" ");
     // On the page the reading stands beside the figure.
     let reading = if medium == Medium::StandaloneFile { format!("{reading} ") } else { String::new() };
-    svg.into_document([width, y], title, &(reading + &words.join(" ")))
+    svg.into_document([width, y], title, &(reading + &words))
 }
 
 /// Draws a sentence from `top` downwards; returns its right and bottom end in pixels, `[right, bottom]`.
@@ -91,15 +93,15 @@ fn describe_arcs(sentence: &ArcSentence) -> String {
     let ArcSentence { caption: about, units, arcs, .. } = sentence;
     let expected = arcs.iter().filter(|arc| arc.outcome == ArcMatch::Right).count();
     let is_counted = arcs.len() > MAX_DESCRIBED_ARCS && expected > 0;
-    let mut listed: Vec<&Arc> = arcs.iter().filter(|arc| !is_counted || arc.outcome != ArcMatch::Right).collect();
-    listed.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-    let arc = |Arc { from, to, weight, outcome: stand }: &&Arc| {
+    let listed = arcs.iter().filter(|arc| !is_counted || arc.outcome != ArcMatch::Right);
+    let listed = listed.sorted_by(|a, b| b.weight.total_cmp(&a.weight));
+    let arc = |Arc { from, to, weight, outcome: stand }: &Arc| {
         let note = if *stand == ArcMatch::Wrong { ", not as expected" } else { "" };
         format!("{} to {} {weight:.2}{note}", units[*from], units[*to])
     };
     let counted = is_counted.then(|| format!("{expected} of {} as expected", arcs.len()));
-    let parts: Vec<String> = counted.into_iter().chain(listed.iter().take(MAX_DESCRIBED_ARCS).map(arc)).collect();
-    format!("{about}: {}.", parts.join("; "))
+    let parts = counted.into_iter().chain(listed.take(MAX_DESCRIBED_ARCS).map(arc)).join("; ");
+    format!("{about}: {parts}.")
 }
 
 #[cfg(test)]

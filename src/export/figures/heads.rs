@@ -1,5 +1,7 @@
 //! Figures whose marks are heads: stacked bars, edges between heads that depend on one another, a map, and a dendrogram.
 
+use itertools::Itertools;
+
 use super::scales::Scale;
 use crate::export::heads::{HeadCell, number_with_interval};
 use crate::export::palette::{Hue, Ink};
@@ -35,8 +37,7 @@ pub fn draw_stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, me
     }
     for stack in stacks {
         let x = stack_position(stacks, stack, wide);
-        let shares: Vec<String> =
-            parts.iter().zip(&stack.parts).map(|(name, part)| format!("{name} {:.0} %", 100.0 * part)).collect();
+        let mut shares = parts.iter().zip(&stack.parts).map(|(name, part)| format!("{name} {:.0} %", 100.0 * part));
         svg.group(&format!("{}: {}", stack.place, shares.join(", ")), |svg| {
             let mut y = base;
             for (part, hue) in stack.parts.iter().zip(HUES) {
@@ -215,7 +216,6 @@ fn box_around([x, y]: [f64; 2], [width, height]: [f64; 2]) -> [f64; 4] {
     [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
 }
 
-/// Whether two boxes overlap.
 fn boxes_overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
 }

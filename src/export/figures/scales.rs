@@ -1,5 +1,7 @@
 //! Axis scales with ticks at round numbers, and the figures that use them: bars, forest plots and curves.
 
+use itertools::Itertools;
+
 use crate::export::heads::number_with_interval;
 use crate::export::palette::Ink;
 use crate::export::svg::{Anchor, Medium, SMALL_TEXT_SIZE_PX, Svg, text_width, truncate_text};
@@ -205,8 +207,7 @@ fn row_tooltip(forest: &Forest, row: &ForestRow) -> String {
     let mark = |(name, mark): (&String, &Option<Mark>)| {
         mark.map(|mark| format!("{name} {}", number_with_interval(mark, forest.is_in_percent)))
     };
-    let marks: Vec<String> = forest.marks.iter().zip(&row.marks).filter_map(mark).collect();
-    format!("{} {}: {}", row.name, row.note, marks.join(", "))
+    format!("{} {}: {}", row.name, row.note, forest.marks.iter().zip(&row.marks).filter_map(mark).join(", "))
 }
 
 /// Height of the area with curves, in pixels.

@@ -14,7 +14,8 @@ use crate::report;
 /// Largest absolute value of a number in a report; sums and products of such numbers are far from infinite.
 const MAX_NUMBER: f64 = 1e30;
 
-/// Largest count, as in a partial. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
+/// Largest count that is read; files of sums have the same limit. Corpora have fewer tokens, and the sum of a report's
+/// counts does not overflow.
 const MAX_COUNT: u64 = 1 << 46;
 
 /// Maximum length of a text in bytes: 64 KiB. Names are shorter than a line of a terminal, and caveats than a page.
@@ -41,7 +42,7 @@ pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
     max_text_bytes: usize,
-    /// Whether whole numbers are counts, which have a limit.
+    /// Whether whole numbers are limited to [`MAX_COUNT`]. Those in the settings are not: seeds may have any size.
     limits_counts: bool,
     /// Whether the value is the report itself, and no part of it.
     is_root: bool,
@@ -100,7 +101,7 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        Self { place: self.place.undescribed(), ..self }.visit_u64(number.unsigned_abs())?;
+        Self { place: self.place.without_range(), ..self }.visit_u64(number.unsigned_abs())?;
         self.ensure_in_range(number as f64)
     }
 
@@ -131,7 +132,7 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 }
 
-/// Reader of a key of a JSON object within bounds, which returns the bounds of the key's value.
+/// Deserializer of an object's key. It refuses a key that is too long, and returns the bounds of the key's value.
 /// The key is not copied, because a report has a quarter of a million keys.
 struct BoundedKey<'a>(Bounds<'a>);
 
@@ -173,9 +174,9 @@ struct SchemaPart {
     minimum: Option<f64>,
     /// Largest allowed number; `None` if the schema sets no limit.
     maximum: Option<f64>,
-    /// Index of the node for each key of an object, by key.
+    /// Index of the node for the value of each key that the schema names.
     fields: HashMap<String, usize>,
-    /// Index of the node for keys of an object that the schema does not name.
+    /// Index of the node for the values of keys that the schema does not name.
     other_fields: Option<usize>,
     /// Index of the node for the items of a list.
     items: Option<usize>,
@@ -224,12 +225,12 @@ impl<'a> SchemaPlace<'a> {
         }
     }
 
-    /// Returns a position that the schema does not describe.
-    pub(super) fn undescribed(self) -> Self {
+    /// This position without a node of the schema, so that no range applies to its number.
+    pub(super) fn without_range(self) -> Self {
         Self { part: None, ..self }
     }
 
-    /// Position of the items of the list at this position.
+    /// Position of an item, if the value at this position is a list.
     pub(super) fn place_of_items(self) -> Self {
         Self { part: self.schema_part().and_then(|part| part.items), ..self }
     }
@@ -325,23 +326,23 @@ fn reference_target(schema: &Value) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use itertools::Itertools;
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn numbers_and_texts_have_bounds() {
-        let refused = |json: &str| ensure_bounded(json).unwrap_err().to_string();
         let long = format!("\"{}\"", "x".repeat(MAX_TEXT_BYTES + 1));
-        assert!(refused("{\"a\": [1e30,\n -1.5e30]}").starts_with("the number -1.5e30, "));
-        assert!(refused("{\"a\": 70368744177665}").ends_with("is 70368744177664 at line 1 column 20"));
-        assert!(refused(&format!("[{long}]")).starts_with("a text of 65537 bytes, and at most 65536 are read"));
-        assert!(refused(&format!("{{{long}: 1}}")).starts_with("a text of 65537 bytes"));
-        assert!(
-            refused("{\"denominators\": {\"uuas\": {\"effective_blocks\": -1}}}")
-                .starts_with("`effective_blocks` is -1.0")
-        );
-        assert!(refused("{} x").starts_with("trailing characters"));
+        let out_of_bounds = [
+            "{\"a\": [1e30,\n -1.5e30]}",
+            "{\"a\": 70368744177665}",
+            &format!("[{long}]"),
+            &format!("{{{long}: 1}}"),
+            "{\"denominators\": {\"uuas\": {\"effective_blocks\": -1}}}",
+            "{} x",
+        ];
+        insta::assert_snapshot!(out_of_bounds.iter().map(|json| ensure_bounded(json).unwrap_err()).join("\n"), @"");
         // Words of a corpus are longer, seeds larger.
         let good =
             format!("{{\"examples\": [{long}], \"settings\": {{\"seed\": {}}}, \"a\": [null, true, -1e30]}}", u64::MAX);

@@ -30,7 +30,7 @@ pub(super) fn to_json_text_with(value: &impl Serialize, layout: Layout, digits: 
     Ok(String::from_utf8(json).expect("JSON is written from strings"))
 }
 
-/// An array or object that has begun, by the layout of its values.
+/// Layout of an array or object whose end is not yet written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Container {
     /// An array before its first value.
@@ -49,7 +49,7 @@ enum Container {
 struct JsonWriter {
     layout: Layout,
     digits: Digits,
-    /// The containers that have begun, the innermost last.
+    /// Layouts of the arrays and objects around the current position, the innermost last.
     open_containers: Vec<Container>,
     /// Number of containers that indent their content.
     depth: usize,
@@ -69,12 +69,12 @@ impl JsonWriter {
 
     /// Writes the space after a colon or a comma, except in compact JSON and in a row.
     fn write_space(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
-        let is_wanted = self.layout == Layout::Indented && !self.is_in_a_row();
+        let is_wanted = self.layout == Layout::Indented && !self.is_in_one_line_object();
         if is_wanted { out.write_all(b" ") } else { Ok(()) }
     }
 
     /// Whether the current position is inside an object that stands on one line.
-    fn is_in_a_row(&self) -> bool {
+    fn is_in_one_line_object(&self) -> bool {
         self.open_containers.contains(&Container::Row)
     }
 
@@ -89,20 +89,20 @@ impl JsonWriter {
         self.write_new_line(out)
     }
 
-    /// Begins a string, an array, a flag or null. In a row, these values stay on the line of the row.
-    fn begin_other(&mut self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
-        self.begin_value(out, !self.is_in_a_row())
+    /// Begins a value that is neither a number nor an object. Inside an object on one line, it stays on that line.
+    fn begin_other_value(&mut self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
+        self.begin_value(out, !self.is_in_one_line_object())
     }
 }
 
 impl Formatter for JsonWriter {
     fn write_null<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.begin_other(out)?;
+        self.begin_other_value(out)?;
         out.write_all(b"null")
     }
 
     fn write_bool<W: ?Sized + Write>(&mut self, out: &mut W, value: bool) -> io::Result<()> {
-        self.begin_other(out)?;
+        self.begin_other_value(out)?;
         out.write_all(if value { b"true" } else { b"false" })
     }
 
@@ -111,7 +111,7 @@ impl Formatter for JsonWriter {
     }
 
     fn begin_string<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.begin_other(out)?;
+        self.begin_other_value(out)?;
         out.write_all(b"\"")
     }
 
@@ -128,7 +128,7 @@ impl Formatter for JsonWriter {
     }
 
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        self.begin_other(out)?;
+        self.begin_other_value(out)?;
         self.open_containers.push(Container::Undecided);
         self.is_empty = true;
         out.write_all(b"[")

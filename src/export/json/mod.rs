@@ -57,7 +57,7 @@ pub fn read_text(path: &Path) -> Result<String> {
     let shown = path.display();
     let bytes = bytes.cannot("read the report", &shown).class(ErrorClass::Input)?;
     if partial::is_partial(&bytes) {
-        return Err(partial_error(&bytes, &shown.to_string())).class(ErrorClass::Input);
+        return Err(error_for_partial(&bytes, &shown.to_string())).class(ErrorClass::Input);
     }
     gzip::decompress(bytes, MAX_REPORT_BYTES)
         .and_then(input::decode_utf8)
@@ -75,8 +75,8 @@ pub fn read_overwritable(path: &Path) -> Result<Report> {
     parse(&shown, &text.cannot("read the report", &shown).class(ErrorClass::Input)?)
 }
 
-/// Error for a partial in place of a report: describes the partial, and says how to make a report.
-fn partial_error(bytes: &[u8], shown: &str) -> Error {
+/// Error for a file with the sums of a run (a partial) where a report is expected. It says how to make the report.
+fn error_for_partial(bytes: &[u8], shown: &str) -> Error {
     let Header { shard, stage, .. } = match partial::parse_header(bytes, shown) {
         Ok(header) => header,
         Err(unusable) => return unusable,
@@ -129,7 +129,7 @@ pub fn read_back(report: &Report, digits: Digits) -> Result<Report> {
 /// Puts each text and key of JSON on one line, without characters that a terminal obeys.
 /// Invalid JSON is returned unchanged; the parser refuses it later.
 pub fn escape_texts(text: &str) -> Cow<'_, str> {
-    if is_plain(text) {
+    if is_displayable(text) {
         return Cow::Borrowed(text);
     }
     serde_json::from_str(text).map_or(Cow::Borrowed(text), |json| Cow::Owned(escape_value(json).to_string()))
@@ -145,7 +145,7 @@ pub fn parse_lenient(name: &str, text: &str) -> Result<Report> {
     parse_checked(name, text).map_err(|error| comparison_error(name, text).unwrap_or(error)).class(ErrorClass::Input)
 }
 
-/// The error of a comparison in the place of a report: only comparisons have the key `changed`.
+/// Error for a comparison where a report is expected; `None` for other texts. Only comparisons have the key `changed`.
 fn comparison_error(name: &str, text: &str) -> Option<Error> {
     read_key::<u32>(text, "schema_version").and(read_key::<bool>(text, "changed"))?;
     let command = if read_key::<IgnoredAny>(text, "method").is_some() { "compare --numbers" } else { "compare" };
@@ -186,9 +186,9 @@ fn parse_checked(name: &str, text: &str) -> Result<Report> {
 /// Number of bytes of JSON that are checked together without a branch: enough for SIMD, and few enough to stop early.
 const CHECK_BLOCK_BYTES: usize = 4096;
 
-/// Whether all texts of a JSON document can be displayed unchanged.
-/// Line ends may stand only between tokens, since texts escape them.
-fn is_plain(json: &str) -> bool {
+/// Whether no text of a JSON document has a character that must be escaped for display.
+/// Line ends and tabs between JSON tokens are allowed; within a text they are escape sequences, which do not pass.
+fn is_displayable(json: &str) -> bool {
     let mut escapes = json.match_indices('\\').map(|(at, _)| json.as_bytes().get(at + 1));
     // Bytes first: of ten megabytes nearly all are ASCII, and decoding them takes as long as reading the report does.
     let is_seen = |byte: u8| !byte.is_ascii_control() || matches!(byte, b'\n' | b'\r' | b'\t');

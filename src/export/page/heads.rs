@@ -1,5 +1,6 @@
 //! Parts of the page of a report: the grid of heads, their cards, the sections of the studies, and every metric of every head.
 
+use itertools::Itertools;
 use minijinja::context;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
@@ -35,7 +36,7 @@ struct LabelRow {
     /// Baseline of the score; a dash without one.
     beside: String,
     threshold: String,
-    /// Standing of the label, and its evidence.
+    /// Whether the label is firm or borderline, then further evidence, separated by commas.
     sure: String,
 }
 
@@ -52,13 +53,13 @@ pub fn head_grid(report: &Report) -> Value {
             words.extend(["; ", &label.label]);
             format!("{}{mark}", grid_label(&label.label).code)
         });
-        let families: Vec<String> = if head.labels.is_empty() {
-            vec![head.primary.clone()]
+        let families = if head.labels.is_empty() {
+            head.primary.clone()
         } else {
-            head.labels.iter().map(|label| grid_label(&label.label).family).collect()
+            head.labels.iter().map(|label| grid_label(&label.label).family).join(" ")
         };
         let name = head.place.to_string();
-        context! { name, code, marks, hue => css_colour(of), words, families => families.join(" "), chooses }
+        context! { name, code, marks, hue => css_colour(of), words, families, chooses }
     };
     report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect::<Value>()).collect()
 }
@@ -97,8 +98,8 @@ pub fn head_cards(report: &Report) -> Value {
     let (controls, shortages) = (report.controls_by_kind(), shortage_lines(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
-            let kept: Vec<&str> = head.labels_in_all_controls(runs).collect();
-            let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
+            let kept = head.labels_in_all_controls(runs).join(", ");
+            let kept = if kept.is_empty() { "none" } else { &kept };
             format!("Labels kept in the control {kind}, with every seed: {kept}.")
         });
         let is_constant = report.model.constant_heads.contains(&head.place);
@@ -130,7 +131,7 @@ pub fn head_cards(report: &Report) -> Value {
             description => &head.description,
             labels => Serde(head.labels.iter().map(label_row).collect::<Vec<_>>()),
             nearest => head.nearest.iter().map(near_label_line).collect::<Value>(),
-            chooses => head.chooses.as_ref().map(choice_line),
+            chooses => head.chooses.as_ref().map(choice_label_line),
             lines,
             neighbours,
             studies,
@@ -175,7 +176,7 @@ fn label_row(label: &Label) -> LabelRow {
     }
 }
 
-fn choice_line(label: &Label) -> String {
+fn choice_label_line(label: &Label) -> String {
     let LabelRow { label, score, sure, .. } = label_row(label);
     format!("{label} {score}, {sure}")
 }
@@ -185,14 +186,14 @@ fn near_label_line(near: &Near) -> String {
     format!("{}, {score} where {} is asked for", near.label, near.rule)
 }
 
-/// Figures of a head's metrics, in the order of the studies; a metric without a value has none.
+/// Charts of the metrics that studies draw on a head's card, in report order; none for a metric without a value.
 fn metric_figures(report: &Report, head: &HeadReport) -> Vec<Figure> {
     let drawn = report.sections.0.iter().flat_map(|(study, _)| {
         let columns = columns(*study);
         study.card().drawn_metrics.iter().filter_map(move |(id, title)| {
             let column = *columns.iter().find(|column| column.id == *id)?;
             let chart = match column.keys {
-                Keys::Single => forest_beside_largest(report, head, column)?,
+                Keys::Single => forest_with_largest_head(report, head, column)?,
                 Keys::Several(..) => bars_by_key(report, head, column)?,
             };
             let reading = format!("{title}, of {}, with 95 % intervals.", head.place);
@@ -204,7 +205,7 @@ fn metric_figures(report: &Report, head: &HeadReport) -> Vec<Figure> {
 
 /// Forest plot of a metric with a line at 0: the head's value, and under it the largest value of any head.
 /// Returns `None` if the head has no value.
-fn forest_beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
+fn forest_with_largest_head(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
     let mark = |head: &HeadReport| metric_mark(head, id, None);
     let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);
     let row = |head: &HeadReport, note: &str| ForestRow {
@@ -252,7 +253,7 @@ pub struct StudySection {
 #[derive(Serialize)]
 pub struct InapplicableStudies {
     names: Vec<&'static str>,
-    /// Why these studies do not apply to the model, as a predicate of the model.
+    /// Why these studies do not apply to the model: a phrase with the model as its subject.
     why: String,
 }
 
@@ -292,7 +293,7 @@ pub fn study_sections(report: &Report) -> Vec<StudySection> {
     found
 }
 
-/// Width in columns of the studies' summaries: room for every column of their tables.
+/// Width of the studies' summaries, in characters: enough for all columns of their tables.
 const SUMMARY_WIDTH_COLUMNS: usize = 160;
 
 /// Studies that the report lacks: (studies that apply to its model, other studies grouped by reason).
@@ -313,12 +314,12 @@ pub fn missing_studies(report: &Report) -> (Vec<Value>, Vec<InapplicableStudies>
     (missing, beyond)
 }
 
-/// A metric with its tables: one, or one for each key.
+/// A metric with its tables of values by head: one table, or one for each of the metric's keys (such as an offset).
 #[derive(Serialize)]
 struct MetricTables {
     name: String,
     measures: &'static str,
-    /// Number of occurrences on which the metric rests, in words.
+    /// Sentence with the numbers of cases and sentences that the metric rests on; empty if there is no denominator.
     rests_on: String,
     tables: Vec<Value>,
 }

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use itertools::Itertools;
 use minijinja::value::{Serde, Value};
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, context};
 use serde::Serialize;
@@ -116,9 +117,7 @@ fn script_hash() -> String {
 
 /// CSS with the colours of both themes as variables, and with a class for each step of a heat map.
 fn colour_css() -> String {
-    let theme = |side: usize| -> String {
-        Ink::all_inks().map(|ink| format!("--{}:{}", ink.name(), ink.colours()[side])).collect::<Vec<_>>().join(";")
-    };
+    let theme = |side: usize| Ink::all_inks().map(|ink| format!("--{}:{}", ink.name(), ink.colours()[side])).join(";");
     let [light, dark] = [0, 1].map(theme);
     let mut css = format!(
         ":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}@media print{{:root{{{light}}}}}"
@@ -186,8 +185,8 @@ impl ShownSentence {
     }
 
     pub fn for_heads(maps: &AttentionMaps, heads: &[HeadPlace]) -> Self {
-        let names: Vec<String> = heads.iter().map(ToString::to_string).collect();
-        Self { has_thumbnails: false, ..Self::new(maps, &format!("data-heads=0 data-names=\"{}\"", names.join(" "))) }
+        let names = heads.iter().join(" ");
+        Self { has_thumbnails: false, ..Self::new(maps, &format!("data-heads=0 data-names=\"{names}\"")) }
     }
 
     fn new(maps: &AttentionMaps, heads: &str) -> Self {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use itertools::Itertools;
 use minijinja::context;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
@@ -68,7 +69,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let is_decoder = |(_, report): &(String, Report)| report.model.visibility.are_causal();
     let mixed = reports.iter().any(is_decoder) && !reports.iter().all(is_decoder);
     let shape = |(_, report): &(String, Report)| (report.model.family.clone(), report.model.layers, report.model.heads);
-    let apart = reports.windows(2).any(|pair| shape(&pair[0]) != shape(&pair[1]));
+    let apart = !reports.iter().map(shape).all_equal();
     let page = context! {
         title => "Reports side by side",
         facts => [("Reports", reports.len().to_string())],
@@ -85,7 +86,6 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     super::fill_template("several", &page)
 }
 
-/// Row of the table of reports.
 fn report_row((name, report): &(String, Report)) -> Value {
     context! {
         name,
@@ -101,7 +101,7 @@ fn report_row((name, report): &(String, Report)) -> Value {
 fn family_counts(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     let mut found: Vec<FamilyCounts> = Vec::new();
     let no_heads = |family: &str| {
-        let is_asked = |report: &Report| is_pseudo_label(family) || report.label_counts.contains_key(family);
+        let is_asked = |report: &Report| is_unlabelled_family(family) || report.label_counts.contains_key(family);
         reports.iter().map(|(_, report)| is_asked(report).then_some(0)).collect()
     };
     for (place, (_, report)) in reports.iter().enumerate() {
@@ -116,7 +116,7 @@ fn family_counts(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
         }
     }
     // Entries for heads without a label come last.
-    found.sort_by_key(|family| is_pseudo_label(&family.name));
+    found.sort_by_key(|family| is_unlabelled_family(&family.name));
     let change = |family: &FamilyCounts| match family.counts[..] {
         [.., Some(before), Some(after)] => Some(i64::try_from(after).ok()? - i64::try_from(before).ok()?),
         _ => None,
@@ -145,7 +145,7 @@ fn label_changes(before: &HeadReport, after: &HeadReport) -> String {
 }
 
 /// Whether a family's name stands for heads without a label.
-fn is_pseudo_label(family: &str) -> bool {
+fn is_unlabelled_family(family: &str) -> bool {
     [UNLABELLED, ABSENT, REMOVED].contains(&family)
 }
 
@@ -165,10 +165,9 @@ fn head_rows(reports: &[(String, Report)]) -> Vec<HeadRow> {
         let has = |head: &HeadReport, label: &str| head.labels.iter().any(|other| other.label == label);
         let in_all = |label: &&str| heads.iter().all(|head| head.is_some_and(|head| has(head, label)));
         let labels = heads.iter().flatten().take(1).flat_map(|head| &head.labels).map(|label| label.label.as_str());
-        let kept: Vec<&str> = labels.filter(in_all).collect();
         HeadRow {
             name: format!("L{layer}H{head}"),
-            kept: kept.join(", "),
+            kept: labels.filter(in_all).join(", "),
             changed: match &heads[..] {
                 [.., Some(before), Some(after)] => label_changes(before, after),
                 _ => String::new(),

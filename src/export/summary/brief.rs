@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use super::{grids, presets_text};
 use crate::evaluation::presets::Preset;
 use crate::export::heads::metric_mark;
@@ -17,7 +19,7 @@ use crate::study::metrics::metric::Keys;
 use crate::study::section::View;
 use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table, plus_minus};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus};
 use crate::study::{AnyStudy, columns};
 use crate::system::counted::format_count;
 use crate::system::printable::one_line;
@@ -25,8 +27,8 @@ use crate::system::printable::one_line;
 /// Maximum number of labels in the table of the strongest evidence.
 const MAX_LABELS: usize = 5;
 
-/// Labels that a decoder's heads are known for, shown before relations: copying in context, and the sink
-/// (Olsson et al. 2022, Xiao et al. 2024).
+/// Labels typical of a decoder's heads, shown before labels of relations: three for copying from context (Olsson et al.
+/// 2022), then the attention sink (Xiao et al. 2024).
 const DECODER_LABELS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
 
 /// Writes the brief sentences of a report, its grid, the labels with the strongest evidence, and commands to run next.
@@ -88,19 +90,16 @@ fn write_strongest_labels(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> 
     let has_tags = labels.iter().any(|(_, label)| label.versus_tags.is_some());
     let tags = if has_tags { " (word classes for comparison)" } else { "" };
     writeln!(out, "\nThe labels with the strongest evidence against their baseline, each at its clearest head{tags}:")?;
-    let mut table = plain_table();
-    table.set_header(["label", "head", "score", "baselines"]);
-    for (place, label) in labels {
-        let spread = plus_minus(label.ci95, 3);
+    let row = |(place, label): &(HeadPlace, &Label)| {
         let mark = if label.borderline { BORDERLINE_MARK } else { "" };
-        table.add_row([
-            format!("{}{mark}", one_line(&label.label)),
+        [
+            one_line(&label.label) + mark,
             place.to_string(),
-            format!("{}{spread}", decimal(label.score, 3)),
+            decimal(label.score, 3) + &plus_minus(label.ci95, 3),
             baselines_in_words(label),
-        ]);
-    }
-    out.add_table(table);
+        ]
+    };
+    out.add_table(aligned_table(["label", "head", "score", "baselines"], labels.iter().map(row), ..0));
     Ok(())
 }
 
@@ -110,7 +109,7 @@ fn baselines_in_words(label: &Label) -> String {
     let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
     let chance = label.baseline.filter(|_| offset.is_none()).map(|baseline| (label.baseline_name(), baseline));
     let numbers = [chance, offset, tags].into_iter().flatten();
-    numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).collect::<Vec<_>>().join(", ")
+    numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).join(", ")
 }
 
 /// At most [`MAX_LABELS`] labels, each once with the head that shows it most clearly.
@@ -159,8 +158,8 @@ fn write_next_commands(out: &mut Summary, first: Option<&Label>) -> fmt::Result 
 /// Maximum number of heads listed with the labels that they keep; the report has all.
 const MAX_KEPT_HEADS: usize = 12;
 
-/// Writes a paragraph for each kind of control run.
-/// It counts the labels that heads keep in the control, or the labels found where nothing was learned.
+/// Writes a paragraph for each kind of control run, with mean counts by label family.
+/// A control on the trained model counts the heads that keep their label, one with random weights all labels found.
 pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
         write!(out, "\nControl {kind}, mean of {}: ", format_count(runs.len(), "seed"))?;
@@ -176,10 +175,10 @@ pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result 
         };
         writeln!(out, "{meaning}")?;
         if is_trained {
-            writeln!(out, "  kept: {}", family_counts(report, &runs, |run| &run.kept_counts).join(", "))?;
+            writeln!(out, "  kept: {}", family_counts(report, &runs, |run| &run.kept_counts))?;
             write_kept_labels(out, report, &runs)?;
         } else {
-            writeln!(out, "  found: {}", family_counts(report, &runs, |run| &run.label_counts).join(", "))?;
+            writeln!(out, "  found: {}", family_counts(report, &runs, |run| &run.label_counts))?;
         }
     }
     Ok(())
@@ -190,29 +189,29 @@ fn family_counts(
     report: &Report,
     runs: &[&ControlReport],
     counts: fn(&ControlReport) -> &BTreeMap<String, u64>,
-) -> Vec<String> {
+) -> String {
     // Label families that the control is run to test are named even if no head has such a label.
     let is_tested = |family: &str| {
         registry::detectors().any(|known| known.explanation.name == family && known.style.is_named_in_controls)
     };
-    let shown = report.label_counts.iter().filter_map(|(family, here)| {
+    let mut shown = report.label_counts.iter().filter_map(|(family, here)| {
         let there: Vec<u64> = runs.iter().map(|run| counts(run).get(family).copied()).collect::<Option<_>>()?;
         let total: u64 = there.iter().sum();
         let mean = total as f64 / runs.len() as f64;
         (total > 0 || *here > 0 || is_tested(family)).then(|| format!("{family} {mean:.1} (model {here})"))
     });
-    shown.collect()
+    shown.join(", ")
 }
 
-/// Writes the heads that keep a label with every seed of a control. Only labels that controls are run to test count.
+/// Writes the heads that keep a label with every seed of a control. Only labels named in the text on controls count.
 fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
-        let labels = head.labels_in_all_controls(runs).filter_map(|label| {
+        let mut labels = head.labels_in_all_controls(runs).filter_map(|label| {
             let detector = registry::detector_of_label(label)?;
             detector.style.is_named_in_controls.then(|| one_line(&detector.code_of_label(label)))
         });
-        let labels: Vec<String> = labels.collect();
-        (!labels.is_empty()).then(|| format!("{} {}", head.place, labels.join(", ")))
+        let labels = labels.join(", ");
+        (!labels.is_empty()).then(|| format!("{} {labels}", head.place))
     };
     let heads: Vec<String> = report.heads.iter().filter_map(kept).collect();
     if heads.is_empty() {
@@ -228,8 +227,8 @@ fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]
 /// Maximum number of heads named for each label in the line of a study.
 const MAX_NAMED_HEADS: usize = 6;
 
-/// One line per study: the heads with labels of the study.
-/// A study without labels and text has the head with the largest value of its first metric.
+/// One line per study: the heads that have its labels.
+/// For a study with neither labels nor a summary, the line names the head with the largest value of its first metric.
 pub(super) fn study_lines(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
     let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {
@@ -247,7 +246,7 @@ pub(super) fn study_lines(report: &Report, views: &[(&'static dyn AnyStudy, View
     if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 
-/// Heads with each of the labels of a study.
+/// Names of the heads that have each label of a study, label by label.
 fn labelled_heads(report: &Report, labels: &[Detector]) -> String {
     let with = |detector: &Detector| {
         let has = |head: &&HeadReport| head.labels.iter().any(|label| detector.gives_label(&label.label));
@@ -255,20 +254,16 @@ fn labelled_heads(report: &Report, labels: &[Detector]) -> String {
         let name = detector.explanation.name;
         let is_firm =
             |head: &HeadReport| head.labels.iter().any(|one| detector.gives_label(&one.label) && !one.borderline);
-        let named = heads.iter().take(MAX_NAMED_HEADS).map(|head| {
+        let mut named = heads.iter().take(MAX_NAMED_HEADS).map(|head| {
             let mark = if is_firm(head) { "" } else { BORDERLINE_MARK };
             format!("{}{mark}", head.place)
         });
-        let named: Vec<String> = named.collect();
         let more = heads.len().saturating_sub(MAX_NAMED_HEADS);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         (!heads.is_empty()).then(|| format!("{name} {}{more}", named.join(" ")))
     };
-    let found: Vec<String> = labels.iter().filter_map(with).collect();
-    match &found[..] {
-        [] => "no head has one of its labels".to_owned(),
-        found => found.join(", "),
-    }
+    let found = labels.iter().filter_map(with).join(", ");
+    if found.is_empty() { "no head has one of its labels".to_owned() } else { found }
 }
 
 /// Head with the largest value of a study's first metric, with its chance level.

@@ -7,12 +7,13 @@ use std::ops::Range;
 
 use anstyle::Style;
 use comfy_table::Table;
+use itertools::Itertools;
 
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
 use crate::study::labels::{BORDERLINE_MARK, CONSTANT_MARK, TIED_MARK, UNLABELLED_LEGEND_ENTRY};
 use crate::study::show::summary::{Summary, table_width};
-use crate::study::show::wording::plain_table;
+use crate::study::show::wording::aligned_table;
 use crate::study::{AnyStudy, columns};
 use crate::system::counted::format_count;
 use crate::system::printable::one_line;
@@ -39,11 +40,11 @@ pub(super) fn write_brief_label_grid(out: &mut Summary, report: &Report, width: 
     codes.sort_by_key(|(_, (_, codes, _))| !codes.iter().any(|code| code.starts_with(char::is_alphabetic)));
     let codes = codes.into_iter().map(|(meaning, (_, codes, _))| {
         let (meaning, _) = meaning.split_once(':').filter(|_| !meaning.contains(":<")).unwrap_or((&meaning, ""));
-        format!("{}: {meaning}", codes.into_iter().collect::<Vec<_>>().join(", "))
+        format!("{}: {meaning}", codes.iter().join(", "))
     });
-    let legend: Vec<String> = codes.chain(marks).collect();
+    let legend = codes.chain(marks).join("; ");
     if !legend.is_empty() {
-        writeln!(out, "({})", legend.join("; "))?;
+        writeln!(out, "({legend})")?;
     }
     Ok(())
 }
@@ -56,22 +57,22 @@ struct GridCode {
 }
 
 fn label_code(label: &str) -> GridCode {
-    let Some(detector) = registry::detector_of_label(label) else { return sign_code([label; 2]) };
+    let Some(detector) = registry::detector_of_label(label) else { return uncoloured_code([label; 2]) };
     let style = Style::new().fg_color(Some(detector.style.colour.into()));
     GridCode { text: one_line(&detector.code_of_label(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
 /// Grid entry without a colour, from `[sign, meaning]`.
-fn sign_code([text, meaning]: [&str; 2]) -> GridCode {
+fn uncoloured_code([text, meaning]: [&str; 2]) -> GridCode {
     GridCode { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() }
 }
 
 fn first_label_code(head: &HeadReport) -> GridCode {
-    head.unlabelled_mark().map_or_else(|| label_code(&head.primary), sign_code)
+    head.unlabelled_mark().map_or_else(|| label_code(&head.primary), uncoloured_code)
 }
 
 fn choice_code(head: &HeadReport) -> GridCode {
-    head.chooses.as_ref().map_or_else(|| sign_code(NO_CHOICE_SIGN), |chooses| label_code(&chooses.label))
+    head.chooses.as_ref().map_or_else(|| uncoloured_code(NO_CHOICE_SIGN), |chooses| label_code(&chooses.label))
 }
 
 /// Sign of a head without a label in the grid of how heads choose their keys, and its meaning.
@@ -94,15 +95,12 @@ fn write_grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: i
 }
 
 fn grid_table(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> String) -> Table {
-    let mut table = plain_table();
     let names = shown.clone().map(|head| format!("H{head}"));
-    table.set_header(iter::once(String::new()).chain(names));
-    for layer in report.heads.chunks(report.model.heads) {
-        let mut row = vec![format!("L{}", layer[0].place.layer)];
-        row.extend(layer[shown.clone()].iter().map(&cell));
-        table.add_row(row);
-    }
-    table
+    let rows = report
+        .heads
+        .chunks(report.model.heads)
+        .map(|layer| iter::once(format!("L{}", layer[0].place.layer)).chain(layer[shown.clone()].iter().map(&cell)));
+    aligned_table(iter::once(String::new()).chain(names), rows, ..0)
 }
 
 /// Grid entry of a head: code and marks of its first label, in colour.
@@ -159,7 +157,7 @@ fn code_meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode
 fn write_legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode) -> fmt::Result {
     writeln!(out)?;
     for (meaning, (count, codes, style)) in code_meanings(heads, of_head) {
-        let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
+        let codes = codes.iter().join(", ");
         let code = if codes.is_empty() { codes } else { format!(" ({codes})") };
         writeln!(out, "{count:>5}  {style}{meaning}{style:#}{code}")?;
     }

@@ -5,6 +5,8 @@ mod grids;
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use crate::evaluation::presets::{self, Preset};
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
@@ -18,7 +20,6 @@ use crate::study::show::summary::Summary;
 use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
-/// Detail of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     Brief,
@@ -65,7 +66,7 @@ fn write_summary(
     (detail, width): (Detail, Option<usize>),
 ) -> fmt::Result {
     let (model, corpus) = (&report.model, &report.corpus);
-    unread_warning(report).map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
+    unread_corpus_warning(report).map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(
         out,
         "model   {}: {}, {} x {}",
@@ -109,13 +110,13 @@ fn write_summary(
 
 /// Why the model could not read the corpus, as the first line of a summary; `None` if it could.
 /// `None` also if the built-in corpus merely accompanies a task.
-fn unread_warning(report: &Report) -> Option<String> {
+fn unread_corpus_warning(report: &Report) -> Option<String> {
     report.unread_corpus_warning().filter(|_| !report.uses_builtin_corpus_for_task())
 }
 
 /// Writes the brief sentences of a report, without the warning that the model could not read the corpus.
 fn write_brief_sentences(out: &mut Summary, report: &Report) -> fmt::Result {
-    let unread = unread_warning(report);
+    let unread = unread_corpus_warning(report);
     let lines = report.in_brief.iter().filter(|line| Some(*line) != unread.as_ref());
     lines.into_iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))
 }
@@ -126,10 +127,10 @@ fn write_run_facts(out: &mut Summary, report: &Report) -> fmt::Result {
     writeln!(out, "\nq: false-discovery rate.\nIntervals and tests: sampling over {}.", report.unit_in_words())?;
     write_files(out, report)?;
     write_remarks(out, "model", &of_model)?;
-    write_remarks(out, "corpus", &[generator_remarks(&report.corpus), of_corpus].concat())
+    write_remarks(out, "corpus", &[corpus_generator_remarks(&report.corpus), of_corpus].concat())
 }
 
-/// Numbers of sentences, words and tokens, in the words for the model's units.
+/// Numbers of sentences, words and tokens, with the model's own nouns for these units (such as residues).
 pub(super) fn corpus_size(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
     let [sentence, word] = model.text_units();
     [(sentences, sentence), (words, word), (tokens, "token")]
@@ -156,10 +157,9 @@ fn write_files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt:
 }
 
 /// Remarks on the programs that generated the corpus, as its files state.
-fn generator_remarks(corpus: &CorpusInfo) -> Vec<String> {
-    let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
-    generators.dedup();
-    generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
+fn corpus_generator_remarks(corpus: &CorpusInfo) -> Vec<String> {
+    let generators = corpus.files.iter().filter_map(|file| file.generated.as_deref()).dedup();
+    generators.map(|by| format!("it is generated, by {}", one_line(by))).collect()
 }
 
 fn write_remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
@@ -205,10 +205,10 @@ fn write_roles(out: &mut Summary, report: &Report) -> fmt::Result {
 fn write_words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, settings, .. } = report;
     let left_out = corpus.words_left_out.iter().filter(|(_, count)| **count > 0);
-    let left_out: Vec<String> = left_out.map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
+    let left_out = left_out.map(|(reason, count)| format!("{count} {}", reason.describe())).join(", ");
     if !left_out.is_empty() {
         let heads = corpus.heads_left_out;
-        writeln!(out, "Words left out: {}; words whose head is one of these: {heads}.", left_out.join(", "))?;
+        writeln!(out, "Words left out: {left_out}; words whose head is one of these: {heads}.")?;
     }
     if settings.protocol.words == Spacing::Spaced {
         writeln!(out, "Words were read one by one, each with a space before it (--words spaced).")?;
@@ -220,8 +220,8 @@ fn write_words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
 fn write_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, .. } = report;
     let reasons = corpus.skipped.iter().filter(|(_, count)| **count > 0);
-    let reasons: Vec<String> = reasons.map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
-    let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
+    let reasons = reasons.map(|(reason, count)| format!("{count} {}", reason.describe())).join(", ");
+    let reasons = if reasons.is_empty() { "none" } else { &reasons };
     let [sentence, _] = report.model.text_units();
     writeln!(out, "Skipped {sentence}s: {reasons}.")?;
     write_words_left_out(out, report)?;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use itertools::Itertools;
+
 use super::palette::Ink;
 use crate::system::printable::printable;
 
@@ -12,7 +14,7 @@ pub enum Medium {
     StandaloneFile,
     /// The page, which has the colours of both themes.
     Page,
-    /// The card of a head on the page, which is as narrow as a phone.
+    /// The card of a head on the page. A figure there is as narrow as a phone's screen.
     Card,
 }
 
@@ -172,7 +174,7 @@ impl Svg {
 
 /// Formats points for the attribute `points`: `x,y x,y`.
 fn point_list(points: &[[f64; 2]]) -> String {
-    points.iter().map(|point| point.map(format_length).join(",")).collect::<Vec<_>>().join(" ")
+    points.iter().map(|point| point.map(format_length).join(",")).join(" ")
 }
 
 /// Formats a length with at most two decimals. An infinite one, which no figure has, is 0.

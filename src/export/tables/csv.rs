@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
+use itertools::Itertools;
 use serde_json::json;
 
 use super::heads::label_names;
@@ -37,7 +38,7 @@ pub fn report_csv(report: &Report) -> Result<Vec<u8>> {
             label_names(head, |_| true),
             label_names(head, |label| label.borderline),
         ];
-        row.extend(controls.iter().map(|(_, runs)| head.labels_in_all_controls(runs).collect::<Vec<_>>().join(" ")));
+        row.extend(controls.iter().map(|(_, runs)| head.labels_in_all_controls(runs).join(" ")));
         row.extend(metric_cells(head));
         row.extend(scored.iter().map(|name| {
             let label = head.labels.iter().find(|label| label.label == *name);

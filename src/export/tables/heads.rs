@@ -1,6 +1,7 @@
-//! The table of heads, flat, for the terminal, and as data.
+//! The table of heads in three forms: a flat table for files, a table for the terminal, and JSON.
 
 use comfy_table::CellAlignment;
+use itertools::Itertools;
 use serde_json::{Map, Value};
 
 use crate::model::grid::HeadPlace;
@@ -9,7 +10,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::{BORDERLINE_MARK, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::{Cell, Table};
-use crate::study::show::wording::{decimal, plain_table, plus_minus};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus};
 use crate::system::printable::one_line;
 
 /// Name of the column with the effect on the loss of removing a head.
@@ -51,7 +52,7 @@ pub(super) fn place_cells(place: HeadPlace) -> [NamedCell; 3] {
 /// Names of the labels of a head that `is_wanted`, separated by spaces.
 pub(super) fn label_names(head: &HeadReport, is_wanted: fn(&Label) -> bool) -> String {
     let labels = head.labels.iter().filter(|label| is_wanted(label));
-    labels.map(|label| label.label.as_str()).collect::<Vec<_>>().join(" ")
+    labels.map(|label| &label.label).join(" ")
 }
 
 fn label_columns(head: &HeadReport) -> Vec<NamedCell> {
@@ -129,17 +130,14 @@ pub fn terminal_head_table(report: &Report) -> Summary {
         Some(text_column("in a sentence", &|head| one_line(&head.description))),
     ];
     let columns: Vec<TerminalColumn> = columns.into_iter().flatten().collect();
-    let mut shown = plain_table();
-    for head in 0..report.heads.len() {
-        shown.add_row(columns.iter().map(|(_, _, cells)| &cells[head]));
-    }
+    let rows = (0..report.heads.len()).map(|head| columns.iter().map(move |(_, _, cells)| &cells[head]));
+    let mut shown = aligned_table(columns.iter().map(|(title, ..)| *title), rows, ..0);
     for (column, (_, alignment, _)) in shown.column_iter_mut().zip(&columns) {
         column.set_cell_alignment(*alignment);
     }
     // Columns to drop on narrow terminals, in this order.
     let place = |wanted: &str| columns.iter().position(|(title, ..)| *title == wanted);
     let may_go: Vec<usize> = ["in a sentence", "baseline", "share"].into_iter().filter_map(place).collect();
-    shown.set_header(columns.iter().map(|(title, ..)| *title));
     let mut out = Summary::default();
     out.table_with_optional_columns(shown, &may_go);
     out

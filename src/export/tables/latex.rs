@@ -23,7 +23,8 @@ struct LatexColumn {
     cells: Vec<String>,
 }
 
-/// Renders a flat table as LaTeX, without columns that have no value, and without `layer` and `head` if there is a `name`.
+/// Renders a flat table as LaTeX, without empty columns. The columns `layer` and `head` are left out if there is a
+/// column `name`, which says both.
 pub fn latex_table(table: &Table, caption: &str) -> String {
     let columns = latex_columns(table);
     write_to_string(|out| {
@@ -39,15 +40,15 @@ pub fn latex_table(table: &Table, caption: &str) -> String {
     })
 }
 
-/// End of the name of a report's column of accuracies, in a table of several reports.
+/// Suffix of columns with accuracies. A table of several reports has one such column for each report.
 const ACCURACY_SUFFIX: &str = ".accuracy";
-/// End of the name of a report's column that says whether a label is firm, in a table of several reports.
+/// Suffix of columns that say whether a label is firm. A table of several reports has one such column for each report.
 const FIRM_SUFFIX: &str = ".firm";
 
 /// Mark of an accuracy whose label is firm.
 const FIRM_MARK: &str = "$^{*}$";
 
-/// Index of the column that says whether the labels of a column of accuracies are firm; `None` if there is no such column.
+/// Index of the column that says which accuracies in `column` belong to firm labels; `None` if the table has none.
 pub fn firm_column(table: &Table, column: &str) -> Option<usize> {
     let firm = format!("{}{FIRM_SUFFIX}", column.strip_suffix(ACCURACY_SUFFIX)?);
     table.columns.iter().position(|other| *other == firm)
@@ -102,7 +103,6 @@ const HEADINGS: [(&str, &str); 7] = [
     ("loss_effect", "effect (nats)"),
 ];
 
-/// Heading of a column in LaTeX.
 fn column_heading(name: &str) -> String {
     // An interval belongs to the column before it.
     if name.ends_with("ci95") {

@@ -9,6 +9,7 @@ pub mod parquet;
 use std::collections::BTreeMap;
 
 use anyhow::{Error, Result, anyhow};
+use itertools::Itertools;
 use serde::Serialize;
 
 use crate::model::grid::HeadPlace;
@@ -62,11 +63,10 @@ pub fn joined_table(reports: &[(String, Report)], name: &str) -> Result<Table> {
 pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
     let of_each = |about: &dyn Fn(&Report) -> String| {
         let each: Vec<String> = reports.iter().map(|(_, report)| about(report)).collect();
-        if each.iter().all(|one| *one == each[0]) {
+        if each.iter().all_equal() {
             return each[0].clone();
         }
-        let named = reports.iter().zip(&each).map(|((name, _), about)| format!("{name}: {about}"));
-        named.collect::<Vec<_>>().join("; ")
+        reports.iter().zip(&each).map(|((name, _), about)| format!("{name}: {about}")).join("; ")
     };
     let over = of_each(&|report| {
         let [sentence, _] = report.model.text_units();
@@ -97,7 +97,7 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
         (has("firm") || has("borderline"))
             .then(|| format!("{is_firm}: the block test against the threshold of the label has {firm}.")),
     ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    parts.into_iter().flatten().join(" ")
 }
 
 /// Error for a table of the report without rows: why it has none, and what would fill it.

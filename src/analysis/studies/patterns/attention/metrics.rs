@@ -1,20 +1,19 @@
-//! Table of the metrics of study `attention`.
+//! Formulas and explanations of the attention metrics.
 
 use super::tokens::{TokenExposure, TokenSums};
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
-/// A metric of one head, computed from denominators, sums and the index of the metric's cell, such as an offset.
+/// A metric of one head. Its function takes denominators, sums and the index of one of its values, such as an offset.
 type AttentionMetric = Metric<fn(&TokenExposure, &TokenSums<ExactSum>, usize) -> Fraction>;
 
-/// Values of all metrics of one head, one for each cell, in one block or in all blocks.
+/// Values of all metrics of one head, in one jackknife block or in all. Some metrics have several, such as one per offset.
 pub fn metric_values(exposure: &TokenExposure, sums: &TokenSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| (metric.value)(exposure, sums, cell))
 }
 
-/// Chance levels of all metrics, one for each cell: their values under uniform attention, unless a metric has a chance level
-/// defined otherwise.
+/// Chance levels, in the order of [`metric_values`]: as a metric defines its own, or its value under uniform attention.
 pub fn chance_levels(exposure: &TokenExposure, uniform: &TokenSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(exposure, uniform, cell))
 }

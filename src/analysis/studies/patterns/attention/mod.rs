@@ -81,8 +81,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     applies: |labelling| labelling.has_label(|label| labels::NO_OP_CANDIDATES.contains(&label)),
 }];
 
-/// Returns what a label says that the head attends to, and the key of the metric that measures it. `None` for labels of
-/// other studies.
+/// Target of attention that a label claims, and the metric that measures it. `None` for labels of other studies.
 fn aim_of_label(label: &str) -> Option<(Aim, String)> {
     let at_offset = |offset: i32| (Aim::Offset(offset), format!("offset_mass.{offset}"));
     let at_metric = |aim: Aim, metric: &str| (aim, metric.to_owned());

@@ -26,13 +26,12 @@ pub struct AttentionBlock {
 
 merge_fields!(AttentionBlock { exposure, uniform, heads });
 
-/// Sums of all blocks, for attention under one mask.
+/// Attention sums of each jackknife block, over the layers with one attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttentionSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<AttentionBlock>,
-    /// Buffers for one attention row.
     #[serde(skip)]
     row: RowBuffers,
     /// Rows of uniform attention, kept from sentence to sentence.

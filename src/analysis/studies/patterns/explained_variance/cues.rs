@@ -38,7 +38,6 @@ pub const COSINE_CUE: usize = COMMONNESS_CUE + 1;
 pub const FIRST_TAG_CUE: usize = COSINE_CUE + 1;
 /// Index of the cue that the key is the first token of a decoder's input.
 pub const FIRST_TOKEN_CUE: usize = FIRST_TAG_CUE + TAG_COUNT;
-/// Number of cues.
 pub const CUE_COUNT: usize = FIRST_TOKEN_CUE + 1;
 
 /// Name of a cue as printed in the report.
@@ -60,7 +59,6 @@ pub fn cue_name(cue: usize) -> String {
     }
 }
 
-/// A named group of cues.
 #[derive(Clone, Copy, Debug)]
 pub struct CueGroup {
     pub name: &'static str,
@@ -102,6 +100,8 @@ impl CueGroup {
 
 #[cfg(test)]
 mod tests {
+    use itertools::Itertools;
+
     use super::*;
 
     #[test]
@@ -114,10 +114,7 @@ mod tests {
                 cue_name(cue)
             );
         }
-        let mut names: Vec<String> = (0..CUE_COUNT).map(cue_name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), CUE_COUNT);
+        assert!((0..CUE_COUNT).map(cue_name).all_unique());
         assert_eq!([cue_name(0), cue_name(16), cue_name(FIRST_TAG_CUE)], ["offset.-8", "offset.8", "upos.ADJ"]);
     }
 }

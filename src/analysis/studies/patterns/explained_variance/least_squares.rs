@@ -31,7 +31,7 @@ impl GramMatrix {
 
     /// Whether a variable's sum of squares is larger than the rounding error of the matrix's largest sum of squares.
     pub fn is_varying(&self, variable: usize) -> bool {
-        self.cell(variable, variable) > ROUNDING_SHARE * self.largest_square()
+        self.cell(variable, variable) > RELATIVE_TOLERANCE * self.largest_square()
     }
 
     /// Largest sum of squares, on the diagonal.
@@ -45,7 +45,7 @@ impl GramMatrix {
 
 /// Rounding error of a sum of squares, as a share of the matrix's largest sum of squares. Sums over 10^6 cells are accurate
 /// to about 1e-12.
-const ROUNDING_SHARE: f64 = 1e-10;
+const RELATIVE_TOLERANCE: f64 = 1e-10;
 
 /// Least-squares fit of any response on a selection of variables. The pseudo-inverse selects the smallest among equally
 /// good coefficients, so predictions do not depend on the order of variables.
@@ -53,8 +53,8 @@ const ROUNDING_SHARE: f64 = 1e-10;
 pub struct LeastSquaresFit {
     /// Indices of the selected variables.
     variables: Vec<usize>,
-    /// Pseudo-inverse of the sums of products, `[selected, selected]`. Eigenvalues below [`ROUNDING_SHARE`] times the
-    /// largest count as 0.
+    /// Pseudo-inverse of the sums of products, `[selected, selected]`. Eigenvalues below [`RELATIVE_TOLERANCE`] times
+    /// the largest count as 0.
     inverse: DMatrix<f64>,
 }
 
@@ -63,7 +63,7 @@ impl LeastSquaresFit {
     pub fn new(gram: &GramMatrix, variables: impl IntoIterator<Item = usize>) -> Self {
         let variables: Vec<usize> = variables.into_iter().collect();
         let SymmetricEigen { eigenvectors, eigenvalues } = gram.submatrix(&variables).symmetric_eigen();
-        let least = ROUNDING_SHARE * eigenvalues.iter().copied().fold(0.0, f64::max);
+        let least = RELATIVE_TOLERANCE * eigenvalues.iter().copied().fold(0.0, f64::max);
         let reciprocals = eigenvalues.map(|value| if value > least { value.recip() } else { 0.0 });
         let inverse = &eigenvectors * DMatrix::from_diagonal(&reciprocals) * eigenvectors.transpose();
         Self { variables, inverse }

@@ -1,9 +1,9 @@
-//! Table of the metrics of study `explained-variance`, and the label of heads that attend to fixed positions.
+//! Formulas and explanations of the shares of explained variance, and the label of heads that attend to fixed positions.
 
 use anstyle::AnsiColor;
 
 use super::cues::CUE_GROUPS;
-use super::places::{PlaceHeadSums, PlaceSums};
+use super::positions::{PlaceHeadSums, PlaceSums};
 use super::sentence::{ALL_KEYS_FORM, FORM_COUNT, TEXT_KEYS_FORM};
 use super::shares::{ALL_CUES_INDEX, FormShares, GROUP_COUNT, MIN_VARIANCE, alone_index, unique_index};
 use super::sums::FormSums;
@@ -14,12 +14,12 @@ use crate::study::labels::{Detector, LabelStyle, Phrase, assess_all};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums and shares of one head from which its metrics are computed, in one block or in all blocks.
+/// Sums and shares of one head from which its metrics are computed, in one jackknife block or in all.
 pub(super) struct ExplainedInputs<'a> {
-    /// Shares of all heads, in each form.
+    /// Explained shares of all heads, per key set: all keys, or the other text tokens.
     pub shares: &'a [FormShares; FORM_COUNT],
     pub sums: &'a [FormSums; FORM_COUNT],
-    /// Sums over pairs of sequences: `[all blocks, this block]`.
+    /// Products of attention rows at equal positions of two sequences: `[all blocks, this block]`.
     pub places: [&'a PlaceSums; 2],
     /// Index of the head. `None` for the chance level.
     pub head: Option<usize>,
@@ -28,13 +28,13 @@ pub(super) struct ExplainedInputs<'a> {
 }
 
 impl ExplainedInputs<'_> {
-    /// Values of all metrics, one for each cell.
+    /// Values of all metrics of the head. Some metrics have several, such as one per group of cues.
     pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Share explained in one form, at an index in [`Shares`](super::shares::Shares).
-    fn share_in_form(&self, form: usize, share: usize) -> Fraction {
+    /// Share explained over one key set; `share` is an index in [`Shares`](super::shares::Shares).
+    fn explained_share(&self, form: usize, share: usize) -> Fraction {
         let FormSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
             Some(head) => self.shares[form].heads[head][share][self.block.unwrap_or(BLOCKS)],
@@ -45,8 +45,8 @@ impl ExplainedInputs<'_> {
         fraction.with_evidence(rows, sentences)
     }
 
-    /// Returns a sum over pairs of sequences as a share of the squares of their attention rows.
-    fn place_share(&self, numerator: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
+    /// Divides a sum over pairs of sequences by the squared norms of their attention rows.
+    fn recurring_share(&self, numerator: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
         let [total, block] = self.places;
         let rows = block.rows as f64;
         let fraction = match self.head {
@@ -63,14 +63,14 @@ impl ExplainedInputs<'_> {
     }
 }
 
-const BY_FORM: Keys = Keys::Several(FORM_COUNT, |form| ["all-keys", "text"][form].to_owned());
+const BY_KEY_SET: Keys = Keys::Several(FORM_COUNT, |form| ["all-keys", "text"][form].to_owned());
 const BY_GROUP: Keys = Keys::Several(GROUP_COUNT, |group| CUE_GROUPS[group].name.to_owned());
 
 const CHANCE: &str = "0: in a block the cues are fitted to all others, so that cues which have nothing to do with the attention \
     explain nothing, or a little less";
 const CAVEATS: &str = "Least squares explain what is linear in the cues; a head can depend on one in another way. Cues that \
     the corpus lacks are left out: `explained_variance.cues` of the report names those used.";
-const UNIQUE_CAVEATS: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
+const UNIQUE_SHARE_CAVEATS: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
     coefficients of the group do not hold for other sentences.";
 
 const EXPLAINED_BY_PLACE: &str = "explained_by_place";
@@ -83,7 +83,7 @@ const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of ano
 type ExplainedMetric = Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>;
 
 pub(super) const METRICS: &[ExplainedMetric] = &[
-    ExplainedMetric::keyed(BY_FORM, |inputs, form| inputs.share_in_form(form, ALL_CUES_INDEX)).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_KEY_SET, |inputs, form| inputs.explained_share(form, ALL_CUES_INDEX)).with_explanation(Explanation {
             name: "explained_all",
             measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
             formula: "1 - sum_b (Y_b - 2 β' b_b + β' G_b β) / sum_b Y_b, in block b: G_b the sum of x x', b_b of x y, Y_b of y², over \
@@ -93,7 +93,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
             source: OURS,
             caveats: CAVEATS,
         }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share_in_form(ALL_KEYS_FORM, alone_index(group))).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(ALL_KEYS_FORM, alone_index(group))).with_explanation(Explanation {
         name: "explained_alone",
         measures: "How much of a head's attention over all keys each group of cues explains alone.",
         formula: "explained_all[all-keys] by the cues of the group",
@@ -101,15 +101,15 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share_in_form(ALL_KEYS_FORM, unique_index(group))).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(ALL_KEYS_FORM, unique_index(group))).with_explanation(Explanation {
         name: "explained_unique",
         measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
         formula: "explained_all[all-keys] less the same by the cues of all other groups",
         chance: CHANCE,
         source: OURS,
-        caveats: UNIQUE_CAVEATS,
+        caveats: UNIQUE_SHARE_CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share_in_form(TEXT_KEYS_FORM, alone_index(group))).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(TEXT_KEYS_FORM, alone_index(group))).with_explanation(Explanation {
         name: "explained_text_alone",
         measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
         formula: "explained[text] by the cues of the group",
@@ -117,15 +117,15 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share_in_form(TEXT_KEYS_FORM, unique_index(group))).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(TEXT_KEYS_FORM, unique_index(group))).with_explanation(Explanation {
         name: "explained_text_unique",
         measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
         formula: "explained[text] less the same by the cues of all other groups",
         chance: CHANCE,
         source: OURS,
-        caveats: UNIQUE_CAVEATS,
+        caveats: UNIQUE_SHARE_CAVEATS,
     }),
-    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value())).with_explanation(Explanation {
+    ExplainedMetric::single(|inputs, _| inputs.recurring_share(|sums| sums.shared.value())).with_explanation(Explanation {
         name: EXPLAINED_BY_PLACE,
         measures: "How much of a head's attention between tokens of text other sequences have at the same places, whatever tokens \
             stand there.",
@@ -135,7 +135,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: PLACE_CAVEATS,
     }),
-    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value() - sums.offsets.value())).with_explanation(
+    ExplainedMetric::single(|inputs, _| inputs.recurring_share(|sums| sums.shared.value() - sums.offsets.value())).with_explanation(
         Explanation {
             name: PLACE_OVER_OFFSETS,
             measures: "How much of a head's attention other sequences have at the same places, beyond what they have at the same offsets.",

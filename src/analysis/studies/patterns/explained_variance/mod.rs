@@ -4,7 +4,7 @@ mod cues;
 mod least_squares;
 mod metrics;
 mod observe;
-mod places;
+mod positions;
 mod sentence;
 mod shares;
 mod sums;
@@ -13,6 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -121,10 +122,8 @@ impl FormSummed {
     /// Returns a line with the explained share and its three largest groups, such as
     /// `59 % over all keys (sinks 33, position 7, classes 2)`.
     fn summary_line(&self, denominator: &str) -> Option<String> {
-        let mut shares: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
-        shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let largest = shares.iter().take(3).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
-        let largest = largest.collect::<Vec<_>>().join(", ");
+        let largest = self.unique.iter().sorted_by(|a, b| b.1.total_cmp(a.1)).take(3);
+        let largest = largest.map(|(name, share)| format!("{name} {:.0}", 100.0 * share)).join(", ");
         Some(format!("  {:.0} % over {denominator} ({largest})\n", 100.0 * self.explained?))
     }
 }

@@ -14,14 +14,14 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
 use crate::sequences::fold::text::TextAttention;
 
-/// Buffers for sums over the columns of attention, in each form (all keys, text keys), reused from head to head.
+/// Buffers for attention summed by key, per key set (all keys, text keys); reused from head to head.
 pub type ColumnSums = [Vec<f64>; FORM_COUNT];
 
-/// Number of cues that depend on query and key together, without the single offsets.
+/// Number of sums over pairs of tokens: keys far to the left, then the pair cues, then the cosine.
 const PAIR_SUM_COUNT: usize = 1 + PAIR_CUE_COUNT + 1;
 
-/// Returns the products of one head's attention with each cue of a sentence, and the squares of the attention. Both are in
-/// each form (all keys, text keys); attention is centred within rows.
+/// Products of one head's attention with each cue of a sentence, then the squared norms of the attention, per key set
+/// (all keys, text keys). Attention is centred within rows.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn cue_products<'a>(
     cues: &'a SentenceCues,
@@ -41,7 +41,7 @@ pub fn cue_products<'a>(
     for (number, &query) in cues.text_tokens.iter().enumerate() {
         let (row, weights, mass) = (text.row(query), view.row(query), text.row_sum(query));
         let own = f64::from(weights[query]);
-        // A query without attention to other text tokens has no row in the form TEXT.
+        // A query without attention to other text tokens has no row over text keys.
         let scale = if mass > 0.0 { 1.0 / mass } else { 0.0 };
         for ((all, scaled), &weight) in offsets_all.iter_mut().zip(&mut offsets_text).zip(text.offset_weights(query)) {
             *all += f64::from(weight);
@@ -110,7 +110,7 @@ fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_
     pair_sums
 }
 
-/// Adds the weights on keys with each cue of the key alone, given sums over the columns of attention.
+/// Adds attention to keys with each cue that does not depend on the query. `columns` is the attention summed by key.
 #[inline(always)]
 fn add_key_cues(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUE_COUNT]) {
     for &(key, cue) in &cues.special_cues {

@@ -17,22 +17,20 @@ use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, offset_slot};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
 
-/// Number of forms in which attention is explained: rows over all keys, and rows over the other text tokens, normalised to
-/// sum to 1.
+/// Number of key sets over which attention is explained: all keys, or the text tokens other than the query.
 pub const FORM_COUNT: usize = 2;
-/// Index of the form with rows over all keys.
+/// Index of the key set with all keys.
 pub const ALL_KEYS_FORM: usize = 0;
-/// Index of the form with rows over the other text tokens.
+/// Index of the key set with the text tokens other than the query. Its attention rows are normalised to sum to 1.
 pub const TEXT_KEYS_FORM: usize = 1;
 
-/// Minimum number of text tokens of a sentence in the form [`TEXT_KEYS_FORM`]. With two, each row has a single key with all
-/// weight.
+/// Minimum number of text tokens for rows over text keys alone. With two, each row has a single key with all weight.
 const MIN_TEXT_TOKENS: usize = 3;
 
 /// Number of cells in the lower half of the symmetric matrix of products of cues.
 pub const CUE_PRODUCT_COUNT: usize = lower_half_index(CUE_COUNT - 1, CUE_COUNT - 1) + 1;
 
-/// Products of a sentence's cues, centred within attention rows.
+/// Sums of products of each two cues over a sentence's pairs of query and key. Cues are centred within rows.
 #[derive(Clone, Debug)]
 pub struct CueProducts {
     /// Lower half of the symmetric matrix of products, `[CUE_PRODUCT_COUNT]`.
@@ -61,11 +59,11 @@ pub struct SentenceCues {
     pub row_width: usize,
     /// Keys with each of the [`PAIR_CUE_COUNT`] pair cues, per row.
     pub keys_by_pair_cue: Vec<[Vec<usize>; PAIR_CUE_COUNT]>,
-    /// Number of keys of each row, per form.
+    /// Number of keys of each row, per key set.
     key_counts: [Vec<usize>; FORM_COUNT],
-    /// Mean of each cue over the keys of a row, per form and row.
+    /// Mean of each cue over the keys of a row, per key set and row.
     pub cue_means: [Vec<[f64; CUE_COUNT]>; FORM_COUNT],
-    /// Sum of `cue_means` over rows, per form.
+    /// Sum of `cue_means` over rows, per key set.
     pub cue_mean_sums: [[f64; CUE_COUNT]; FORM_COUNT],
 }
 
@@ -82,7 +80,7 @@ pub struct TokenLexicon {
 type CueWeights = Vec<(usize, f64)>;
 
 impl SentenceCues {
-    /// Computes the cues of a sentence, and their products in each form. The products are `None` for a form without rows.
+    /// Computes the cues of a sentence, and their products per key set. `None` without attention rows.
     pub fn new(
         sequence: &Sequence,
         visibility: Visibility,
@@ -103,7 +101,7 @@ impl SentenceCues {
                 add_key_products(&key_cues, &mut sums_by_form[form], &mut row_sums[form]);
                 keys[form] += 1;
             }
-            // Text keys belong to both forms.
+            // Text keys belong to both key sets.
             keys[ALL_KEYS_FORM] += keys[TEXT_KEYS_FORM];
             let [others, text] = &mut row_sums;
             others.iter_mut().zip(&*text).for_each(|(sum, text)| *sum += text);
@@ -114,7 +112,7 @@ impl SentenceCues {
                 cues.key_counts[form].push(keys[form]);
             }
         }
-        // Products of text are equal in both forms, so they were summed once.
+        // Products of text are equal in both key sets, so they were summed once.
         let [others, text] = sums_by_form;
         let all = others.iter().zip(&text).map(|(a, b)| a + b).collect();
         let products = |form: usize, mut cells: Vec<f64>| {
@@ -166,7 +164,7 @@ impl SentenceCues {
         }
     }
 
-    /// Writes the cues of one key for one query to `key_cues`, and lists the key under its pair cues.
+    /// Writes the cues of one key for one query to `key_cues`, and adds the key to `keys_by_pair_cue`.
     fn collect_cues(
         &mut self,
         key_cues: &mut CueWeights,
@@ -217,7 +215,7 @@ impl SentenceCues {
         }
     }
 
-    /// Weight that uniform attention gives to each key of a row, in one form.
+    /// Weight of each key under uniform attention, in a row over the key set with index `form`.
     pub fn uniform_weight(&self, form: usize, row: usize) -> f64 {
         1.0 / self.key_counts[form][row] as f64
     }

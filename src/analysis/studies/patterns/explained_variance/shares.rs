@@ -1,6 +1,7 @@
 //! Shares of variance that cues explain in each head's attention. The coefficients for a block are fitted to all other
 //! blocks.
 
+use itertools::Itertools;
 use nalgebra::DMatrix;
 
 use super::cues::{CUE_COUNT, CUE_GROUPS};
@@ -14,7 +15,6 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
 use crate::system::parallel::parallel_map;
 
-/// Number of groups of cues.
 pub const GROUP_COUNT: usize = CUE_GROUPS.len();
 
 /// One value for all cues, one for each group of cues alone, and one for each group's addition to all other groups. Their
@@ -38,18 +38,18 @@ pub const fn unique_index(group: usize) -> usize {
 /// Minimum mean variance of an attention row for which shares are reported. Squares of f32 weights are accurate to 1e-7.
 pub const MIN_VARIANCE: f64 = 1e-6;
 
-/// Shares in one form of attention (all keys, or text keys).
+/// Shares of variance explained in attention over one key set (all keys, or text keys).
 pub struct FormShares {
     /// Shares of each head, `[heads]`: a fraction for each jackknife block, then one for all blocks.
     pub heads: Vec<Shares<Vec<Fraction>>>,
-    /// Whether the corpus has any cue of the share.
+    /// Whether a cue of each share varies in the corpus. For a group's addition, only cues of the group count.
     pub has_cues: Shares<bool>,
     /// Indices of the cues that vary in the corpus.
     pub cues: Vec<usize>,
 }
 
-/// Sums in one form of attention (all keys, or text keys), in one block or in all blocks.
-struct FormTotals {
+/// Sums over one key set (all keys, or text keys), in one jackknife block or in all.
+struct KeySetTotals {
     /// Products of cues with each other.
     gram: GramMatrix,
     /// Products of each head's attention with each cue, `[cues, heads]`.
@@ -60,7 +60,7 @@ struct FormTotals {
     rows: f64,
 }
 
-impl FormTotals {
+impl KeySetTotals {
     fn new(sums: &FormSums) -> Self {
         let heads = &sums.heads;
         Self {
@@ -71,12 +71,11 @@ impl FormTotals {
         }
     }
 
-    /// Returns the sums of squares in `block` that cues explain, for each head. Coefficients are fitted to all other
-    /// blocks.
+    /// Sums of squares in `block` that cues explain, for each head. Coefficients are fitted to all other blocks.
     fn explained_squares(&self, block: &Self) -> Vec<Shares<f64>> {
-        const NOTHING: Shares<f64> = [0.0; 1 + 2 * GROUP_COUNT];
+        const NONE_EXPLAINED: Shares<f64> = [0.0; 1 + 2 * GROUP_COUNT];
         if block.rows <= 0.0 {
-            return vec![NOTHING; self.squares.len()];
+            return vec![NONE_EXPLAINED; self.squares.len()];
         }
         let (rest, fitted) = (self.gram.subtract(&block.gram), &self.products - &block.products);
         // All heads have equal cues, so each fit is computed once.
@@ -89,7 +88,7 @@ impl FormTotals {
         let of_head = |head: usize| {
             // Even attention, or a head of another class of layers.
             if self.squares[head] <= 0.0 {
-                return NOTHING;
+                return NONE_EXPLAINED;
             }
             let mut shares = [by_all[head]; 1 + 2 * GROUP_COUNT];
             for group in 0..GROUP_COUNT {
@@ -102,12 +101,12 @@ impl FormTotals {
     }
 }
 
-/// Computes the shares of all heads in each form.
+/// Computes the explained shares of all heads, per key set.
 pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORM_COUNT] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
-        let corpus = FormTotals::new(&total[form]);
-        let blocks: Vec<FormTotals> = sums.blocks.iter().map(|block| FormTotals::new(&block[form])).collect();
+        let corpus = KeySetTotals::new(&total[form]);
+        let blocks: Vec<KeySetTotals> = sums.blocks.iter().map(|block| KeySetTotals::new(&block[form])).collect();
         let explained_by_block = parallel_map(context.threads, &blocks, |block| corpus.explained_squares(block));
         let cues: Vec<usize> = (0..CUE_COUNT).filter(|&cue| corpus.gram.is_varying(cue)).collect();
         let group_has_cues = CUE_GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
@@ -123,7 +122,7 @@ pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormSh
                 if !(has_cues[share] && is_varying && has_other_blocks) {
                     return vec![Fraction::NONE; BLOCKS + 1];
                 }
-                let of_block = |(explained, block): (&Vec<Shares<f64>>, &FormTotals)| {
+                let of_block = |(explained, block): (&Vec<Shares<f64>>, &KeySetTotals)| {
                     [explained[place][share], block.squares[place]]
                 };
                 let parts: Vec<[f64; 2]> = explained_by_block.iter().zip(&blocks).map(of_block).collect();
@@ -136,13 +135,12 @@ pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormSh
     })
 }
 
-/// Collects the shares of all heads, each from the layers with its layer's mask. Cues of all layers are merged.
+/// Collects the shares of all heads from the classes of layers with equal masks. Cues of all classes are merged.
 pub fn collect_by_layer(classes: &ByLayerClass<&[FormShares; FORM_COUNT]>, grid: HeadGrid) -> [FormShares; FORM_COUNT] {
     std::array::from_fn(|form| {
         let of_head = |place: usize| classes.for_layer(grid.layer_and_head(place).0)[form].heads[place].clone();
-        let mut cues: Vec<usize> = classes.values().iter().flat_map(|class| class[form].cues.clone()).collect();
-        cues.sort_unstable();
-        cues.dedup();
+        let cues =
+            classes.values().iter().flat_map(|class| class[form].cues.clone()).sorted_unstable().dedup().collect();
         let has_cues = classes.values()[0][form].has_cues;
         FormShares { heads: (0..grid.head_count()).map(of_head).collect(), has_cues, cues }
     })
@@ -154,12 +152,12 @@ mod tests {
     use crate::studies::patterns::explained_variance::sentence::CUE_PRODUCT_COUNT;
 
     /// The sums of a head over one cue.
-    fn numbers(cue: f64, product: f64, squares: f64) -> FormTotals {
+    fn numbers(cue: f64, product: f64, squares: f64) -> KeySetTotals {
         let mut cells = vec![0.0; CUE_PRODUCT_COUNT];
         cells[0] = cue;
         let mut products = DMatrix::zeros(CUE_COUNT, 1);
         products[0] = product;
-        FormTotals { gram: GramMatrix(cells), products, squares: vec![squares], rows: 1.0 }
+        KeySetTotals { gram: GramMatrix(cells), products, squares: vec![squares], rows: 1.0 }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cues::CUE_COUNT;
 use super::observe::{ColumnSums, cue_products};
-use super::places::{PlaceHeadSums, PlaceSums, TextAttentionRows};
+use super::positions::{PlaceHeadSums, PlaceSums, TextAttentionRows};
 use super::sentence::{CUE_PRODUCT_COUNT, CueProducts, FORM_COUNT, SentenceCues, TokenLexicon};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -16,19 +16,19 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::{ComponentSum, ExactSum};
 use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 
-/// Sums of one head in one form of attention (all keys, or text keys).
+/// Sums of one head's attention over one key set (all keys, or text keys).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedHeadSums {
     /// Products of attention with each cue, `[CUE_COUNT]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9
     /// rows.
     pub products: Vec<ComponentSum>,
-    /// Squares of attention, centred within rows.
+    /// Squares of attention weights minus the mean of their row.
     pub squares: ExactSum,
 }
 
 merge_fields!(ExplainedHeadSums { products, squares });
 
-/// Sums of one jackknife block in one form of attention.
+/// Sums over one jackknife block and one key set (all keys, or text keys).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormSums {
     /// Number of attention rows.
@@ -62,13 +62,13 @@ impl FormSums {
 
 merge_fields!(FormSums { rows, keys, sentences, cues, heads });
 
-/// Sums of all blocks, for attention under one mask.
+/// Products of attention and cues in each jackknife block, over the layers with one attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<[FormSums; FORM_COUNT]>,
-    /// Sums over pairs of adjacent sequences, for attention to fixed positions.
+    /// Products of attention rows at equal positions of adjacent sequences, for the share that positions explain.
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
     lexicon: TokenLexicon,
@@ -101,9 +101,9 @@ impl ExplainedSums {
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
-    /// Whether the sentence has attention rows in each form (all keys, text keys).
+    /// Whether the sentence has attention rows over each key set (all keys, text keys).
     forms: [bool; FORM_COUNT],
-    /// The sequence before in the pack, for attention to fixed positions.
+    /// The preceding sequence in the pack, with which `places` compares attention rows.
     neighbour: Neighbour,
 }
 

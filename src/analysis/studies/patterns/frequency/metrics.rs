@@ -1,4 +1,4 @@
-//! Table of the metrics of study `frequency`.
+//! Formulas and explanations of the metrics of attention to rare tokens.
 
 use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::TargetRates;
@@ -6,26 +6,25 @@ use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 
-/// Sums of one head from which its metrics are computed, in one block or in all blocks.
+/// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
     /// Sums of the head over all blocks.
     pub corpus_sums: &'a FrequencyHeadSums,
-    /// Expected shares of the rarest tokens at each offset: `[for the most attended token, for attention mass]`.
+    /// Probability that the key at each offset is a rarest token; the first is for `argmax`, the second for `mass`.
     pub rates: &'a [TargetRates; 2],
 }
 
 pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize) -> Fraction>;
 
 impl FrequencyInputs<'_> {
-    /// Expected number of queries whose most attended token is among the sentence's rarest, for a head with the same
-    /// offsets.
+    /// Number of queries whose most attended token is among the rarest, expected from the head's offsets alone.
     fn expected_argmax(&self) -> f64 {
         self.rates[0].expected_part(&self.sums.argmax_profile, &self.corpus_sums.argmax_profile)
     }
 
-    /// Attention to the sentence's rarest tokens that is expected if only the offset of a key counts.
+    /// Attention to the sentence's rarest tokens, expected from the head's offsets alone.
     fn expected_mass(&self) -> f64 {
         self.rates[1].expected_part(&self.sums.mass_profile, &self.corpus_sums.mass_profile)
     }
@@ -41,8 +40,7 @@ impl FrequencyInputs<'_> {
     }
 }
 
-/// Mean of a shift over the `queries` that attend to other text tokens; in the chance baseline, all eligible queries do. The
-/// evidence is the count of all eligible queries.
+/// Mean of a shift over the `queries` that attend to other text tokens. The evidence counts all eligible queries.
 fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -> Fraction {
     Fraction::new(sum, queries as f64).with_evidence(count, sentences)
 }

@@ -108,11 +108,10 @@ impl Study for Frequency {
     }
 }
 
-/// Sums of the layers with one mask, with the rates of rare tokens at each offset.
+/// Sums over the layers with one attention mask, with the probability of a rare token at each offset.
 struct VisibilityClassSums<'a> {
     blocks: BlocksWithTotal<'a, FrequencyBlock>,
-    /// Rates `[for the most attended token, for attention mass]` of rare tokens at each offset: without each block in turn,
-    /// then of all blocks.
+    /// Results of [`FrequencyBlock::rates`] without each block in turn, then over all blocks.
     rates: Vec<[TargetRates; 2]>,
 }
 
@@ -124,8 +123,7 @@ impl<'a> VisibilityClassSums<'a> {
         Self { blocks, rates }
     }
 
-    /// Computes the values of all metrics. `block` and `place` are indices of a block and a head; `None` stands for all
-    /// blocks and for chance.
+    /// Values of all metrics, of the head with index `place` (`None`: chance levels), in one block (`None`: in all).
     fn metric_values(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, uniform) = (self.blocks.sums(block), FrequencyHeadSums::default());
         let [head, corpus_head] =

@@ -60,7 +60,6 @@ merge_fields!(FrequencyHeadSums {
 });
 
 impl FrequencyHeadSums {
-    /// Adds the sums of one sentence.
     fn add_sentence(&mut self, sums: &SentenceSums) {
         self.argmax += sums.argmax;
         self.mass += sums.mass;
@@ -98,16 +97,16 @@ merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     pub exposure: FrequencyExposure,
-    /// Pairs of a query that is not among the rarest and another text token. In the first element, the weight of a
-    /// query is spread evenly over its visible text tokens. In the second, each key has its weight under uniform attention.
+    /// Pairs of a query outside the rarest tokens and another text token, by offset. Each weighs 1 divided by the number
+    /// of the query's visible text tokens (first element) or of all its visible keys (second).
     pairs: [PositionPairs; 2],
     /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
 }
 
 impl FrequencyBlock {
-    /// Rates of rarest tokens at each offset, `[for the most attended token, for attention mass]`, over all blocks but
-    /// `block`; over all for `None`.
+    /// Probability that the key at each offset is a rarest token, over all blocks but `block` (`None`: over all). The
+    /// first is for `argmax`, the second for `mass`.
     pub fn rates(&self, block: Option<&Self>) -> [TargetRates; 2] {
         [0, 1].map(|weights| self.pairs[weights].rates(0, block.map(|block| &block.pairs[weights])))
     }
@@ -115,7 +114,7 @@ impl FrequencyBlock {
 
 merge_fields!(FrequencyBlock { exposure, pairs, heads });
 
-/// Sums of all blocks, for attention under one mask.
+/// Attention to rare and common tokens in each jackknife block, over the layers with one attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,
@@ -185,7 +184,7 @@ impl SentenceFrequencies {
             visibility,
         };
         let mean_of_others =
-            frequencies.text_tokens.iter().map(|&query| frequencies.mean_other_commonness(query)).collect();
+            frequencies.text_tokens.iter().map(|&query| frequencies.mean_commonness_of_others(query)).collect();
         Some(Self { mean_of_others, ..frequencies })
     }
 
@@ -209,7 +208,7 @@ impl SentenceFrequencies {
     }
 
     /// Mean commonness of the other text tokens that a query sees. `None` if it sees none.
-    fn mean_other_commonness(&self, query: usize) -> Option<f64> {
+    fn mean_commonness_of_others(&self, query: usize) -> Option<f64> {
         let text = self.visible_text_tokens(query);
         let sum: f64 = text.iter().map(|&token| f64::from(self.commonness[token])).sum();
         (text.len() > 1).then(|| (sum - f64::from(self.commonness[query])) / (text.len() - 1) as f64)
@@ -241,7 +240,6 @@ struct SentenceSums {
     mass_profile: OffsetProfile,
 }
 
-/// Sums one head's attention over one sentence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn sum_sentence<'a>(
     sentence: &'a SentenceFrequencies,
@@ -275,8 +273,8 @@ fn sum_sentence<'a>(
     sums
 }
 
-/// Position of the visible text token with the largest weight; the first among equals. It can be the query, whose weight
-/// `own_weight` is not in `row`: that has attention to other text tokens only.
+/// Position of the visible text token with the largest weight, the query included; the first among equals. `row` has
+/// the attention to other text tokens, `own_weight` that to the query.
 #[inline]
 fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_weight: f32) -> usize {
     let largest_weight = largest(row);

@@ -1,4 +1,4 @@
-//! Table of the metrics of study `norms`.
+//! Formulas and explanations of the metrics of study `norms`.
 
 use super::observe::{NormSums, SINK_KIND_COUNT, SINK_NAMES};
 use super::shares::{FractionsByBlock, OutputShares};
@@ -7,13 +7,13 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums of one head from which its metrics are computed, in one block or in all blocks.
+/// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub struct NormInputs<'a> {
     pub exposure: &'a NormExposure,
     /// Denominators over all blocks. If the corpus lacks a kind of sink, its metrics have no value, instead of 0.
     pub corpus_exposure: &'a NormExposure,
     pub sums: &'a NormSums<ExactSum>,
-    /// Sums of all heads in the layer of this head.
+    /// Sums of all heads in the head's layer, for shares of the layer's output.
     pub layer_sums: &'a [NormSums<ExactSum>],
     /// Shares of variance of the head's output vectors.
     pub shares: &'a OutputShares,
@@ -24,12 +24,12 @@ pub struct NormInputs<'a> {
 type NormMetric = Metric<fn(&NormInputs<'_>, usize) -> Fraction>;
 
 impl NormInputs<'_> {
-    /// Values of all metrics of the head, one for each cell.
+    /// Values of all metrics of the head. Some metrics have several, such as one per offset.
     pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Chance levels of all metrics of the head, one for each cell.
+    /// Chance levels of all metrics of the head, in the order of [`metric_values`](Self::metric_values).
     pub fn chance_levels(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| metric.chance.map_or(Fraction::NONE, |chance| chance(self, cell)))
     }
@@ -46,12 +46,12 @@ impl NormInputs<'_> {
 
     /// Mean over text queries, without those whose attended values are all 0.
     fn mean_over_queries(&self, sum: ExactSum) -> Fraction {
-        self.mean_without(self.sums.without_norm, sum)
+        self.mean_over_remaining_queries(self.sums.without_norm, sum)
     }
 
-    /// Mean over text queries; `without_norm` of them are left out.
-    fn mean_without(&self, without_norm: ExactSum, sum: ExactSum) -> Fraction {
-        self.with_query_evidence(Fraction::new(sum.value(), self.exposure.queries as f64 - without_norm.value()))
+    /// Divides `sum` by the number of text queries minus `left_out`.
+    fn mean_over_remaining_queries(&self, left_out: ExactSum, sum: ExactSum) -> Fraction {
+        self.with_query_evidence(Fraction::new(sum.value(), self.exposure.queries as f64 - left_out.value()))
     }
 
     /// Mean over the text queries with a text token at one offset; `slot` is the index of the offset, -8 first.
@@ -81,18 +81,18 @@ impl NormInputs<'_> {
 
 const BY_SINK: Keys = Keys::Several(SINK_KIND_COUNT, |sink| SINK_NAMES[sink].to_owned());
 
-/// Index in [`SINK_NAMES`] of first special tokens.
+/// Index in [`SINK_NAMES`] of the first special token of a sequence, such as `[CLS]`.
 const FIRST_SPECIAL_SINK: usize = 0;
 /// Index in [`SINK_NAMES`] of separators.
 const SEPARATOR_SINK: usize = 1;
 /// Index in [`SINK_NAMES`] of punctuation.
 const PUNCTUATION_SINK: usize = 2;
-/// Index in [`SINK_NAMES`] of a decoder's first token.
+/// Index in [`SINK_NAMES`] of the first token of a decoder's input.
 const FIRST_TOKEN_SINK: usize = 3;
 
 const KOBAYASHI_SOURCE: &str = "Kobayashi et al. 2020, section 2.2 and 4, at the token level of Clark et al. 2019.";
-const OWN_CHANCE: &str = "uniform attention with the head's own norms: in `chance` of the head";
-const NO_CHANCE: &str = "none: what a head without any preference for keys writes depends on its values";
+const OWN_NORMS_CHANCE: &str = "uniform attention with the head's own norms: in `chance` of the head";
+const NO_CHANCE_LEVEL: &str = "none: what a head without any preference for keys writes depends on its values";
 const CANCELLATION_CAVEAT: &str = "Norms ignore that vectors cancel: see cancellation. The value bias is part of every norm, \
     whatever is attended to.";
 const NO_BIAS_CAVEAT: &str = "The value bias is left out.";
@@ -106,7 +106,7 @@ pub const METRICS: &[NormMetric] = &[
                 each k of -8..8.",
             formula: "norm_offset_mass[k] = mean of N[i, i+k] over i in T with i+k in T, \
                 N[i, j] = A[i, j] |f_j| / sum_k A[i, k] |f_k|, f_j = v_j W_O",
-            chance: OWN_CHANCE,
+            chance: OWN_NORMS_CHANCE,
             source: KOBAYASHI_SOURCE,
             caveats: CANCELLATION_CAVEAT,
         }),
@@ -116,7 +116,7 @@ pub const METRICS: &[NormMetric] = &[
             name: "norm_window_mass",
             measures: "The same of the two tokens on either side.",
             formula: "mean over i in T of the sum of N[i, j] over 0 < |i-j| <= 2, j in T",
-            chance: OWN_CHANCE,
+            chance: OWN_NORMS_CHANCE,
             source: OURS,
             caveats: CANCELLATION_CAVEAT,
         }),
@@ -126,7 +126,7 @@ pub const METRICS: &[NormMetric] = &[
             name: "norm_first_special_mass",
             measures: "The same of the first special token ([CLS]).",
             formula: "mean over i in T that see it of N[i, first special]",
-            chance: OWN_CHANCE,
+            chance: OWN_NORMS_CHANCE,
             source: KOBAYASHI_SOURCE,
             caveats: CANCELLATION_CAVEAT,
         }),
@@ -136,7 +136,7 @@ pub const METRICS: &[NormMetric] = &[
             name: "norm_separator_mass",
             measures: "The same of the separators ([SEP]).",
             formula: "mean over i in T that see one of the sum of N[i, j] over separators j",
-            chance: OWN_CHANCE,
+            chance: OWN_NORMS_CHANCE,
             source: KOBAYASHI_SOURCE,
             caveats: CANCELLATION_CAVEAT,
         }),
@@ -146,7 +146,7 @@ pub const METRICS: &[NormMetric] = &[
             name: "norm_punctuation_mass",
             measures: "The same of punctuation.",
             formula: "mean over i in T of the sum of N[i, j] over tokens j that are all Unicode punctuation (category P)",
-            chance: OWN_CHANCE,
+            chance: OWN_NORMS_CHANCE,
             source: "Kobayashi et al. 2020, section 4, who count periods and commas only.",
             caveats: CANCELLATION_CAVEAT,
         }),
@@ -156,16 +156,16 @@ pub const METRICS: &[NormMetric] = &[
             name: "norm_first_token_mass",
             measures: "The same of the first token, in a decoder.",
             formula: "mean over i in T that see it of N[i, first token]",
-            chance: OWN_CHANCE,
+            chance: OWN_NORMS_CHANCE,
             source: "Kobayashi et al. 2020, sections 2.2 and 4, of the sinks of Xiao et al. 2024.",
             caveats: CANCELLATION_CAVEAT,
         }),
-    NormMetric::single(|inputs, _| inputs.mean_without(inputs.sums.output_ratio_silent, inputs.sums.output_ratio)).with_explanation(
+    NormMetric::single(|inputs, _| inputs.mean_over_remaining_queries(inputs.sums.output_ratio_silent, inputs.sums.output_ratio)).with_explanation(
         Explanation {
             name: "output_ratio",
             measures: "How large what a head writes is beside what it is added to.",
             formula: "mean over i in T of |o_i| / |x_i|, o_i = sum_j A[i, j] f_j, x_i the residual stream below the layer",
-            chance: NO_CHANCE,
+            chance: NO_CHANCE_LEVEL,
             source: "After the mixing ratio of Kobayashi et al. 2021, for a single head.",
             caveats: "Where layers are normalised after the sum, x_i has the scale of that normalisation: compare within \
                 a model, and rather within a layer.",
@@ -178,7 +178,7 @@ pub const METRICS: &[NormMetric] = &[
             measures: "How much is left of what a head adds up: 1 if all its vectors point the same way, near 0 if they \
                 cancel.",
             formula: "(sum over i in T of |o_i|) / (sum over i in T of sum_j A[i, j] |f_j|)",
-            chance: OWN_CHANCE,
+            chance: OWN_NORMS_CHANCE,
             source: OURS,
             caveats: "The value bias points the same way in every vector: a large one takes it to 1.",
         }),
@@ -199,7 +199,7 @@ pub const METRICS: &[NormMetric] = &[
         name: "constant_share",
         measures: "How much of what a head writes is the same for every token of the corpus.",
         formula: "|mean o°|² / mean |o°|², over i in T of all sentences",
-        chance: NO_CHANCE,
+        chance: NO_CHANCE_LEVEL,
         source: OURS,
         caveats: NO_BIAS_CAVEAT,
     }),
@@ -209,7 +209,7 @@ pub const METRICS: &[NormMetric] = &[
             all tokens of a sentence.",
         formula: "B / (B + W): W = the mean square of o° within sentences, B = the unbiased variance component \
             between them",
-        chance: NO_CHANCE,
+        chance: NO_CHANCE_LEVEL,
         source: "An analysis of variance with one random factor: Searle, Casella & McCulloch 1992, section 3.6.",
         caveats: "B is unbiased, so it can come out below 0. The value bias is left out, as it is of every variance.",
     }),
@@ -236,7 +236,7 @@ pub const METRICS: &[NormMetric] = &[
             name: "sink_constant_share",
             measures: "How much of what comes from a kind of sink is the same for every token of the corpus.",
             formula: "n |mean s|² / sum |s_i|², over i in T of all sentences",
-            chance: NO_CHANCE,
+            chance: NO_CHANCE_LEVEL,
             source: OURS,
             caveats: NO_BIAS_CAVEAT,
         }),
@@ -245,7 +245,7 @@ pub const METRICS: &[NormMetric] = &[
             name: "sink_sentence_share",
             measures: "How much of what comes from a kind of sink differs between sentences and is the same within them.",
             formula: "(sum over sentences of n_s |mean of s in the sentence|² - n |mean s|²) / sum |s_i|²",
-            chance: NO_CHANCE,
+            chance: NO_CHANCE_LEVEL,
             source: OURS,
             caveats: "With sink_constant_share and what differs within sentences it adds up to 1. In short sentences \
                 the mean of few tokens also differs between sentences: compare sentence_share, which is corrected \

@@ -8,7 +8,6 @@ mod sums;
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +24,7 @@ use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
+use crate::study::show::wording::{aligned_table, percent, plus_minus_percent};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::parallel::parallel_map;
 use metrics::{METRICS, NormInputs};
@@ -164,13 +163,10 @@ impl NormsSection {
             "Mixing ratio: the share of a token's vector that comes from other tokens, after attention, residual connection and \
              normalisation (where that follows), in %, ± half of the 95 % interval, beside the ratio of even attention:\n"
         )?;
-        let mut table = plain_table();
-        table.set_header(["", "mixing ratio", "even attention"]);
-        for LayerMixing { layer, mixing_ratio, ci95, even } in &self.mixing {
-            table.add_row([format!("L{layer}"), percent(*mixing_ratio) + &plus_minus_percent(*ci95), percent(*even)]);
-        }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        out.add_table(table);
+        let row = |LayerMixing { layer, mixing_ratio, ci95, even }: &LayerMixing| {
+            [format!("L{layer}"), percent(*mixing_ratio) + &plus_minus_percent(*ci95), percent(*even)]
+        };
+        out.add_table(aligned_table(["", "mixing ratio", "even attention"], self.mixing.iter().map(row), 1..));
         Ok(())
     }
 }

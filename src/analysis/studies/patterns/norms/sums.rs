@@ -124,7 +124,7 @@ impl NormBlock {
 
 merge_fields!(NormBlock { exposure, heads, layers, vectors });
 
-/// Sums of all blocks.
+/// Norms and mixing ratios summed in each jackknife block, over the layers with one attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NormsSums {
     grid: HeadGrid,

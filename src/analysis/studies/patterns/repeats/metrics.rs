@@ -1,4 +1,4 @@
-//! Table of the metrics of study `repeats`.
+//! Formulas and explanations of the metrics on repeated random tokens.
 
 use super::sums::{
     AFTER_TWIN_KEY, BEFORE_TWIN_KEY, DETECTOR_NAMES, KEY_KINDS, KEY_OFFSETS, MASKED_TWIN_KEY, RepeatExposure,
@@ -7,7 +7,7 @@ use super::sums::{
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// Sums of one head from which its metrics are computed, in one block or in all blocks.
+/// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub struct RepeatInputs<'a> {
     pub exposure: &'a RepeatExposure,
     pub sums: &'a RepeatHeadSums,
@@ -18,13 +18,13 @@ pub struct RepeatInputs<'a> {
 type RepeatMetric = Metric<for<'a> fn(&RepeatInputs<'a>, usize) -> Fraction>;
 
 impl RepeatInputs<'_> {
-    /// Values of all metrics of the head, one for each cell.
+    /// Values of all metrics of the head. Some metrics have several, such as one per offset.
     pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Chance levels of all metrics, one for each cell: their values under uniform attention, or as a metric defines them.
-    /// With `of_all`, also that of the copying score.
+    /// Chance levels, in the order of `metric_values`: each metric's own definition, or else its value under uniform
+    /// attention. The copying score has a chance level only over all blocks (`of_all`).
     pub fn chance_levels(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
@@ -32,10 +32,10 @@ impl RepeatInputs<'_> {
         metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&inputs, cell))
     }
 
-    /// Value of one of [`KEY_METRIC_PARTS`] for a kind of target key.
-    fn part_value(&self, kind: usize, cell: usize) -> Fraction {
+    /// Value computed for a kind of target key; `part` is an index in [`KEY_METRIC_PARTS`].
+    fn key_metric_value(&self, kind: usize, part: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
-        let sum = match KEY_METRIC_PARTS[cell] {
+        let sum = match KEY_METRIC_PARTS[part] {
             "score" => mass - null,
             "mass" => mass,
             "null" => null,
@@ -44,12 +44,12 @@ impl RepeatInputs<'_> {
         self.mean_over_queries(kind, sum)
     }
 
-    /// Value of one of [`KEY_METRIC_PARTS`] under uniform attention, where each key is equally likely to be the most attended.
-    fn part_chance(&self, kind: usize, cell: usize) -> Fraction {
-        if KEY_METRIC_PARTS[cell] == "argmax" {
+    /// As `key_metric_value`, under uniform attention, where each key is equally likely to be the most attended.
+    fn key_metric_chance(&self, kind: usize, part: usize) -> Fraction {
+        if KEY_METRIC_PARTS[part] == "argmax" {
             self.mean_over_queries(kind, self.exposure.uniform[kind].value())
         } else {
-            self.part_value(kind, cell)
+            self.key_metric_value(kind, part)
         }
     }
 
@@ -66,7 +66,7 @@ const KEY_METRIC_PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 const BY_PART: Keys = Keys::Several(KEY_METRIC_PARTS.len(), |place| KEY_METRIC_PARTS[place].to_owned());
 
 /// Texts that the explanations of all kinds of target keys have in common.
-const KEY_EXPLANATION: Explanation = Explanation {
+const TARGET_KEY_EXPLANATION: Explanation = Explanation {
     name: "",
     measures: "",
     formula: "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
@@ -80,8 +80,8 @@ const KEY_EXPLANATION: Explanation = Explanation {
 
 /// Returns the metric of one kind of target key, with all of [`KEY_METRIC_PARTS`].
 const fn key_metric<const KEY: usize>(explanation: Explanation) -> RepeatMetric {
-    RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.part_value(KEY, cell))
-        .with_chance(|inputs, cell| inputs.part_chance(KEY, cell))
+    RepeatMetric::keyed(BY_PART, |inputs, part| inputs.key_metric_value(KEY, part))
+        .with_chance(|inputs, part| inputs.key_metric_chance(KEY, part))
         .with_explanation(explanation)
 }
 
@@ -92,26 +92,26 @@ pub const METRICS: &[RepeatMetric] = &[
         name: "repeat_same",
         measures: "How much a random token attends to its twin, the same token in the other copy.",
         source: "Duplicate-token heads: Wang et al. 2022 (arXiv:2211.00593), section 3; the null is ours.",
-        ..KEY_EXPLANATION
+        ..TARGET_KEY_EXPLANATION
     }),
     key_metric::<AFTER_TWIN_KEY>(Explanation {
         name: "repeat_next",
         measures: "How much a random token attends to the token after its twin.",
         source: "Prefix matching of induction heads: Olsson et al. 2022 (arXiv:2209.11895); the null is ours.",
-        ..KEY_EXPLANATION
+        ..TARGET_KEY_EXPLANATION
     }),
     key_metric::<BEFORE_TWIN_KEY>(Explanation {
         name: "repeat_previous",
         measures: "How much a random token attends to the token before its twin.",
         source: "The mirror of prefix matching, which a model without a causal mask can have; defined here.",
-        ..KEY_EXPLANATION
+        ..TARGET_KEY_EXPLANATION
     }),
     key_metric::<MASKED_TWIN_KEY>(Explanation {
         name: "repeat_masked",
         measures: "How much a mask in the second copy attends to the token that it stands for, in the first.",
         source: "Defined here: without the token itself only the context tells where its twin is.",
         caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
-        ..KEY_EXPLANATION
+        ..TARGET_KEY_EXPLANATION
     }),
     RepeatMetric::keyed(Keys::Several(KEY_OFFSETS.len(), |place| KEY_OFFSETS[place].to_string()), |inputs, place| {
         let RepeatExposure { offset_queries, sequences, .. } = inputs.exposure;

@@ -19,13 +19,13 @@ use crate::stats::exact::{ExactSum, add_elementwise};
 
 /// Number of kinds of target keys: those indexed by [`TWIN_KEY`] to [`MASKED_TWIN_KEY`]. All lists by kind have this order.
 pub const KEY_KINDS: usize = 4;
-/// Index of a kind of target key: the query's twin, which is its occurrence in the other copy.
+/// Index of a kind of target key: the query's twin, the same token in the other copy.
 pub const TWIN_KEY: usize = 0;
-/// Index of a kind of target key: the token after the query's twin.
+/// Index of a kind of target key: the token after the query's twin (the same token in the other copy).
 pub const AFTER_TWIN_KEY: usize = 1;
-/// Index of a kind of target key: the token before the query's twin.
+/// Index of a kind of target key: the token before the query's twin (the same token in the other copy).
 pub const BEFORE_TWIN_KEY: usize = 2;
-/// Index of a kind of target key: the twin of a masked token.
+/// Index of a kind of target key: the twin of a masked query, where the masked token stands in the other copy.
 pub const MASKED_TWIN_KEY: usize = 3;
 
 /// Offsets from query to key, in tokens, for the positional metric on random tokens.
@@ -34,12 +34,11 @@ pub const KEY_OFFSETS: [isize; 2] = [-1, 1];
 /// Head types of the `TransformerLens` detector, by its names (`transformer_lens/head_detector.py`, 4.3.0).
 pub const DETECTOR_NAMES: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
 
-/// Minimum distance of a null key (a comparison key) from the target key, in tokens. Other kinds of targets are then no
-/// null keys.
+/// Minimum distance of a comparison key from the target key, in tokens. It excludes the other kinds of targets, which
+/// are next to the target key.
 const MIN_KEY_DISTANCE: usize = 4;
 
-/// Minimum distance of a null key (a comparison key) from the query, in tokens. Keys that a local head attends to are then
-/// no null keys.
+/// Minimum distance of a comparison key from the query, in tokens. It excludes keys that a local head attends to.
 const MIN_QUERY_DISTANCE: usize = 8;
 
 /// Counts of queries, and sums under uniform attention, in one jackknife block; all heads share them.
@@ -77,14 +76,13 @@ merge_fields!(RepeatExposure {
 pub struct RepeatHeadSums {
     /// Attention to the target key, for each kind of target.
     pub mass: [ExactSum; KEY_KINDS],
-    /// Mean attention to null keys (comparison keys far from query and target), for each kind of target.
+    /// Mean attention to comparison keys, which are far from query and target, for each kind of target.
     pub null: [ExactSum; KEY_KINDS],
     /// Number of queries that attend to their target key most, for each kind of target.
     pub argmax: [u64; KEY_KINDS],
     /// Attention to the token at each of [`KEY_OFFSETS`].
     pub offset: [ExactSum; KEY_OFFSETS.len()],
-    /// Score of each of [`DETECTOR_NAMES`], summed over sequences: the share of a sequence's attention on the key positions
-    /// of that head type.
+    /// Score of each of [`DETECTOR_NAMES`], summed over sequences: the share of the attention where such a head has it.
     pub detected: [ExactSum; DETECTOR_NAMES.len()],
 }
 
@@ -100,7 +98,7 @@ pub struct RepeatBlock {
 
 merge_fields!(RepeatBlock { exposure, heads });
 
-/// Sums of all blocks, either over plain sequences or over sequences with a mask.
+/// Attention to the other copy in each jackknife block, over plain sequences or over sequences with a mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RepeatSums {
     grid: HeadGrid,
@@ -108,7 +106,7 @@ pub struct RepeatSums {
     pub blocks: Blocks<RepeatBlock>,
     /// Whether the pass computes copying scores from the weights.
     pub weighs: bool,
-    /// Copying score of each head, `[layers * heads]`. Empty unless `weighs`.
+    /// Copying score of each head, `[layers * heads]`. Empty if the pass does not compute copying scores (`weighs`).
     pub copying: Vec<Option<f64>>,
 }
 
@@ -136,13 +134,13 @@ pub struct RepeatState {
     pairs: Vec<QueryKeyPair>,
     /// Queries with a text token at one of [`KEY_OFFSETS`], as (index of the offset, query, key).
     at_offset: Vec<(usize, usize, usize)>,
-    /// Key positions of the detected head types, as (index in [`DETECTOR_NAMES`], query, key).
+    /// Result of [`detector_cells`]; empty if no head detectors are computed on the sequence.
     detected: Vec<(usize, usize, usize)>,
 }
 
-/// Returns the key positions of each of [`DETECTOR_NAMES`] as (index, query, key): the previous token, earlier tokens of
-/// equal id, and the tokens after those.
-fn detector_pairs(ids: &[u32]) -> Vec<(usize, usize, usize)> {
+/// Attention cells that each of [`DETECTOR_NAMES`] sums, as (index of the name, query, key). The keys are the previous
+/// token, earlier tokens of equal id, and the tokens after those.
+fn detector_cells(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     let previous = (1..ids.len()).map(|query| (0, query, query - 1));
     let twins = (0..ids.len())
         .flat_map(|query| (0..query).filter(move |&key| ids[key] == ids[query]).map(move |key| (query, key)));
@@ -150,9 +148,8 @@ fn detector_pairs(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     previous.chain(of_twins).collect()
 }
 
-/// Returns the pairs of a query and its target key in a sequence. A masked sequence has one pair, from the mask to the
-/// masked token's twin.
-fn twin_pairs(copies: &Copies) -> Vec<QueryKeyPair> {
+/// Pairs of a query and its target key in a sequence. A masked sequence has one, from the mask to its token's twin.
+fn target_pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked_token {
         return vec![QueryKeyPair { kind: MASKED_TWIN_KEY, query, key: query - copies.copy_distance }];
     }
@@ -193,10 +190,10 @@ impl Sums for RepeatSums {
         let copies = Copies::find(sequence)?;
         let (visibility, tokens, ids) = (self.visibility, sequence.ids.len(), &sequence.ids);
         let text = copies.text.clone();
-        let mut pairs = twin_pairs(&copies);
-        // Keeps pairs whose key is visible and that have a null key.
+        let mut pairs = target_pairs(&copies);
+        // Keeps pairs whose key is visible and that have a comparison key.
         pairs.retain(|pair| {
-            visibility.sees(pair.query, pair.key) && null_keys((&text, ids), visibility, pair).next().is_some()
+            visibility.sees(pair.query, pair.key) && comparison_keys((&text, ids), visibility, pair).next().is_some()
         });
         let offsets = KEY_OFFSETS.into_iter().enumerate().flat_map(|(index, offset)| {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
@@ -219,7 +216,7 @@ impl Sums for RepeatSums {
             exposure.offset_uniform[index] += even.weight(query);
         }
         let is_detected = visibility.is_causal() && copies.masked_token.is_none();
-        let detected = if is_detected { detector_pairs(&sequence.ids) } else { Vec::new() };
+        let detected = if is_detected { detector_cells(&sequence.ids) } else { Vec::new() };
         exposure.detected += u64::from(is_detected);
         for &(index, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
             exposure.detected_uniform[index] += even.weight(query) / tokens as f64;
@@ -236,7 +233,7 @@ impl Sums for RepeatSums {
             let &QueryKeyPair { kind, query, key } = pair;
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
-            null[kind] += mean_null_weight(row, null_keys((&state.text, &state.ids), self.visibility, pair));
+            null[kind] += mean_weight(row, comparison_keys((&state.text, &state.ids), self.visibility, pair));
             sums.argmax[kind] += u64::from(most_attended(row) == key);
         }
         add_elementwise(&mut sums.mass, &mass);
@@ -262,9 +259,9 @@ fn attention_sums<const N: usize>(view: AttentionView<'_>, pairs: &[(usize, usiz
     sums
 }
 
-/// Returns the null keys of a pair: visible text tokens far from the target key and from the query. Tokens are left out if
-/// they repeat the target by chance, as in a small vocabulary of residues.
-fn null_keys<'a>(
+/// Comparison keys for a query and its target key: visible text tokens far from both. Tokens that repeat the target by
+/// chance, as in a small vocabulary of residues, are left out.
+fn comparison_keys<'a>(
     (text, ids): (&Range<usize>, &'a [u32]),
     visibility: Visibility,
     &QueryKeyPair { kind, query, key }: &QueryKeyPair,
@@ -282,8 +279,8 @@ fn null_keys<'a>(
     keys.filter(is_far).filter(move |&place| paired_token(place) != paired_token(key))
 }
 
-/// Mean attention weight on the null keys; 0 if there are none.
-fn mean_null_weight(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
+/// Mean attention weight on `keys`; 0 if there are none.
+fn mean_weight(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
     let (sum, count) = keys.fold((0.0, 0_u32), |(sum, count), key| (sum + f64::from(row[key]), count + 1));
     if count == 0 { 0.0 } else { sum / f64::from(count) }
 }

@@ -1,4 +1,4 @@
-//! Metric table of the study `segments`.
+//! Formulas and explanations of the metrics on pairs of sentences.
 
 use super::design::SegmentHeadSums;
 use super::sums::SegmentExposure;
@@ -9,7 +9,7 @@ use crate::study::metrics::metric::{self, Fraction, Metric};
 /// A metric of one attention head, computed from denominators and sums.
 type SegmentMetric = Metric<fn(&SegmentExposure, &SegmentHeadSums<ExactSum>) -> Fraction>;
 
-/// Values of all metrics of one attention head, in one block or in all blocks.
+/// Values of all metrics of one attention head, in one jackknife block or in all.
 pub fn metric_values(exposure: &SegmentExposure, sums: &SegmentHeadSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, _| (metric.value)(exposure, sums))
 }
@@ -25,7 +25,7 @@ fn variation_share(exposure: &SegmentExposure, part: ExactSum, total: ExactSum) 
     Fraction::new(part.value(), total.value()).with_evidence(exposure.rows, exposure.first)
 }
 
-/// Chance level 0 of shares of variation, which exclude what noise explains.
+/// Chance level 0 of a share of variation, from which the expectation under noise is subtracted.
 fn zero_chance(exposure: &SegmentExposure, _: &SegmentHeadSums<ExactSum>) -> Fraction {
     Fraction::mean(0.0, exposure.rows, exposure.first)
 }

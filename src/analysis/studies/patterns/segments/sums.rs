@@ -14,28 +14,28 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// Counts of pairs, and sums under uniform attention, in one jackknife block; all attention heads share them.
+/// Counts of sentence pairs, and sums under uniform attention, in one jackknife block; all attention heads share them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentExposure {
-    /// Number of counted pairs: those in which every query sees every key.
+    /// Number of counted sentence pairs: pairs in which every query sees every key.
     pub pairs: u64,
-    /// Number of pairs left out because some query does not see every key.
+    /// Number of sentence pairs left out because some query does not see every key.
     pub unseen: u64,
-    /// Number of counted pairs, where related sentences count once.
+    /// Number of counted sentence pairs that are the first of their group of related sentences.
     pub first: u64,
     /// Number of text queries: the text tokens of the counted pairs.
     pub queries: u64,
     /// Number of tokens in pairs that are long enough for the analysis of variance; each is a row of attention.
     pub rows: u64,
-    /// Uniform attention to other text tokens of the query's sentence, summed over text queries.
+    /// Attention to other text tokens of the query's sentence, summed over text queries, if attention is uniform.
     pub same: ExactSum,
-    /// Uniform attention to other text tokens of the pair, summed over text queries.
+    /// Attention to other text tokens of either sentence, summed over text queries, if attention is uniform.
     pub any: ExactSum,
 }
 
 merge_fields!(SegmentExposure { pairs, unseen, first, queries, rows, same, any });
 
-/// Sums over the pairs of one jackknife block.
+/// Sums over the sentence pairs of one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentBlock {
     pub exposure: SegmentExposure,
@@ -44,7 +44,7 @@ pub struct SegmentBlock {
 
 merge_fields!(SegmentBlock { exposure, heads });
 
-/// Sums of all blocks, for attention under one mask.
+/// Attention within and between sentences in each jackknife block, over the layers with one attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,

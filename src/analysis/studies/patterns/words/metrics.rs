@@ -1,4 +1,5 @@
-//! Metric table of the study `words`, and the values of all metrics for the layers with one mask.
+//! Formulas and explanations of the metrics on kinds of words and tokens. A mass is a head's attention to one kind of
+//! keys, such as nouns.
 
 use super::observe::{LIKENESS_MASS, QuerySet, SAME_TAG_MASS, SAME_TOKEN_MASS, SAME_WORD_MASS, TAG_COUNT, query_set};
 use super::sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
@@ -12,48 +13,48 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 const BY_TAG: Keys = Keys::Several(TAG_COUNT, |tag| Upos::ALL[tag].tag().to_owned());
 
 impl WordInputs<'_> {
-    /// Mean of one of a head's masses (attention summed over a kind of keys) over its queries.
+    /// Mean attention to a kind of keys over its query set. `mass` is an index in [`WordHeadSums::masses`].
     fn mean_mass(&self, mass: usize) -> Fraction {
         self.mean_over_queries(mass, self.sums.masses[mass].value())
     }
 
-    /// Mean of a mass as expected for a head with the same offsets: attention by offset times the rate of target keys at
-    /// that offset.
+    /// As `mean_mass`, expected from offsets alone: attention at each offset times the probability that the key there
+    /// is of this kind.
     fn expected_mass(&self, mass: usize) -> Fraction {
         let [block, corpus] = [self.sums, self.corpus_sums].map(|sums| &sums.profiles[query_set(mass) as usize]);
         self.mean_over_queries(mass, self.rates[mass].expected_part(block, corpus))
     }
 
-    /// Mean of a mass minus its chance level under uniform attention.
+    /// Difference between `mean_mass` and its value under uniform attention.
     fn lead_over_chance(&self, mass: usize) -> Fraction {
         self.mean_over_queries(mass, self.sums.masses[mass].value() - self.uniform[mass].value())
     }
 
-    /// Mean of a mass minus [`POSITION_FACTOR`] times the value expected from the head's offsets.
+    /// Difference between `mean_mass` and [`POSITION_FACTOR`] times `expected_mass`.
     fn lead_over_position(&self, mass: usize) -> Fraction {
         let expected = self.expected_mass(mass).numerator();
         self.mean_over_queries(mass, self.sums.masses[mass].value() - POSITION_FACTOR * expected)
     }
 
-    /// As `over_position`, for uniform attention, whose expected mass is its actual mass.
+    /// As `lead_over_position`, for uniform attention, whose mass equals the mass expected from its offsets.
     fn uniform_position_lead(&self, mass: usize) -> Fraction {
         self.mean_over_queries(mass, (1.0 - POSITION_FACTOR) * self.sums.masses[mass].value())
     }
 
-    /// Divides a sum by the number of queries of a mass. No value for a tag that the corpus lacks.
+    /// Divides a sum by the size of the mass's query set. No value for a tag that the corpus lacks.
     fn mean_over_queries(&self, mass: usize, sum: f64) -> Fraction {
         if mass < TAG_COUNT && self.corpus_exposure.tags[mass] == 0 {
             return Fraction::NONE;
         }
         let set = query_set(mass) as usize;
         let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
-        // Likeness is averaged over the rows with attention to keys that have it.
+        // Similarity is averaged over the rows with attention to keys that have one.
         let denominator = if mass == LIKENESS_MASS { self.sums.queries_with_likeness } else { queries };
         Fraction::new(sum, denominator as f64).with_evidence(queries, sentences)
     }
 }
 
-const LIKENESS_CAVEATS: &str = "The model's own word embeddings are the only likeness that needs no other resource: \
+const SIMILARITY_CAVEATS: &str = "The model's own word embeddings are the only likeness that needs no other resource: \
     they are not everybody's, and alike in spelling and frequency, too.";
 
 type WordMetric = Metric<for<'a> fn(&WordInputs<'a>, usize) -> Fraction>;
@@ -100,7 +101,7 @@ pub(super) const METRICS: &[WordMetric] = &[
             cosine of the word embeddings, standardised over the keys j of i",
         chance: "0",
         source: OURS,
-        caveats: LIKENESS_CAVEATS,
+        caveats: SIMILARITY_CAVEATS,
     }),
     WordMetric::single(|inputs, _| inputs.expected_mass(LIKENESS_MASS))
         .with_chance(|inputs, _| inputs.mean_mass(LIKENESS_MASS))
@@ -139,10 +140,10 @@ pub(super) const METRICS: &[WordMetric] = &[
         .with_explanation(expected!("same_word_token_mass")),
 ];
 
-/// Sums of the layers with one mask, with the rates of target keys at each offset.
+/// Sums over the layers with one attention mask, with the frequency of each kind of keys by offset.
 pub(super) struct VisibilityClassWords<'a> {
     blocks: BlocksWithTotal<'a, WordsBlock>,
-    /// Rate of target keys at each offset, for each mass: without each block in turn, then over all blocks.
+    /// Results of [`WordsBlock::rates`] without each block in turn, then over all blocks.
     rates: Vec<Vec<TargetRates>>,
 }
 
@@ -159,8 +160,7 @@ impl<'a> VisibilityClassWords<'a> {
         self.blocks.total().exposure.queries[queries as usize]
     }
 
-    /// Computes the values of all metrics. `block` and `place` are indices of a block and a head; `None` stands for all
-    /// blocks and for chance.
+    /// Values of all metrics, of the head with index `place` (`None`: chance levels), in one block (`None`: in all).
     pub fn metric_values(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, total, rates) = (self.blocks.sums(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
         let queries_with_likeness = sums.exposure.queries[QuerySet::WithLikeness as usize];

@@ -60,7 +60,7 @@ pub fn query_set(mass: usize) -> QuerySet {
 pub struct SentenceMasses {
     /// Each mass, summed over its queries.
     pub masses: [f64; MASS_COUNT],
-    /// Number of queries with attention to keys that have an embedding similarity.
+    /// Number of queries with attention to keys whose embedding similarity to the query is known.
     pub queries_with_likeness: u64,
     /// Attention by offset from query to key, for each set of queries.
     pub profiles: [OffsetProfile; QUERY_SET_COUNT],
@@ -69,7 +69,7 @@ pub struct SentenceMasses {
 /// Buffers for one attention row and for column sums, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct WordRowBuffers {
-    /// One attention row.
+    /// Attention row without the query's own occurrences.
     row: Vec<f32>,
     /// Sum of each column over attention rows.
     columns: Vec<f64>,
@@ -105,7 +105,7 @@ pub(super) fn add_word_masses(
     seen.profiles[QuerySet::Words as usize] = others.sum_with(&seen.profiles[QuerySet::Tagged as usize]);
 }
 
-/// Adds the masses on tokens: on other occurrences of the query, and the mean similarity to the query.
+/// Adds attention to other occurrences of each query's token, and the mean similarity of attended keys to the query.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub(super) fn add_token_masses<'a>(
     tokens: &'a TextTokens,

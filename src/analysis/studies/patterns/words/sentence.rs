@@ -1,7 +1,8 @@
 //! Sentences prepared for the study `words`: all that the metrics need apart from attention.
 
-use std::collections::HashMap;
 use std::ops::Range;
+
+use itertools::Itertools;
 
 use crate::corpus::{Annotation, Upos};
 use crate::linalg::lanes::LANES;
@@ -64,7 +65,7 @@ impl TaggedWords {
 #[derive(Clone, Debug)]
 pub(super) struct TextTokens {
     pub text: Vec<TextToken>,
-    /// Embedding similarity of keys to each query, standardised per query, `[queries with likeness, width]`. Rows are
+    /// Embedding similarity of keys to each query, standardised per query, `[queries with similarities, width]`. Rows are
     /// padded to whole SIMD vectors.
     pub likeness: Vec<f32>,
 }
@@ -79,14 +80,14 @@ pub(super) struct TextToken {
     /// Positions of the visible text tokens with this token's id, itself included.
     pub occurrences: Vec<usize>,
     pub is_punctuation: bool,
-    /// Index in [`TextTokens::likeness`] at which this query's row starts. `None` if its keys are too few or do not differ
-    /// in similarity.
+    /// Index at which this query's row of similarities starts. `None` if its keys are too few or do not differ in
+    /// similarity.
     pub likeness_start: Option<usize>,
 }
 
 /// Minimum number of keys over which similarity is standardised. With two keys, the standardised values are always 1 and
 /// -1.
-const MIN_LIKENESS_KEYS: usize = 3;
+const MIN_SIMILARITY_KEYS: usize = 3;
 
 /// Minimum standard deviation of a query's cosines; smaller ones may be rounding errors.
 const MIN_COSINE_DEVIATION: f64 = 1e-9;
@@ -95,8 +96,7 @@ impl TextTokens {
     pub fn new(sequence: &Sequence, visibility: Visibility, embeddings: Option<&WordEmbeddings>) -> Self {
         let width = sequence.ids.len().next_multiple_of(LANES);
         let places: Vec<usize> = sequence.text_positions().collect();
-        let mut by_id: HashMap<u32, Vec<usize>> = HashMap::new();
-        places.iter().for_each(|&place| by_id.entry(sequence.ids[place]).or_default().push(place));
+        let by_id = places.iter().map(|&place| (sequence.ids[place], place)).into_group_map();
         let vectors = |keys: Range<usize>| keys.start / LANES * LANES..keys.end.next_multiple_of(LANES);
         let mut text: Vec<TextToken> = places
             .iter()
@@ -112,7 +112,8 @@ impl TextTokens {
                 likeness_start: None,
             })
             .collect();
-        let likeness = embeddings.map(|embeddings| fill_likeness(sequence, visibility, (&mut text, width), embeddings));
+        let likeness =
+            embeddings.map(|embeddings| fill_similarities(sequence, visibility, (&mut text, width), embeddings));
         Self { text, likeness: likeness.unwrap_or_default() }
     }
 }
@@ -120,7 +121,7 @@ impl TextTokens {
 /// Computes the cosine between the embeddings of each text token and of the visible text tokens with other ids,
 /// standardised per query. Rows have `width` entries, 0 for all other keys.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
-fn fill_likeness(
+fn fill_similarities(
     sequence: &Sequence,
     visibility: Visibility,
     (text, width): (&mut [TextToken], usize),
@@ -137,7 +138,7 @@ fn fill_likeness(
         let is_key = |&(key, id): &(usize, u32)| id != own_id && visibility.sees(place, key);
         let keys = || places.iter().zip(row).filter(|(token, _)| is_key(token));
         let key_count = keys().count();
-        if key_count < MIN_LIKENESS_KEYS {
+        if key_count < MIN_SIMILARITY_KEYS {
             continue;
         }
         let mean = keys().map(|(_, cosine)| cosine).sum::<f64>() / key_count as f64;

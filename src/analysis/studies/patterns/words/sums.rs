@@ -24,7 +24,7 @@ use crate::study::instruments::position::{PositionPairs, ProfileSums, QueryKeyPa
 pub struct WordHeadSums {
     /// Each mass, summed over the queries of `query_set`.
     pub masses: [ExactSum; MASS_COUNT],
-    /// Number of queries with attention to keys that have an embedding similarity.
+    /// Number of queries with attention to keys whose embedding similarity to the query is known.
     pub queries_with_likeness: u64,
     /// Attention by offset from query to key, for each set of queries.
     pub profiles: [ProfileSums; QUERY_SET_COUNT],
@@ -33,7 +33,7 @@ pub struct WordHeadSums {
 merge_fields!(WordHeadSums { masses, queries_with_likeness, profiles });
 
 impl WordHeadSums {
-    /// Adds the masses of one sentence. `met` says for each set of queries whether the sentence has one.
+    /// Adds the masses of one sentence. `met` says for each query set whether any of its queries is in the sentence.
     fn add_sentence(&mut self, seen: &SentenceMasses, met: [bool; QUERY_SET_COUNT]) {
         add_elementwise(&mut self.masses, &seen.masses);
         self.queries_with_likeness += seen.queries_with_likeness;
@@ -69,14 +69,15 @@ pub struct WordsBlock {
     pub exposure: WordExposure,
     /// Each mass under uniform attention to visible keys.
     pub uniform: [ExactSum; MASS_COUNT],
-    /// Query-key pairs by offset, for each set of queries, with the [`target_count`] masses of that set.
+    /// Query-key pairs by offset, for each query set. Targets are the kinds of keys with a mass over the set.
     pairs: [PositionPairs; QUERY_SET_COUNT],
     /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<WordHeadSums>,
 }
 
 impl WordsBlock {
-    /// Rate of target keys at each offset, for each mass, over all blocks but `block`; over all for `None`.
+    /// Probability that the key at each offset is of the kind that each mass counts, over all blocks but `block`.
+    /// `None` leaves no block out.
     pub fn rates(&self, block: Option<&Self>) -> Vec<TargetRates> {
         let rates = |mass: usize| {
             let queries = query_set(mass) as usize;
@@ -89,7 +90,7 @@ impl WordsBlock {
 
 merge_fields!(WordsBlock { exposure, uniform, pairs, heads });
 
-/// Sums of all blocks, for attention under one mask.
+/// Attention to kinds of words and tokens in each jackknife block, over the layers with one attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WordsSums {
     grid: HeadGrid,
@@ -103,7 +104,7 @@ pub struct WordsSums {
     room: WordRowBuffers,
 }
 
-/// Number of masses that are averaged over a set of queries, given the index of the set.
+/// Number of masses (kinds of attended keys) that are averaged over the query set with index `queries`.
 fn target_count(queries: usize) -> usize {
     if queries == QuerySet::Words as usize { TAG_COUNT } else { 1 }
 }
@@ -250,7 +251,7 @@ impl Sums for WordsSums {
     }
 }
 
-/// Sums of one attention head from which its metrics are computed, in one block or in all blocks.
+/// Sums of one attention head from which its metrics are computed, in one jackknife block or in all.
 pub(super) struct WordInputs<'a> {
     pub exposure: &'a WordExposure,
     /// Denominators over all blocks. If the corpus lacks a tag, its metrics have no value, instead of 0.

@@ -173,13 +173,7 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     let (estimates, section) =
         AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out_sentences: 0 }]), &context);
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
-    assert!(
-        section
-            .view(ViewContext::new(&default_policy()))
-            .summary
-            .to_string()
-            .starts_with("No word has a part of speech")
-    );
+    insta::assert_snapshot!(section.view(ViewContext::new(&default_policy())).summary.to_string(), @"");
 }
 
 /// `[CLS] a b a , [SEP]`, tags NOUN VERB NOUN and none.

@@ -2,11 +2,11 @@
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
-mod by_norm;
+mod norm_shares;
 mod outputs;
 mod parts;
-mod seen;
 mod vectors;
+mod visible_keys;
 
 use multiversion::multiversion;
 
@@ -27,32 +27,31 @@ pub const SINK_KIND_COUNT: usize = SINK_NAMES.len();
 pub const VECTOR_COUNT: usize = 1 + SINK_KIND_COUNT;
 
 sums_of_a_head! {
-    /// Sums of one head over text queries. Fields that begin with `uniform` are sums under uniform attention. The
-    /// norm-weighted share of a key is its part of `spent`.
+    /// Sums of one head over text queries; under uniform attention in fields that begin with `uniform`. Key `j` has the
+    /// norm-weighted share `A[i,j] |f_j| / sum_k A[i,k] |f_k|` of query `i`.
     pub struct NormSums;
     several {
         /// Norm-weighted share of the text token at each offset from the query, -8 first.
         offset_mass: OFFSET_COUNT,
         uniform_offset_mass: OFFSET_COUNT,
-        /// Number of queries with a text token at each offset whose attended values are all 0, so that they have no shares.
+        /// Number of queries without norm-weighted shares that have a text token at each offset.
         offset_silent: OFFSET_COUNT,
-        /// Number of queries that see each kind of sink and whose attended values are all 0. For punctuation, all queries
-        /// whose attended values are 0.
+        /// Number of queries without norm-weighted shares that see each kind of sink; for punctuation, whether they see
+        /// any or not.
         sink_silent: SINK_KIND_COUNT,
         /// Norm-weighted share of the sinks of each kind.
         sink_mass: SINK_KIND_COUNT,
         uniform_sink_mass: SINK_KIND_COUNT,
-        /// Inner product `<s_i, o°_i>` of the output without value bias with its part `s_i` from each kind of sink.
+        /// Inner product of the output without value bias and its part from each kind of sink, `<s_i, o°_i>`.
         sink_product: SINK_KIND_COUNT,
         uniform_sink_product: SINK_KIND_COUNT,
         /// Squared norm `|s_i|²` of the output's part from each kind of sink.
         sink_square: SINK_KIND_COUNT,
-        /// Squared norm of the sentence's mean of `s_i`, the output's part from each kind of sink, times the number of
-        /// queries.
+        /// Sum over sentences of `n |mean s_i|²`, for each kind of sink; `n` is the sentence's number of queries.
         sink_mean_square: SINK_KIND_COUNT,
     }
     single {
-        /// Number of queries whose attended values are all 0, so that they have no norm-weighted shares.
+        /// Number of queries without norm-weighted shares: their attended values are all 0.
         without_norm,
         /// Norm-weighted share of text tokens one or two positions from the query.
         window_mass,
@@ -72,7 +71,7 @@ sums_of_a_head! {
         /// Squared norm `|o°_i|²` of the output without value bias.
         square,
         uniform_square,
-        /// Squared norm of the sentence's mean output without value bias, times the number of queries.
+        /// Sum over sentences of `n |mean o°_i|²`; `n` is the sentence's number of queries.
         mean_square,
     }
 }
@@ -107,11 +106,11 @@ impl<'a> HeadData<'a> {
 /// Buffers of [`sum_norms`], reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct NormsBuffers {
-    by_norm: by_norm::NormBuffers,
+    norm_shares: norm_shares::NormBuffers,
     outputs: outputs::OutputBuffers,
-    seen: seen::PrefixBuffers,
-    /// Head's output without value bias, then its part from each kind of sink, summed over queries,
-    /// `[VECTOR_COUNT, head_dim]`. Before the output projection; of the head observed last.
+    visible_keys: visible_keys::PrefixBuffers,
+    /// Output without value bias, then its part from each kind of sink, before the output projection and summed over
+    /// queries, `[VECTOR_COUNT, head_dim]`. They are the vectors of the head last passed to [`sum_norms`].
     pub vectors: Vec<f64>,
     /// Products of `vectors` with `W_O W_Oᵀ`.
     products: Vec<f64>,
@@ -126,19 +125,19 @@ pub fn sum_norms<'a>(
     buffers: &'a mut NormsBuffers,
 ) -> NormSums<f64> {
     let mut sums = NormSums::default();
-    let NormsBuffers { by_norm, outputs, seen, vectors, products } = buffers;
+    let NormsBuffers { norm_shares, outputs, visible_keys, vectors, products } = buffers;
     let length = VECTOR_COUNT * head.head_dim();
     for buffer in [&mut *vectors, products] {
         buffer.clear();
         buffer.resize(length, 0.0);
     }
-    by_norm::add_norm_shares(&mut sums, (roles, visibility), head, by_norm);
+    norm_shares::add_norm_shares(&mut sums, (roles, visibility), head, norm_shares);
     if visibility.is_full(roles.tokens) {
-        by_norm::add_uniform_shares(&mut sums, roles, head, by_norm);
+        norm_shares::add_uniform_shares(&mut sums, roles, head, norm_shares);
         outputs::add_uniform_outputs(&mut sums, roles, head, outputs);
     } else {
-        seen::add_visible_shares(&mut sums, (roles, visibility), head, seen);
-        seen::add_visible_outputs(&mut sums, (roles, visibility), head, seen);
+        visible_keys::add_visible_shares(&mut sums, (roles, visibility), head, visible_keys);
+        visible_keys::add_visible_outputs(&mut sums, (roles, visibility), head, visible_keys);
     }
     if !roles.text_runs.is_empty() {
         outputs::add_output_norms(&mut sums, roles, head, outputs);
@@ -153,8 +152,8 @@ pub fn sink_positions(roles: &TokenRoles) -> [&[usize]; SINK_KIND_COUNT] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
 }
 
-/// Whether a query sees a sink of this kind, an index in [`SINK_NAMES`]. Always true for punctuation: many sentences
-/// lack it, so every query counts.
+/// Whether a query counts for the kind of sink with this index in [`SINK_NAMES`]: it sees such a sink. For punctuation
+/// every query counts, since many sentences lack it and the mean is over all of them.
 pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind: usize) -> bool {
     const PUNCTUATION: usize = 2;
     kind == PUNCTUATION || sink_positions(roles)[kind].iter().any(|&key| visibility.sees(query, key))

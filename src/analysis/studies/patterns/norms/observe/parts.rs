@@ -8,8 +8,8 @@ use super::{HeadData, NormSums, query_count, sink_positions};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Sums the outputs and sink parts into `vectors`, and their products with `W_O W_Oᵀ` into `products`. Both are
-/// `[VECTOR_COUNT, head_dim]` and zero at first. Squared norms and inner products go to `sums`.
+/// Writes the sums over queries of `o°_i` and of `s_i` (for each kind of sink) to `vectors`, and their products with
+/// `W_O W_Oᵀ` to `products`. Both are `[VECTOR_COUNT, head_dim]`, 0 at first. `sums` gets squares and inner products.
 #[inline(always)]
 pub fn add_sink_parts(
     sums: &mut NormSums<f64>,
@@ -60,8 +60,8 @@ struct SinkPart<'a> {
 }
 
 impl SinkPart<'_> {
-    /// Adds `C` columns of the sink parts `s_i` over all queries: squares and inner products to `dots`, sums to `vector`
-    /// and `product`, `[head_dim]`.
+    /// Handles `C` of the `head_dim` columns. Adds their terms of `|s_i|²` and `<s_i, o°_i>` to `dots`; writes the sums
+    /// of `s_i` to `vector`, and of `s_i W_O W_Oᵀ` to `product`.
     #[inline(always)]
     fn add_columns<const C: usize>(
         &self,
@@ -106,9 +106,8 @@ impl SinkPart<'_> {
         product[column..][..C].copy_from_slice(&through);
     }
 
-    /// Sums over `Q` queries, separately for `C` columns: `[s_i p_i, s_i o_i, s_i, p_i]`. Here `s_i` is the sink part,
-    /// `p_i` its product with `W_O W_Oᵀ`, and `o_i` the product of the head's output. f32 suffices, since few queries are
-    /// summed at a time.
+    /// Sums `[s_i p_i, s_i q_i, s_i, p_i]` over `Q` queries, separately for `C` columns, with `p_i = s_i W_O W_Oᵀ` and
+    /// `q_i = o°_i W_O W_Oᵀ`. f32 suffices for so few queries.
     #[inline(always)]
     fn sum_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
         let HeadData { attention, values, norms, output } = self.head;

@@ -13,9 +13,9 @@ pub struct OutputShares {
     pub constant: FractionsByBlock,
     /// Share of the output's variance that lies between sentences.
     pub sentence: FractionsByBlock,
-    /// Share of the sink part's mean square that is constant over all queries, for each kind of sink.
+    /// As `constant`, for the output's part from each kind of sink.
     pub sink_constant: [FractionsByBlock; SINK_KIND_COUNT],
-    /// Share of the sink part's sum of squares that lies between sentences, for each kind of sink.
+    /// Share of the sum of squares that lies between sentences, for the output's part from each kind of sink.
     pub sink_sentence: [FractionsByBlock; SINK_KIND_COUNT],
 }
 
@@ -81,7 +81,6 @@ impl SumsOfSquares {
 /// their squares are accurate to about 1e-7.
 const MIN_VARIANCE: f64 = 1e-6;
 
-/// Returns the value. `None` if it is infinite or not a number.
 fn finite_or_none(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }

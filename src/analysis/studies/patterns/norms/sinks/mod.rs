@@ -137,7 +137,7 @@ pub(super) const USED_DETECTOR: Detector = Detector {
 
 /// One attention head and its sink, for the conditions of the `sink:…` labels.
 struct SinkLabelRules<'a> {
-    /// Name of the kind of sink whose own label has the head's highest score, one of [`SINK_NAMES`].
+    /// The head's sink, one of [`SINK_NAMES`]: if the head has several of these labels, the one with the highest score.
     sink: &'static str,
     evidence: &'a Evidence<'a>,
     policy: &'a Policy,
@@ -162,18 +162,18 @@ impl SinkLabelRules<'_> {
         (format!("1 - {metric}"), one_minus(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
     }
 
-    /// Conditions that the sink's part of the output lies between minus and plus the threshold.
-    fn small_part_conditions(&self, threshold: &Threshold) -> [Condition; 2] {
+    /// Conditions that `sink_part`, the share of the head's output from its sink, is at most the threshold in size.
+    fn small_sink_part_conditions(&self, threshold: &Threshold) -> [Condition; 2] {
         let (metric, measured) = self.sink_metric("sink_part");
         let minimum = self.policy.rule(threshold).map(|threshold| 1.0 - threshold);
         let lower_bound = (format!("1 + {metric}"), one_minus(negated(measured)), minimum);
         [self.at_most((metric, measured), threshold), lower_bound]
     }
 
-    /// Conditions of `sink:no-op`: the sink's part and the whole output are small.
+    /// Conditions of `sink:no-op`: the output and its part from the sink are both small.
     fn no_op_conditions(&self) -> Vec<Condition> {
         let output = ("output_share".to_owned(), self.evidence.metric("output_share", None));
-        self.small_part_conditions(&MAX_NO_OP_PART)
+        self.small_sink_part_conditions(&MAX_NO_OP_PART)
             .into_iter()
             .chain([self.at_most(output, &MAX_NO_OP_OUTPUT)])
             .collect()
@@ -182,31 +182,31 @@ impl SinkLabelRules<'_> {
     /// Conditions of `sink:parked`. None for a head labelled `sink:no-op`, which counts as the more specific type.
     fn parked_conditions(&self) -> Vec<Condition> {
         let is_no_op = assess_all("sink:no-op", self.no_op_conditions()).is_some_and(|no_op| no_op.meets_rule);
-        if is_no_op { Vec::new() } else { self.small_part_conditions(&PARKED_PART_BOUND).into() }
+        if is_no_op { Vec::new() } else { self.small_sink_part_conditions(&PARKED_PART_BOUND).into() }
     }
 
-    /// Condition of `sink:opposed`: the sink's part points against the output.
+    /// Condition of `sink:opposed`: the output's part from the sink points against the output.
     fn opposed_conditions(&self) -> Vec<Condition> {
         let (metric, measured) = self.sink_metric("sink_part");
         vec![self.at_least((format!("-{metric}"), negated(measured)), &PARKED_PART_BOUND)]
     }
 
-    /// Condition that the sink's part of the output is large.
+    /// Condition that a large part of the output comes from the sink.
     fn sink_part_condition(&self) -> Condition {
         self.at_least(self.sink_metric("sink_part"), &PARKED_PART_BOUND)
     }
 
-    /// Conditions of `sink:constant`: the sink's part is large, and the same for all queries.
+    /// Conditions of `sink:constant`: the output's part from the sink is large, and equal for all queries.
     fn constant_conditions(&self) -> Vec<Condition> {
         vec![self.sink_part_condition(), self.at_least(self.sink_metric("sink_constant_share"), &CONSTANT_SHARE_BOUND)]
     }
 
-    /// Conditions of `sink:broadcast`: the sink's part is large, and the same within each sentence.
+    /// Conditions of `sink:broadcast`: the output's part from the sink is large, and equal within a sentence.
     fn broadcast_conditions(&self) -> Vec<Condition> {
         vec![self.sink_part_condition(), self.at_least(self.sink_metric("sink_sentence_share"), &CONSTANT_SHARE_BOUND)]
     }
 
-    /// Conditions of `sink:used`: the sink's part is large, and differs between the queries of a sentence.
+    /// Conditions of `sink:used`: the output's part from the sink is large, and differs within sentences.
     fn used_conditions(&self) -> Vec<Condition> {
         let shares = ["sink_constant_share", "sink_sentence_share"];
         let upper_bounds = shares.map(|share| self.at_most(self.sink_metric(share), &CONSTANT_SHARE_BOUND));
@@ -234,8 +234,8 @@ fn negated(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 0.0 - value)
 }
 
-/// Assesses a `sink:…` label, for the sink whose own label has the head's highest score. Empty if no sink's label applies
-/// to the head, or if `conditions` returns none.
+/// Assesses a `sink:…` label of a head. Empty if the head has no label that names a sink, such as `separator`, or if
+/// `conditions` returns none.
 fn assess_sink_type<'a>(
     label: &str,
     (evidence, policy): (&'a Evidence<'a>, &'a Policy),

@@ -15,7 +15,7 @@ use crate::study::instruments::head_sums::sums_of_a_head;
 /// and the last has all offsets above 8.
 const OFFSET_BIN_COUNT: usize = OFFSET_COUNT + 2;
 
-/// Number of regressors: one for each offset bin, then one for whether query and key are in one sentence.
+/// Number of regressors: one for each offset bin, then the contrast (whether query and key are in one sentence).
 const REGRESSOR_COUNT: usize = OFFSET_BIN_COUNT + 1;
 
 /// Residual share of a regressor's variation below which it counts as collinear with earlier regressors. Rounding leaves
@@ -37,8 +37,8 @@ sums_of_a_head! {
         column,
         /// Sum of squares that offset bins explain in addition to columns, minus the expectation from noise.
         offset,
-        /// Sum of squares explained in addition by whether query and key are in one sentence, minus the expectation from
-        /// noise. Negative if the attention head attends more to the other sentence.
+        /// Sum of squares that the contrast of the sentences explains in addition to columns and offset bins, minus the
+        /// expectation from noise. Negative if the attention head attends more to the other sentence.
         segment,
     }
 }
@@ -55,7 +55,7 @@ pub struct RegressionDesign {
     queries_by_bin: Vec<Vec<f64>>,
     /// Cholesky factor (lower triangle) of the regressors' products. The column of a collinear regressor is 0.
     factor: [[f64; REGRESSOR_COUNT]; REGRESSOR_COUNT],
-    /// Degrees of freedom: `[columns, offsets, contrast of sentences, residual]`.
+    /// Degrees of freedom of the analysis of variance: `[columns, offset bins, contrast, residual]`.
     degrees_of_freedom: [f64; 4],
     /// Buffer for one row of attention, `[tokens]`.
     row: Vec<f64>,
@@ -113,7 +113,7 @@ impl RegressionDesign {
         })
     }
 
-    /// Decomposes the variance of one attention head over the pair.
+    /// Decomposes the variance of one head's attention weights over the pair of sentences.
     pub fn decompose_variance(&mut self, view: AttentionView<'_>) -> SegmentHeadSums<f64> {
         let Self { contrast, texts, queries_by_bin: seen, factor, degrees_of_freedom: freedom, row, columns } = self;
         let tokens = contrast.len();

@@ -11,13 +11,13 @@ use crate::study::metrics::estimates::{EstimationContext, jackknife_ratio};
 use crate::study::metrics::metric::{Denominator, Fraction};
 use crate::system::parallel::parallel_map;
 
-/// Sums of one word class in the layers with one mask.
+/// Sums for one word class, over the layers with one attention mask.
 struct WordClassSums<'a> {
-    /// Sums for all classes with the class's key.
+    /// Denominators that all classes of the class's kind (such as `token`) share.
     key: BlocksWithTotal<'a, KeyBlock>,
     /// Sums for the class.
     class: BlocksWithTotal<'a, ClassBlock>,
-    /// Rate of words of the class at each offset: without each block in turn, then over all blocks.
+    /// Probability that the word at each offset is in the class: without each block in turn, then over all blocks.
     rates: Vec<TargetRates>,
 }
 
@@ -42,15 +42,15 @@ impl<'a> WordClassSums<'a> {
         Fraction::new(sum, self.key.sums(number).queries as f64)
     }
 
-    /// Attention to the class expected for a head with the same offsets, summed over the block with index `number`; over
-    /// all blocks for `None`.
+    /// Attention to the class, as expected from the head's attention by offset alone, summed over the queries in block
+    /// `number`; in all blocks for `None`.
     fn expected_mass(&self, number: Option<usize>, place: usize) -> f64 {
         let [block, corpus] = [number, None].map(|number| &self.key.sums(number).profiles[place]);
         self.rates[number.unwrap_or(BLOCKS)].expected_part(block, corpus)
     }
 
-    /// Returns the jackknifed mean of a sum per query. `sum(block, class sums)` is in one block, or in all blocks for
-    /// `None`. With `leaves_out`, also the mean without each block.
+    /// Divides a sum by the number of queries, with a jackknife interval. `sum` takes a block (all for `None`) and the
+    /// class's sums in it. With `leaves_out`, the result keeps the jackknife replicates.
     fn jackknifed_ratio(
         &self,
         scale: Scale,
@@ -85,7 +85,7 @@ pub(super) fn measure_classes(sums: &ByLayerClass<ClassesSums>, context: &Estima
     }
 }
 
-/// Computes the attention of all heads to one class, given its key and its name.
+/// Computes the attention of all heads to one class, given its kind and its name.
 fn measure_class(
     sums: &ByLayerClass<ClassesSums>,
     (key, class): (&str, &str),

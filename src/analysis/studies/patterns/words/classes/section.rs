@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +17,7 @@ use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::{Section, View, ViewContext, stored};
-use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
+use crate::study::show::wording::{TableColumn, column_table, percent, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary, TableRows};
 use crate::system::counted::plural;
 use crate::system::printable::{excerpt, one_line};
@@ -28,7 +27,7 @@ use crate::system::printable::{excerpt, one_line};
 pub struct ClassesSection {
     /// Results on each class of words; empty for a corpus without classes.
     pub classes: Vec<ClassMetrics>,
-    /// Keys under which words have classes, such as `token`.
+    /// Kinds of word classes, such as `token`.
     pub class_kinds: Vec<ClassKind>,
 }
 
@@ -92,7 +91,7 @@ pub struct Ratio {
     /// Standard error of `value`, by leaving out one block at a time. Null if `ci95` is.
     #[schemars(range(min = 0))]
     pub standard_error: Option<f64>,
-    /// Mean `value` with each block left out, for the block test of two analyses.
+    /// Jackknife replicates of `value`, each without one block, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: Option<Jackknife>,
 }
@@ -159,7 +158,7 @@ impl ClassMetrics {
 }
 
 impl ClassesSection {
-    /// Returns what keeps classes from having labels: too little text, or a key that no word has. Empty otherwise.
+    /// Obstacles to labels of classes: too little text, or a kind of classes that no word has.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let largest = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
         let shortage =
@@ -169,12 +168,12 @@ impl ClassesSection {
         InBrief { finding: found, shortage, ..InBrief::default() }
     }
 
-    /// Results on the classes with one key.
+    /// Results on the classes of the kind `key`.
     fn classes_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }
 
-    /// Returns the reason why the classes of one key have no label. `None` if they can have one.
+    /// Reason why classes of a kind cannot have labels. `None` if they can.
     fn label_obstacle(&self, kind: &ClassKind, policy: &Policy) -> Option<String> {
         let key = one_line(&kind.key);
         if kind.is_crowded {
@@ -212,18 +211,15 @@ impl ClassesSection {
             "Head with most attention to words of each class beyond even attention, in % of its attention, ± half of the 95 % \
              interval; `offsets` is the attention that its offsets alone let expect:\n"
         )?;
-        let mut table = plain_table();
-        table.set_header(["class", "words", "head", "mass", "even", "offsets"]);
-        for (class, head) in found {
-            let mass = percent(head.mass.value) + &plus_minus_percent(head.mass.ci95);
-            let [even, offsets] = [head.chance, head.expected].map(percent);
-            let (words, place) = (class.words.to_string(), head.place.to_string());
-            table.add_row([one_line(&class.title()), words, place, mass, even, offsets]);
-        }
-        for number in [1, 3, 4, 5] {
-            table.column_mut(number).expect("there are six").set_cell_alignment(CellAlignment::Right);
-        }
-        out.add_table(table);
+        let columns: [TableColumn<(&ClassMetrics, &ClassHead)>; 6] = [
+            ("class", true, |(class, _)| one_line(&class.title())),
+            ("words", false, |(class, _)| class.words.to_string()),
+            ("head", true, |(_, head)| head.place.to_string()),
+            ("mass", false, |(_, head)| percent(head.mass.value) + &plus_minus_percent(head.mass.ci95)),
+            ("even", false, |(_, head)| percent(head.chance)),
+            ("offsets", false, |(_, head)| percent(head.expected)),
+        ];
+        out.add_table(column_table(&columns, &found.iter().collect::<Vec<_>>()));
         if left_over > 0 {
             let classes = plural(&left_over, "class", "classes");
             writeln!(out, "\nNo head is shown to attend to words of {left_over} other {classes}.")?;

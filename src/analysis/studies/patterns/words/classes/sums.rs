@@ -17,13 +17,13 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::position::{OffsetProfile, PositionPairs, ProfileSums, TargetSums};
 
-/// Maximum number of classes with one key. Each class takes up to 16 bytes per attention head in every block.
+/// Maximum number of classes of one kind. Each class takes up to 16 bytes per attention head in every jackknife block.
 pub const MAX_CLASSES: usize = 100;
 
-/// Sums over one jackknife block for one key, such as `token`, under which words have classes.
+/// Denominators in one jackknife block, which all word classes of one kind (such as `token`) share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyBlock {
-    /// Number of query words. These are all words of the sentences in which some word has a class with this key.
+    /// Number of query words: all words of the sentences in which some word has a class of this kind.
     pub queries: u64,
     /// Number of sentences with a query word. Related sentences count once.
     pub sentences: u64,
@@ -57,10 +57,10 @@ impl ClassBlock {
     }
 }
 
-/// Sums of all blocks for one key.
+/// Sums for one kind of word classes, per jackknife block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySums {
-    /// Whether the key has more than [`MAX_CLASSES`] classes. If so, nothing is summed for it.
+    /// Whether the kind has more than [`MAX_CLASSES`] classes. If so, nothing is summed for it.
     pub is_crowded: bool,
     pub blocks: Blocks<KeyBlock>,
     pub classes: BTreeMap<Box<str>, Blocks<ClassBlock>>,
@@ -73,7 +73,7 @@ impl KeySums {
         Self { is_crowded: false, blocks: Blocks::new(empty), classes: BTreeMap::new() }
     }
 
-    /// Drops the key's sums if it has more than [`MAX_CLASSES`] classes.
+    /// Drops all sums of the kind if it has more than [`MAX_CLASSES`] classes.
     fn drop_if_crowded(&mut self) {
         if self.is_crowded || self.classes.len() > MAX_CLASSES {
             *self = Self { is_crowded: true, ..Self::new(0) };
@@ -98,12 +98,13 @@ impl Merge for KeySums {
     }
 }
 
-/// Sums of all blocks for every key.
+/// Attention to word classes of each kind, per jackknife block, over the layers with one attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassesSums {
     grid: HeadGrid,
     visibility: Visibility,
     from: FromToken,
+    /// Sums by the name of the kind, such as `token`.
     pub keys: BTreeMap<Box<str>, KeySums>,
     #[serde(skip)]
     columns: Vec<f64>,
@@ -116,7 +117,7 @@ impl ClassesSums {
         Self { grid, visibility, from, keys: BTreeMap::new(), columns: Vec::new() }
     }
 
-    /// Adds the key that the user asked for (`--classes`), even if no word has a class with it.
+    /// Adds empty sums for the kind named by `--classes`, even if no word has a class of this kind.
     pub fn with_key(mut self, key: Option<&str>) -> Self {
         let heads = self.grid.head_count();
         self.keys.extend(key.map(|key| (key.into(), KeySums::new(heads))));
@@ -124,9 +125,9 @@ impl ClassesSums {
     }
 }
 
-/// Words of the observed sequence, with their classes under one key.
+/// Words of the observed sequence, with their classes of one kind.
 #[derive(Debug)]
-pub struct KeyState {
+pub struct ClassKindState {
     key: Box<str>,
     /// Names of the classes in the sequence. The class numbers in `words` are indices in this list.
     names: Vec<Box<str>>,
@@ -137,7 +138,7 @@ pub struct KeyState {
 #[derive(Debug)]
 pub struct ClassesState {
     block: usize,
-    keys: Vec<KeyState>,
+    keys: Vec<ClassKindState>,
 }
 
 impl Sums for ClassesSums {
@@ -178,7 +179,7 @@ impl Sums for ClassesSums {
             }
             sums.drop_if_crowded();
             let names = names.into_iter().map(Box::from).collect();
-            state.keys.push(KeyState { key: (**key).into(), names, words });
+            state.keys.push(ClassKindState { key: (**key).into(), names, words });
         }
         (!state.keys.is_empty()).then_some(state)
     }
@@ -187,7 +188,7 @@ impl Sums for ClassesSums {
         let Event::Head(input) = event else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        for KeyState { key, names, words } in keys {
+        for ClassKindState { key, names, words } in keys {
             let sums = self.keys.get_mut(&**key).expect("a kind that was met has sums");
             if sums.is_crowded {
                 continue;

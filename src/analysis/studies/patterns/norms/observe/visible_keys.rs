@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::by_norm::window_sum;
+use super::norm_shares::window_sum;
 use super::vectors::{add_bias, dot_f64};
 use super::{HeadData, NormSums, sink_positions};
 use crate::model::forward::rows::Rows;
@@ -56,7 +56,8 @@ pub fn add_visible_shares(
     sums.uniform_window_mass = window_sum(&sums.uniform_offset_mass);
 }
 
-/// Adds the head's output under uniform attention, and its part from each kind of sink.
+/// Adds the norms of the head's output under uniform attention, and the output's inner product with its part from each
+/// kind of sink.
 #[inline(always)]
 pub fn add_visible_outputs(
     sums: &mut NormSums<f64>,

@@ -1,5 +1,5 @@
-//! Attention weighted by value norms: `A[i,j] |f_j|`, where `f_j = v_j W_O` is key `j`'s value after the output projection.
-//! A key's norm-weighted share is its part of this row's sum.
+//! Attention weighted by value norms: `A[i,j] |f_j|`, with the projected value `f_j = v_j W_O` of key `j`. A key's
+//! norm-weighted share is its part of the row's sum.
 
 use super::vectors::{products_by_lane, resize_to};
 use super::{HeadData, NormSums, query_count, sees_sink, sink_positions};
@@ -7,7 +7,7 @@ use crate::linalg::lanes::{LANES, reduce_lanes, sum_any_length};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{MAX_NEIGHBOUR_DISTANCE, MAX_OFFSET_TOKENS, OFFSET_COUNT, TokenRoles, offset_slot};
 
-/// Number of queries processed together. The rows of all are written before the first is read back.
+/// Number of queries processed together. All their attention rows are written to a buffer before any is read back.
 const ROWS_AT_ONCE: usize = 8;
 
 /// Number of offsets ([`OFFSET_COUNT`]), rounded up to whole SIMD vectors of f64.
@@ -69,7 +69,7 @@ pub fn add_norm_shares(
                     }
                 } else {
                     sums.without_norm += 1.0;
-                    count_without_shares(sums, (roles, visibility), query);
+                    count_query_without_shares(sums, (roles, visibility), query);
                 }
             }
             for ((query, row), share) in block.zip(rows.chunks_exact(stride)).zip(shares) {
@@ -96,7 +96,7 @@ fn norm_weighted_sum(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
 }
 
 /// Counts a query whose attended values are all 0, for each offset and each kind of sink that it sees.
-fn count_without_shares(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
+fn count_query_without_shares(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
     let seen = roles.neighbours(query, MAX_OFFSET_TOKENS).flatten().filter(|&key| visibility.sees(query, key));
     seen.for_each(|key| sums.offset_silent[offset_slot(query, key)] += 1.0);
     for (kind, sum) in sums.sink_silent.iter_mut().enumerate() {

@@ -1,9 +1,10 @@
 //! Attention to fixed positions: how much of a head's attention recurs at the same positions of another sequence, with
 //! other tokens.
 //!
-//! Each sequence is compared with the sequence before it in the pack. The two must be similar in length and in different
-//! groups of related sentences. For centred attention rows `x` and `y` of both, the mean of `x y` is the squared mean row. It
-//! lacks the noise of a mean over few sequences (docs/methodology/explained-variance.md).
+//! Each sequence is compared with the sequence before it in the pack. The two must be similar in length and in
+//! different groups of related sentences. If `x` and `y` are their centred attention rows at one position, the mean of
+//! `x y` over pairs estimates the squared norm of the mean row. Noise that the two sequences do not share averages out
+//! (docs/methodology/explained-variance.md).
 
 use serde::{Deserialize, Serialize};
 
@@ -15,26 +16,26 @@ use crate::stats::exact::ExactSum;
 /// Sums of one head over pairs of adjacent sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHeadSums {
-    /// Dot products of both sequences' centred attention rows at the same position.
+    /// Dot products of centred attention rows: row `i` of one sequence with row `i` of the sequence before it.
     pub shared: ExactSum,
     /// Part of `shared` that is explained by the offset from query to key.
     pub offsets: ExactSum,
-    /// Squared norms of the centred attention rows, averaged over the two sequences.
+    /// Squared norms of the centred attention rows, averaged over the two sequences of each pair.
     pub squares: ExactSum,
 }
 
 merge_fields!(PlaceHeadSums { shared, offsets, squares });
 
-/// Counts of pairs of adjacent sequences, and sums over them.
+/// Counts of pairs of adjacent sequences, and products of their attention rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceSums {
     /// Number of sequences preceded in their pack by a sequence of another group of related sentences.
     pub followers: u64,
-    /// Number of these sequences with a length similar to that of the sequence before.
+    /// Number of pairs: followers that have about as many tokens as the sequence before.
     pub pairs: u64,
     /// Number of compared attention rows: positions that both sequences of a pair have.
     pub rows: u64,
-    /// Number of pairs. Related sentences count once.
+    /// Number of `pairs`, where related sentences count once.
     pub sentences: u64,
     /// Sums of each head, `[layers * heads]`; empty until there is a pair.
     pub heads: Vec<PlaceHeadSums>,
@@ -43,12 +44,12 @@ pub struct PlaceSums {
 merge_fields!(PlaceSums { followers, pairs, rows, sentences, heads });
 
 impl PlaceSums {
-    /// Whether at least half of the followers form a pair. If lengths differ more often, positions cannot be compared.
+    /// Whether at least half of the `followers` have a partner of similar length. Otherwise rows cannot be compared.
     pub fn are_aligned(&self) -> bool {
         self.pairs > 0 && 2 * self.pairs >= self.followers
     }
 
-    /// Whether the counts are possible and there are sums for `heads` attention heads. Sums read from a file may fail this.
+    /// Whether the counts are possible and there are sums for `heads` attention heads. Sums from a file may fail this.
     pub fn fits(&self, heads: usize) -> bool {
         self.pairs <= self.followers
             && self.sentences <= self.pairs
@@ -76,8 +77,7 @@ impl TextAttentionRows {
         &self.weights[token * self.tokens..][..self.tokens]
     }
 
-    /// Sums over the positions that both sequences have:
-    /// `[dot products of rows, their part explained by offsets, mean of both squared norms]`.
+    /// `[shared, offsets, squares]` of [`PlaceHeadSums`], over the positions that both sequences have.
     pub fn row_products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
         let common_tokens = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);
