@@ -29,8 +29,10 @@ fn code() -> BTreeMap<String, String> {
     let mut all = Vec::new();
     sources(&root(), &mut all);
     let name = |path: &Path| path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
-    let is_test_file =
-        |name: &String| ["tests.rs", "test_support.rs", "simulation.rs"].iter().any(|end| name.ends_with(end));
+    let is_test_file = |name: &String| {
+        let ends = ["tests.rs", "test_support.rs", "simulation.rs"];
+        ends.iter().any(|end| name.ends_with(end)) || name.contains("/tests/")
+    };
     let text = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
         // An inline test module stands at the end of its file; a test module in its own file is declared above the

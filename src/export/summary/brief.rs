@@ -5,7 +5,8 @@ use std::fmt::{self, Write};
 
 use itertools::Itertools;
 
-use super::{grids, presets_text};
+use super::grids;
+use super::paragraphs::{append_block, presets_text, write_brief_sentences, write_left_out};
 use crate::evaluation::presets::Preset;
 use crate::export::heads::metric_mark;
 use crate::model::grid::HeadPlace;
@@ -38,16 +39,16 @@ pub(super) fn write_brief(
     presets: &[&Preset],
     width: Option<usize>,
 ) -> fmt::Result {
-    super::write_brief_sentences(out, report)?;
+    write_brief_sentences(out, report)?;
     out.add_blank_line();
     grids::write_brief_label_grid(out, report, width)?;
     let labels = strongest_labels(report);
     write_strongest_labels(out, &labels)?;
     write_controls(out, report)?;
-    super::append_block(out, presets_text(presets, &report.heads).into())?;
+    append_block(out, presets_text(presets, &report.heads).into())?;
     if !is_corpus_read_whole(&report.corpus) {
         out.add_blank_line();
-        super::write_left_out(out, report)?;
+        write_left_out(out, report)?;
     }
     write_remarks(out, report)?;
     write_next_commands(out, labels.first().map(|(_, label)| *label))
@@ -55,8 +56,8 @@ pub(super) fn write_brief(
 
 /// Writes the summary of a run on a task alone, which has no labels.
 pub(super) fn write_task_summary(out: &mut Summary, report: &Report) -> fmt::Result {
-    super::write_brief_sentences(out, report)?;
-    report.section_views().try_for_each(|(_, view)| super::append_block(out, view.summary))?;
+    write_brief_sentences(out, report)?;
+    report.section_views().try_for_each(|(_, view)| append_block(out, view.summary))?;
     write_remarks(out, report)?;
     writeln!(
         out,

@@ -1,8 +1,8 @@
 //! Attention weighted by value norms: `A[i,j] |f_j|`, with the projected value `f_j = v_j W_O` of key `j`. A key's
 //! norm-weighted share is its part of the row's sum.
 
+use super::head::{HeadData, NormSums, query_count, sees_sink, sink_positions};
 use super::vectors::{products_by_lane, resize_to};
-use super::{HeadData, NormSums, query_count, sees_sink, sink_positions};
 use crate::linalg::lanes::{LANES, reduce_lanes, sum_any_length};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{MAX_NEIGHBOUR_DISTANCE, MAX_OFFSET_TOKENS, OFFSET_COUNT, TokenRoles, offset_slot};

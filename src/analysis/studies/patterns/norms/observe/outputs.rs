@@ -1,7 +1,7 @@
 //! Norms of a head's output at query `i`: `o_i` with value bias, and `o°_i` without.
 
+use super::head::{HeadData, NormSums, query_count, sink_positions};
 use super::vectors::{add_bias, add_rows, dot_f64, resize_to};
-use super::{HeadData, NormSums, query_count, sink_positions};
 use crate::linalg::lanes::{LANES, dot, reduce_lanes, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
 

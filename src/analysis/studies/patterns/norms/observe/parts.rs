@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use super::head::{HeadData, NormSums, query_count, sink_positions};
 use super::vectors::{add_rows, dot_f64};
-use super::{HeadData, NormSums, query_count, sink_positions};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::sequences::fold::roles::TokenRoles;
 

@@ -1,8 +1,9 @@
 use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
+use crate::model::forward::visitor::{HeadOutput, HeadValues, ValueNorms};
 use crate::sequences::fold::even::{UniformAttention, UniformRows};
-use crate::sequences::fold::roles::offset_slot;
+use crate::sequences::fold::roles::{OFFSET_COUNT, offset_slot};
 use crate::sequences::sequence::TokenKind::{self, FirstSpecial, Punctuation, Separator, Text};
 use crate::sequences::test_support::sequence;
 use proptest::prelude::*;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::head::{HeadData, NormSums, sink_positions};
 use super::norm_shares::window_sum;
 use super::vectors::{add_bias, dot_f64};
-use super::{HeadData, NormSums, sink_positions};
 use crate::model::forward::rows::Rows;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, TokenRoles, offset_slot};
