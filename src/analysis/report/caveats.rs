@@ -12,12 +12,12 @@ use crate::stats::blocks::BLOCKS;
 use crate::study::labels::Verdict;
 use crate::study::{Caveat as CaveatText, CaveatSubject};
 
-/// A caveat that applies to the run.
+/// One limit on what the labels of the run mean, or on how certain they are (docs/LIMITS.md).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Caveat {
-    /// Stable short name of the caveat.
+    /// Stable short name of the caveat, such as `role-is-not-importance`.
     pub id: String,
-    /// Text of the caveat.
+    /// The caveat in words, with literature if there is any.
     pub text: String,
 }
 

@@ -22,14 +22,15 @@ pub struct ControlReport {
     /// Number of labels that the heads have in the control, by category of labels, such as `syntactic:<relation>`.
     #[schemars(schema_with = "schema::counts")]
     pub label_counts: BTreeMap<String, u64>,
-    /// Number of labels that a head has both in the control and in the analysis, by category of labels; empty in reports of 0.1.
+    /// Number of labels that a head has both in the control and in the analysis, by category of labels. Empty in reports of
+    /// headscope 0.1.
     #[serde(default)]
     #[schemars(schema_with = "schema::counts")]
     pub kept_counts: BTreeMap<String, u64>,
-    /// Number of attention heads with a firm role in the control; null in reports of 0.1.
+    /// Number of attention heads with a firm role in the control; null in reports of headscope 0.1.
     #[serde(default)]
     pub firm_roles: Option<u64>,
-    /// One object for each attention head that has a label in the control; empty in reports of 0.1.
+    /// One object for each attention head that has a label in the control; empty in reports of headscope 0.1.
     #[serde(default)]
     pub heads: Vec<ControlHead>,
 }

@@ -33,13 +33,13 @@ pub struct CorpusInfo {
     pub context: Option<ContextInfo>,
     /// Sentences left out, by reason. Every reason is listed.
     pub skipped: BTreeMap<SkipReason, u64>,
-    /// Words left out of analysed sentences, by reason. Every reason is listed; absent in reports of 0.1.
+    /// Words left out of analysed sentences, by reason. Every reason is listed; absent in reports of headscope 0.1.
     #[serde(default)]
     pub words_left_out: BTreeMap<WordSkip, u64>,
-    /// Words whose syntactic head is left out, so that their arcs are not scored; absent in reports of 0.1.
+    /// Words whose syntactic head is left out, so that their arcs are not scored; absent in reports of headscope 0.1.
     #[serde(default)]
     pub heads_left_out: u64,
-    /// Tokens that belong to several words, as `didn't` may; absent in reports of 0.1.
+    /// Tokens that belong to several words, as `didn't` may; absent in reports of headscope 0.1.
     #[serde(default)]
     pub shared_tokens: u64,
     /// Sentences of plain text that were cut to the token limit.
@@ -59,14 +59,15 @@ pub struct CorpusInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub units: Option<u64>,
-    /// Number of documents that `--limit` took, each whole, and of all documents; absent without `--limit`.
+    /// Documents that `--limit` took, out of all; absent without `--limit`, or if documents are not the sampling unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TakenDocuments")]
     pub documents: Option<TakenDocuments>,
-    /// Checks of whether the model could read the corpus, each with its threshold of the policy; empty in reports of 0.1.
+    /// Checks of whether the model could read the corpus, each with its threshold of the policy; empty in reports of headscope
+    /// 0.1.
     #[serde(default)]
     pub health: Health,
-    /// Properties of the text, such as its share of unknown tokens; absent in reports of 0.1.
+    /// Properties of the text, such as its share of unknown tokens; absent in reports of headscope 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextInfo>,
 }
@@ -82,12 +83,12 @@ pub struct ContextInfo {
     pub tokens: MeanAndLargest,
 }
 
-/// Mean and maximum of a count per sequence.
+/// Number of sentences or tokens per sequence: its mean and its maximum over all sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeanAndLargest {
-    /// Mean of the count over all sequences.
+    /// Mean number of sentences or tokens per sequence.
     pub mean: f64,
-    /// Largest count of any sequence.
+    /// Largest number of sentences or tokens in one sequence.
     pub largest: u64,
 }
 

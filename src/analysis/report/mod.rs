@@ -47,13 +47,13 @@ pub const SCHEMA_VERSION: u32 = 4;
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(title = "headscope report")]
 pub struct Report {
-    /// The version of this schema.
+    /// Version of the report's schema. It rises when a key changes its meaning or is removed.
     #[schemars(extend("const" = SCHEMA_VERSION))]
     pub schema_version: u32,
     /// The program that wrote the report.
     pub tool: Tool,
     /// The report in a few sentences: which heads have a firm role, the relation with the strongest evidence, how heads choose
-    /// and what removing them costs if that was asked, and which findings lacked evidence; empty in reports of 0.1.
+    /// and what removing them costs if that was asked, and which findings lacked evidence. Empty in reports of headscope 0.1.
     #[serde(default)]
     pub in_brief: Vec<String>,
     /// The model that was analysed.
@@ -68,7 +68,8 @@ pub struct Report {
     /// The 95 % interval of each chance level, by metric id.
     #[schemars(schema_with = "schema::intervals")]
     pub chance_ci95: Intervals,
-    /// The denominator of each metric, that is, how many things it was measured on, by metric id; empty in reports of 0.1.
+    /// The denominator of each metric, by metric id: the number of queries, words or edges scored, with their sentences and
+    /// blocks. Empty in reports of headscope 0.1.
     #[serde(default)]
     #[schemars(schema_with = "schema::denominators")]
     pub denominators: Metrics<Denominator>,
@@ -156,11 +157,12 @@ pub struct HeadReport {
     /// All labels of the head: firm ones before borderline ones, each by falling margin.
     #[schemars(schema_with = "schema::labels")]
     pub labels: Vec<Label>,
-    /// The head in one sentence, made of its labels and of what the studies that were run found; empty in reports of 0.1.
+    /// The head in one sentence, with its labels and the findings of the studies that were run. Empty in reports of headscope
+    /// 0.1.
     #[serde(default)]
     pub description: String,
-    /// How the head chooses where to attend: by special tokens, position, token, position and token, or context. Null where it
-    /// has no such label, or the study `choice` did not run. It is not one of the `labels`.
+    /// How the head chooses where to attend: by special tokens, position, token, position and token, or context. Null if the
+    /// head has no such label, or the study `choice` did not run. `labels` does not list it.
     #[serde(default)]
     #[schemars(schema_with = "schema::choice_label")]
     pub chooses: Option<Label>,
@@ -179,13 +181,13 @@ pub struct HeadReport {
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub standard_errors: StandardErrors,
-    /// The chance level of each metric whose chance depends on the head, by metric id. Null if the report's `chance` has it, or
-    /// there is none. Empty if no study that was run has such metrics.
+    /// The chance levels that depend on the head, by metric id. Null for a metric without a chance level, or with its level in
+    /// the report's `chance`. Empty if no study that was run has metrics whose chance depends on the head.
     #[serde(default)]
     #[schemars(schema_with = "schema::values")]
     pub chance: Values,
-    /// The denominator of each metric that heads share unequally, by metric id; null where the report's `denominators` has it.
-    /// Absent if all heads are scored on the same things.
+    /// The denominators that differ between heads, by metric id. Null for a metric with its denominator in the report's
+    /// `denominators`. Absent if all heads are scored on the same things.
     #[serde(default, skip_serializing_if = "Metrics::is_empty")]
     #[schemars(schema_with = "schema::head_denominators")]
     pub denominators: Metrics<Option<Denominator>>,

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// How a decoder reads a corpus.
+/// How a decoder reads a corpus: the text of each sequence, and the special token before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
-    /// The unit of text that is one sequence.
+    /// Text unit per sequence: a sentence, or a window of sentences.
     pub context: Context,
     /// Whether a beginning-of-text token was asked for (`--bos`).
     pub bos: Bos,
@@ -25,7 +25,7 @@ pub enum Context {
     /// Each sentence by itself.
     #[default]
     Sentence,
-    /// Windows of consecutive sentences of a document, as [`crate::sequences::derived::windows`] makes them.
+    /// Windows of as many whole consecutive sentences of a document as fit, up to `max_tokens` tokens.
     Document,
 }
 
@@ -33,10 +33,10 @@ pub enum Context {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Spacing {
-    /// In their text as it was written, like the training text of the model.
+    /// Words within their sentence as it was written, like the training text of the model.
     #[default]
     Written,
-    /// One by one, each with a space before it.
+    /// Words one by one, each with a space before it.
     Spaced,
 }
 
@@ -51,12 +51,12 @@ impl Spacing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bos {
-    /// Only where the tokenizer itself puts it.
+    /// Beginning-of-text token only where the tokenizer itself puts one.
     #[default]
     Auto,
-    /// Before every sequence.
+    /// Beginning-of-text token before every sequence, unless the tokenizer itself puts a special token there.
     Always,
-    /// Before no sequence.
+    /// No special token before any sequence, even if the tokenizer itself puts one there.
     Never,
 }
 

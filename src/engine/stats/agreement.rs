@@ -13,23 +13,23 @@ use super::interval::Interval;
 /// 97.5th percentile of the standard normal distribution.
 const Z_975: f64 = 1.959_963_984_540_054;
 
-/// Agreement of two raters, such as two reports, on the category of each of `things` things.
+/// Agreement of two raters on the category of each thing, such as two reports on the first label of each attention head.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CategoryAgreement {
-    /// Number of things that both raters put into a category.
+    /// Number of things, such as attention heads, that both raters put into a category.
     pub things: usize,
-    /// Share of the things that both raters put into the same category; null without things.
+    /// Share of the things that both raters put into the same category, from 0 to 1; null if `things` is 0.
     pub share: Option<f64>,
-    /// 95 % interval of `share` (Wilson 1927), for independently drawn things; null without things.
+    /// 95 % interval of `share` if the things were drawn independently (Wilson 1927); null if `things` is 0.
     pub share_ci95: Option<Interval>,
-    /// Share expected to agree if the raters were independent: the sum over categories of the product of the two raters' shares;
-    /// null without things.
+    /// Expected `share` of independent raters: the product of the raters' shares of a category, summed over categories. Null if
+    /// `things` is 0.
     pub expected: Option<f64>,
-    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960). Null without things, or if a rater uses a single
-    /// category: `share` is then `expected` whatever the other rater says.
+    /// Cohen's kappa, `(share - expected) / (1 - expected)` (Cohen 1960). Null if `things` is 0, or if a rater uses a single
+    /// category: `share` then equals `expected` whatever the other rater says.
     pub kappa: Option<f64>,
-    /// 95 % interval of kappa: the interval of `share`, with the raters' shares of categories taken as known. It ends at the
-    /// lowest kappa that these shares allow, which lies between -1 and 0 (Cohen 1960).
+    /// 95 % interval of `kappa`: `share_ci95` on the scale of kappa, with the raters' shares of categories taken as known. The
+    /// lower end is at least the lowest kappa that these shares allow, from -1 to 0 (Cohen 1960). Null if `kappa` is null.
     pub kappa_ci95: Option<Interval>,
 }
 
@@ -74,12 +74,12 @@ const SHUFFLES: usize = 1000;
 /// Seed of the random orders: the year of the Hungarian method (Kuhn 1955).
 const SHUFFLES_SEED: u64 = 1955;
 
-/// Share of things that two raters put into the same category if the categories of one rater are put in random order.
+/// Agreement by chance: share of things that both raters put into the same category, with one rater's categories shuffled.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShareByChance {
-    /// Mean of the share over 1,000 random orders.
+    /// Mean share of things with the same category, over 1,000 random orders; 0 if there are no things.
     pub mean: f64,
-    /// Range of the share in 95 % of the random orders.
+    /// Share of things with the same category in the middle 95 % of the random orders, `[low, high]`.
     pub range95: Interval,
 }
 

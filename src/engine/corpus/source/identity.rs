@@ -59,7 +59,7 @@ pub struct FileIdentity {
     pub generated: Option<String>,
 }
 
-/// Numbers of documents where a sentence limit takes only some.
+/// Number of documents that a limit on sentences (`--limit`) took, and number of all documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TakenDocuments {
     /// Number of documents read, each to its end.

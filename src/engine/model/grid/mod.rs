@@ -103,14 +103,14 @@ impl FromStr for HeadPlace {
     }
 }
 
-/// One attention head with its name.
+/// One attention head: its layer, its number within the layer, and its name.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct NamedHead {
     /// Layer, counted from 0.
     layer: usize,
     /// Attention head within the layer, counted from 0.
     head: usize,
-    /// Name of the attention head, such as `L7H9`.
+    /// Name of the attention head: `L7H9` is head 9 of layer 7.
     name: String,
 }
 

@@ -23,15 +23,15 @@ use crate::system::printable::shortened;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskKind {
-    /// A text, or a pair of texts, is to be given its class: `ln p(label)`, less `ln p(foil)` where the item has a `foil`.
+    /// Classify a text or a pair of texts. Score: `ln p(label)`, minus `ln p(foil)` if the item has a `foil`.
     Classify,
-    /// Words are to be given their classes: the sum of `ln p(label)`, less `ln p(foil)` where the item has `foils`.
+    /// Classify words. Score: `ln p(label)`, minus `ln p(foil)` if the item has `foils`, summed over the labelled words.
     Tag,
-    /// A token is to be filled in: `ln p(answer) - ln p(foil)`.
+    /// Predict a token at a mask or after a prompt. Score: `ln p(answer) - ln p(foil)`.
     Cloze,
-    /// A text should be more probable than another one: `ln p(good) - ln p(bad)`.
+    /// Find a good text more probable than a bad one. Score: `ln p(good) - ln p(bad)`.
     Pair,
-    /// A text should be nearer to a second one than to a third one: `cos(anchor, positive) - cos(anchor, negative)`.
+    /// Find an anchor text nearer to a positive than to a negative. Score: `cos(anchor, positive) - cos(anchor, negative)`.
     Triple,
 }
 
@@ -95,7 +95,7 @@ pub enum ItemSkip {
     OtherLength,
     /// The corrupted text has the mask at another position than the text.
     OtherPlace,
-    /// Answer or foil is another token in the corrupted text than in the text.
+    /// The answer or the foil is one token in the text, and a different token in the corrupted text.
     OtherAnswer,
 }
 
