@@ -190,7 +190,7 @@ pub fn verdict_rules() -> impl Iterator<Item = VerdictRow> {
     detectors().map(move |detector| VerdictRow::from_detector(detector, &policy)).chain(non_label_verdict_rules())
 }
 
-/// Lists the rules of the verdicts that are not labels, study by study.
+/// Lists the rules of verdicts other than labels of heads, such as `helpful` of the study `effect`, study by study.
 pub fn non_label_verdict_rules() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
     STUDIES.iter().flat_map(|study| study.card().verdicts).map(move |rule| VerdictRow::from_rule(rule, &policy))

@@ -135,8 +135,8 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub is_first: bool,
-    /// Right answers, by class number or token id, each with the number of predictions for which it is right. Empty
-    /// where items cannot share answers.
+    /// Right answers, by class number or token id, each with the number of predictions for which it is right. Empty for
+    /// pairs of texts and for triples.
     pub truths: BTreeMap<u32, u64>,
     /// Name of the item's group (condition) in the task file; `None` if it has no group.
     pub group: Option<String>,
@@ -220,7 +220,7 @@ fn run_index(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }
 
-/// One text of a task item while it runs.
+/// State of one text of a task item while the model runs on it.
 pub struct ItemText {
     /// Number of the item in the task file.
     index: u64,

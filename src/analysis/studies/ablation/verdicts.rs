@@ -176,7 +176,7 @@ pub fn ranked_by_effect<T>(heads: &[T], effect_of: impl Fn(&T) -> &HeadEffect) -
 }
 
 /// Number of heads that a forest plot shows at each end of the ranking.
-const HEADS_PER_END: usize = 12;
+const HALF_FOREST_ROWS: usize = 12;
 
 /// Draws ranked heads as a forest plot, and writes how many heads in the middle are left out.
 pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
@@ -185,9 +185,9 @@ pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
         note: head.verdict_text(),
         marks: vec![Mark::from_value(head.effect, head.ci95)],
     };
-    let last = order.len().saturating_sub(HEADS_PER_END).max(HEADS_PER_END);
-    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < HEADS_PER_END || *rank >= last);
-    let left_out = match order.len().saturating_sub(2 * HEADS_PER_END) {
+    let last = order.len().saturating_sub(HALF_FOREST_ROWS).max(HALF_FOREST_ROWS);
+    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < HALF_FOREST_ROWS || *rank >= last);
+    let left_out = match order.len().saturating_sub(2 * HALF_FOREST_ROWS) {
         0 => String::new(),
         heads => format!(" {} in between {} left out.", format_count(heads, "head"), plural(&heads, "is", "are")),
     };

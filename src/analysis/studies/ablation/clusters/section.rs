@@ -161,7 +161,7 @@ pub struct Removed {
     pub all_but_one: Change,
 }
 
-/// Changes of a loss or of the output per block, in the ablation variants that remove heads of clusters.
+/// Change of the loss or of the output when heads of clusters are removed, by jackknife block.
 struct ClusterChanges<'a, Q> {
     sums: &'a RemovalSums<Clusters, Q>,
     /// Number of tokens per block, by which summed changes are divided to give means.
@@ -173,58 +173,58 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
         Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
 
-    /// Change per block when exactly the heads with these indices are removed.
+    /// Change of the loss or output, summed in each block, when exactly the heads with these indices are removed.
     fn changes_without(&self, places: &[usize]) -> PerBlock {
         let variant = self.sums.variant_removing(places);
         self.sums.per_block(|block| block.change(variant))
     }
 
-    /// Change per block when each of the heads `places` is removed alone.
-    fn changes_without_each(&self, places: &[usize]) -> Vec<PerBlock> {
+    /// Change of the loss or output, summed in each block, when each head is removed alone, `[heads]`.
+    fn single_removal_changes(&self, places: &[usize]) -> Vec<PerBlock> {
         places.iter().map(|&place| self.changes_without(&[place])).collect()
     }
 
-    /// Change per block when all of the heads `places` but one are removed, for each head that is kept.
-    fn changes_keeping_each(&self, places: &[usize]) -> Vec<PerBlock> {
+    /// Change of the loss or output, summed in each block, when all heads but one are removed, for each kept head.
+    fn all_but_one_changes(&self, places: &[usize]) -> Vec<PerBlock> {
         (0..places.len()).map(|kept| self.changes_without(&all_but_one(places, kept))).collect()
     }
 
-    /// Mean change per token, with its jackknife over blocks.
+    /// Mean change of the loss or output per token, from the change in each block.
     fn mean_change(&self, blocks: &PerBlock) -> Jackknife {
         Jackknife::new(blocks, &self.counts)
     }
 
-    /// Mean change per token, with its 95 % interval.
+    /// Mean change of the loss or output per token, with its 95 % interval.
     fn change(&self, blocks: &PerBlock) -> Change {
         let mean = self.mean_change(blocks);
         Change { value: mean.value(), ci95: mean.interval() }
     }
 
-    /// Change per block when all of the heads `places` are removed together, minus the sum of the changes when each
-    /// is removed alone.
+    /// Change of the loss or output when all heads are removed together, minus the sum when each is removed alone, by
+    /// block.
     fn joint_minus_summed(&self, places: &[usize]) -> PerBlock {
-        let (together, sum) = (self.changes_without(places), sum_by_block(&self.changes_without_each(places)));
+        let (together, sum) = (self.changes_without(places), sum_by_block(&self.single_removal_changes(places)));
         std::array::from_fn(|block| together[block] - sum[block])
     }
 
-    /// `[p-value that one head suffices, p-value to be corrected for all clusters]`, whichever head is kept. The
-    /// second is `None` unless all estimates are within ± `band`.
+    /// Intersection–union p-value that the change stays within ± `band` when all heads but one are removed, whichever is
+    /// kept. The second value is for the correction over clusters: `None` unless all estimates are within ± `band`.
     fn sufficiency_p_values(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<_>> =
-            self.changes_keeping_each(places).iter().map(|rest| self.mean_change(rest).estimate()).collect();
+            self.all_but_one_changes(places).iter().map(|rest| self.mean_change(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
         let is_within = rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band));
         (p, p.filter(|_| is_within))
     }
 
-    /// Changes of every cluster, in the order of the clusters; empty if no token was scored.
+    /// Changes of the loss or output for every cluster, in order of the clusters; empty if no token was scored.
     fn clusters(&self, context: &EstimationContext) -> Vec<Removed> {
         if self.counts.iter().sum::<f64>() == 0.0 {
             return Vec::new();
         }
         let changes = |sums: &[PerBlock]| sums.iter().map(|blocks| self.change(blocks)).collect();
         let cluster = |places: &Vec<usize>| {
-            let (alone, all_but) = (self.changes_without_each(places), self.changes_keeping_each(places));
+            let (alone, all_but) = (self.single_removal_changes(places), self.all_but_one_changes(places));
             let mean = sum_by_block(&all_but).map(|sum| sum / all_but.len() as f64);
             Removed {
                 heads: head_places(places, context),
@@ -240,14 +240,14 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
     }
 }
 
-/// Sum of several values per block, block by block.
+/// Sum of the parts in each block.
 fn sum_by_block(parts: &[PerBlock]) -> PerBlock {
     std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
 }
 
 impl<Q: LossQuantity> ClusterChanges<'_, Q> {
-    /// Change of the task's share right when the heads `places` are removed; `None` without a task.
-    fn right_share_change(&self, places: &[usize]) -> Option<Change> {
+    /// Change of the accuracy on the task when the heads `places` are removed; `None` without a task.
+    fn accuracy_change(&self, places: &[usize]) -> Option<Change> {
         let variant = self.sums.variant_removing(places);
         let change =
             self.sums.per_block(|block| block.correct_predictions(Some(variant)) - block.correct_predictions(None));
@@ -272,7 +272,7 @@ impl<Q: LossQuantity> ClusterChanges<'_, Q> {
             };
             ClusterEffects {
                 removed,
-                right: self.right_share_change(&clusters[number]),
+                right: self.accuracy_change(&clusters[number]),
                 p: p[number],
                 q: q[number],
                 verdict: Interplay::NotSeen,

@@ -17,8 +17,8 @@ pub type ClusterItems = RemovalSums<Clusters, Items>;
 
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 
-/// Number of random sets per cluster. If a random set passes by chance once in twenty, one of them is expected to
-/// pass.
+/// Number of random sets per cluster. At a false-positive rate of 1/20, one of them is expected to pass the test that
+/// one head suffices.
 const RANDOM_SETS: usize = 20;
 
 /// Clusters of similar heads, with random head sets for comparison.

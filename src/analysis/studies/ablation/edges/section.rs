@@ -207,8 +207,8 @@ pub const UNTRAINED_SEED: u64 = 0;
 /// an untrained model's edges.
 const PERCENTILE_RANK: f64 = 0.95;
 
-/// Largest excess over the product of averages that is written in per cent. A larger excess may have an infinite
-/// exponential.
+/// Largest percentage by which the summary says that a shift exceeds chance. Beyond it, where `exp` may be infinite, the
+/// summary says "more than 11 times".
 const MAX_PERCENT: f64 = 1000.0;
 
 /// Edges of an untrained model of the same shape, over the same sample.
@@ -250,7 +250,8 @@ impl Untrained {
         )
     }
 
-    /// How far an edge above chance exceeds the product of the averages, in words; `None` without a percentile.
+    /// Ratio of a shift just above chance to the product of average shifts, in words. `None` if the untrained model has
+    /// no shift.
     fn excess_text(&self) -> Option<String> {
         self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
             percent if percent <= MAX_PERCENT => format!("some {percent:.0} % more than"),

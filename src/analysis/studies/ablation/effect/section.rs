@@ -230,7 +230,7 @@ fn relation_effects(total: &LossesByGroup, sums: &EffectSums, context: &Estimati
 
 stored!(Effects as effect);
 
-const ROWS_PER_END: usize = 5;
+const HALF_TABLE_ROWS: usize = 5;
 
 impl Section for Effects {
     fn complete(&mut self, completion: &LateFact<'_>) {
@@ -293,7 +293,7 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance_text));
         vec![head.place.to_string(), effect, q, within, head.verdict_text()]
     };
-    let rows = shorten_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
+    let rows = shorten_to_both_ends(heads.iter().map(row).collect(), HALF_TABLE_ROWS);
     aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 

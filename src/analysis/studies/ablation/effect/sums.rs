@@ -120,8 +120,8 @@ pub fn overall_effect(losses: &LossesByGroup, head: Option<usize>) -> Fraction {
     group_effect(losses, head, &TokenGroup::All)
 }
 
-/// Metric of token losses. Its value is computed from the losses of a block or of all blocks, the head's index
-/// (`None` for chance) and the key's index.
+/// Metric of token losses. Its function takes the losses, the head's index (`None` for chance), and the index of the
+/// value's key (word class).
 type EffectMetric = Metric<fn(&LossesByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[

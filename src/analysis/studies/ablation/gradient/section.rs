@@ -21,7 +21,7 @@ use crate::study::show::wording::{aligned_table, empty_sample_reason, plus_minus
 use crate::study::{Estimates, EstimationContext, Summary};
 use crate::system::counted::format_count;
 
-const ROWS_PER_END: usize = 5;
+const HALF_TABLE_ROWS: usize = 5;
 
 /// Metrics that derivatives approximate: the effects of removing a head on the loss of tokens and on the loss of a
 /// task.
@@ -161,7 +161,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         cells.into_iter().chain(along_path).collect()
     };
-    aligned_table(header, shorten_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END), 1..)
+    aligned_table(header, shorten_to_both_ends(heads.iter().map(row).collect(), HALF_TABLE_ROWS), 1..)
 }
 
 stored!(Gradients as gradient);
@@ -190,8 +190,7 @@ impl Section for Gradients {
     }
 }
 
-/// Largest completeness error without a request for more integration steps in the summary: 1 % of the loss
-/// difference.
+/// Completeness error above which the summary asks for more integration steps: 1 % of the loss difference.
 const MAX_COMPLETENESS_ERROR: f64 = 0.01;
 
 /// Integrated gradients: effect of each head while the gates of all heads open together.

@@ -150,7 +150,7 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
-    /// Costs of removing the head, as text: on the gain, and on the loss of the second copy.
+    /// Fall of the gain and rise of the second copy's loss when the head is removed, as text.
     fn cost_texts(&self) -> [String; 2] {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))

@@ -116,15 +116,15 @@ pub struct Interaction {
     pub ci95: Option<Interval>,
 }
 
-/// Allowed rises: 1 %, 5 % and 10 % of the loss with all heads, or of its rise when all heads are removed. A tenth
-/// of the loss can be half of that rise.
+/// Largest allowed rises of the loss while heads are removed, relative to the loss with all heads or to its rise without
+/// any head. Both references serve, since a tenth of the loss can be half of that rise.
 pub const ALLOWED_RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
-/// Quantities that an allowed rise can be relative to.
+/// Quantities relative to which the allowed rise of the loss is measured.
 ///
-/// Losses of classes are negative log-probabilities. Scores of other items are differences, which may be negative,
-/// so no rise is relative to them.
-fn rise_measures(task: Option<TaskKind>) -> &'static [ShareOf] {
+/// Losses of items with classes are negative log-probabilities. Losses of other items are differences that may be
+/// negative, so no rise is relative to them.
+fn rise_references(task: Option<TaskKind>) -> &'static [ShareOf] {
     match task {
         None => &[ShareOf::Loss, ShareOf::AllHeads],
         Some(kind) if kind.has_class_labels() => &ShareOf::ALL,
@@ -184,7 +184,8 @@ impl Curves {
         layers
     }
 
-    /// The pruning orders for export, each with the loss after every removal.
+    /// Pruning orders for export, each with the loss after every removal. Each carries `is_above_baseline`: whether the
+    /// model beats the baseline of its task.
     pub fn pruning_orders(&self, is_above_baseline: Option<bool>) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
         // Constants are listed in the order of the model, not in the order of removal.
@@ -230,7 +231,7 @@ impl Curve {
                 Jackknife::new(&sums.per_block(|block| change(block, variant)), denominator).interval()
             })
         };
-        let can_go = rise_measures(task)
+        let can_go = rise_references(task)
             .iter()
             .flat_map(|&of| ALLOWED_RISES.map(|rise| removable_share(sums, &variants, of, rise)));
         Self {
@@ -248,7 +249,7 @@ impl Curve {
         }
     }
 
-    /// Numbers of the removable heads of each layer, for an allowed rise (`budget`).
+    /// Numbers of the removable heads within each layer, for one of the allowed rises of the loss (`budget`).
     pub fn removable_by_layer(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &HeadPlace { layer, head } in self.heads.iter().take(self.removable_count(budget)) {
@@ -257,7 +258,7 @@ impl Curve {
         by_layer
     }
 
-    /// Number of heads that can be removed for an allowed rise (`budget`).
+    /// Number of heads that can be removed before the loss rises by more than `budget` allows.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
     pub fn removable_count(&self, budget: &CanGo) -> usize {
         // The share of a saved report is rounded.
@@ -275,8 +276,8 @@ impl Curve {
     }
 }
 
-/// Share of heads that can be removed before the loss rises by more than `rise`, relative to the quantity `of`.
-/// Each of `variants` removes one head more than the one before; the last removes all heads.
+/// Share of heads that can be removed before the loss rises (or the accuracy falls) by more than `rise`, a share of the
+/// reference quantity `of`. Each of `variants` removes one head more than the one before; the last removes all heads.
 fn removable_share<Q: LossQuantity>(
     sums: &RemovalSums<Orders, Q>,
     variants: &[usize],
@@ -375,7 +376,7 @@ impl Orders {
         let together = |Ranking { by, places }: Ranking| {
             let mut groups: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
             for (rank, &place) in places.iter().enumerate() {
-                groups.entry(orders.first_head_with_weights(place, grid)).or_default().push((rank, place));
+                groups.entry(orders.first_head_sharing_weights(place, grid)).or_default().push((rank, place));
             }
             let mut groups: Vec<Vec<(usize, usize)>> = groups.into_values().collect();
             let mean_rank =
@@ -387,8 +388,9 @@ impl Orders {
         orders
     }
 
-    /// Index of the first head with the weights of the head at index `place`.
-    fn first_head_with_weights(&self, place: usize, grid: HeadGrid) -> usize {
+    /// Index of the first head, in layer order, with weights equal to those of head `place`; `place` itself if no layers
+    /// share weights.
+    fn first_head_sharing_weights(&self, place: usize, grid: HeadGrid) -> usize {
         let (layer, head) = grid.layer_and_head(place);
         grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)
     }
@@ -396,8 +398,9 @@ impl Orders {
     /// Indices of the heads that are removed at step `count` of an order. They are the first `count` heads, and the
     /// heads that share weights with the last of these.
     pub fn removed_at_step<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
-        let last = self.first_head_with_weights(order.places[count - 1], grid);
-        let more = order.places[count..].iter().take_while(|&&place| self.first_head_with_weights(place, grid) == last);
+        let last = self.first_head_sharing_weights(order.places[count - 1], grid);
+        let more =
+            order.places[count..].iter().take_while(|&&place| self.first_head_sharing_weights(place, grid) == last);
         &order.places[..count + more.count()]
     }
 }

@@ -19,7 +19,7 @@ impl Section for Curves {
     fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: InBrief {
-                finding: self.removable_text(run),
+                finding: self.removable_heads_text(run),
                 has_priority: self.task.is_some(),
                 ..InBrief::default()
             },
@@ -61,12 +61,12 @@ const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baselin
 const RANDOM_PREFIX: &str = "random";
 
 impl Curves {
-    /// Writes how many heads can be removed in the first order, and at most in a random order; `None` without an
-    /// interval.
+    /// Sentence on how many heads can be removed in the first order, beside the largest number over the random orders.
+    /// `None` without an interval.
     ///
-    /// The limit is the smallest allowed fall of a task's share right, or the largest allowed rise relative to all
-    /// heads.
-    fn removable_text(&self, run: &SectionFacts) -> Option<String> {
+    /// For a task, the limit is the smallest listed fall of the accuracy. Otherwise it is the largest listed rise of the
+    /// loss, relative to the rise without any head.
+    fn removable_heads_text(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
             None => order.can_go.iter().rfind(|can_go| can_go.of == ShareOf::AllHeads).copied(),
@@ -112,7 +112,7 @@ impl Curves {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    fn scored_text(&self, read: Context) -> String {
+    fn sample_text(&self, read: Context) -> String {
         scored_counts_text([self.masked_tokens, self.sentences], self.objective, self.task, read)
     }
 
@@ -153,7 +153,7 @@ impl Curves {
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
              ({}, {loss:.3} {unit} {per} with all heads{right}; {}without retraining). Share of heads that can be removed, with its \
              95 % interval:",
-            self.scored_text(run.read),
+            self.sample_text(run.read),
             self.removal.map_or_else(String::new, |removal| format!("removal by {}; ", removal.name())),
         )?;
         for of in ShareOf::ALL {
@@ -247,7 +247,7 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
         reading: format!(
             "Heads go one after the other; their order is from one half of the sample and the loss from the other ({}), with 95 % \
              intervals of the rise; nothing is trained again. Heads that can go: {}.",
-            pruning.scored_text(read),
+            pruning.sample_text(read),
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {

@@ -112,7 +112,7 @@ struct ItemSelection<'a, F> {
 
 impl<F: Fn(&Item) -> bool> ItemSelection<'_, F> {
     /// Ratio over the selected items of the whole corpus.
-    fn selected_ratio(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
+    fn overall_ratio(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
         ratio(&mut self.total.values().filter(|item| (self.includes)(item)))
     }
 
@@ -126,7 +126,7 @@ impl<F: Fn(&Item) -> bool> ItemSelection<'_, F> {
     fn accuracy(&self) -> RightShare {
         let ratio =
             |items: &mut dyn Iterator<Item = &Item>| prediction_share(items, |item| item.correct_predictions(None));
-        let all = self.selected_ratio(ratio);
+        let all = self.overall_ratio(ratio);
         RightShare::new(all.value().unwrap_or(f64::NAN), self.jackknife(ratio), all.evidence().sentences)
     }
 }
@@ -141,8 +141,8 @@ impl TaskResult {
         let total = &sums.blocks.total();
         let all = ItemSelection { sums, total, includes: |_: &Item| true };
         let bare = Some(sums.variant_removing(&(0..sums.head_count()).collect::<Vec<_>>()));
-        let basis = all.selected_ratio(|items| mean_loss(items, None)).evidence();
-        let loss_of = |variant| all.selected_ratio(|items| mean_loss(items, variant)).value();
+        let basis = all.overall_ratio(|items| mean_loss(items, None)).evidence();
+        let loss_of = |variant| all.overall_ratio(|items| mean_loss(items, variant)).value();
         let (whole, without) = (loss_of(None), loss_of(bare));
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
@@ -176,7 +176,7 @@ impl TaskResult {
             loss_ci95: all.jackknife(|items| mean_loss(items, None)).interval(),
             loss_without_heads: without,
             right_without_heads: all
-                .selected_ratio(|items| prediction_share(items, |item| item.correct_predictions(bare)))
+                .overall_ratio(|items| prediction_share(items, |item| item.correct_predictions(bare)))
                 .value(),
             band,
             absent_heads: context.absent_heads.len(),
@@ -216,7 +216,7 @@ fn group_results(sums: &TaskSums, total: &Items, context: &EstimationContext) ->
     parallel_map(context.threads, named, |group| {
         let of_group = ItemSelection { sums, total, includes: |item: &Item| item.group.as_deref() == Some(group) };
         let heads = 0..context.grid.head_count();
-        let losses = of_group.selected_ratio(|items| mean_loss(items, None));
+        let losses = of_group.overall_ratio(|items| mean_loss(items, None));
         let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| mean_loss_rise(items, Some(head));
         let measured = |head: usize| Some(&of_group).filter(|_| sums.removes_alone(head));
         GroupResult {
@@ -225,7 +225,7 @@ fn group_results(sums: &TaskSums, total: &Items, context: &EstimationContext) ->
             units: losses.evidence().sentences,
             loss: losses.value(),
             right: of_group.accuracy(),
-            effects: heads.clone().map(|head| measured(head)?.selected_ratio(effect(head)).value()).collect(),
+            effects: heads.clone().map(|head| measured(head)?.overall_ratio(effect(head)).value()).collect(),
             ci95: heads.map(|head| measured(head)?.jackknife(effect(head)).interval()).collect(),
         }
     })
@@ -254,13 +254,13 @@ impl GroupResult {
 
 stored!(TaskResult as task);
 
-/// Mean rise of the loss per item when a head is removed; 0 for `None` (chance).
+/// Mean rise of the loss per item when the head is removed; 0, the chance level, for `None`.
 fn mean_loss_rise<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
     ratio_of_sums(items, |item| item.score(None) - item.score(head), |_| 1.0)
 }
 
-/// Share of the items' predictions that `part` counts. A tagging item has one prediction per word; every other item
-/// has one.
+/// Sum of `part`, a number of predictions, divided by all predictions of the items. A tagging item has one prediction
+/// per word; every other item has one.
 fn prediction_share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
     ratio_of_sums(items, part, Item::prediction_count)
 }
@@ -281,8 +281,8 @@ fn ratio_of_sums<'a>(
     Fraction::new(sum, all).with_evidence(count, units)
 }
 
-/// Mean rise of the loss over all items when a head is removed, which is the fall of the mean score; 0 for `None`
-/// (chance).
+/// Mean rise of the loss over all items (fall of the mean score) when the head is removed; 0, the chance level, for
+/// `None`.
 pub fn overall_effect(items: &Items, head: Option<usize>) -> Fraction {
     mean_loss_rise(items.values(), head)
 }

@@ -21,7 +21,7 @@ pub struct ExampleSentences;
 
 /// The text that stands for a special token in drawings: the first of `tokens` that the vocabulary has, or
 /// `otherwise` if it has none.
-fn special_text(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
+fn special_token_text(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
     tokens.into_iter().find(|token| (subject.token_id)(token).is_some()).unwrap_or(otherwise).to_owned()
 }
 
@@ -40,8 +40,8 @@ impl Study for ExampleSentences {
     fn passes(&self) -> Vec<PassSpec> {
         let make = |subject: &Subject<'_>| {
             let special = [
-                special_text(subject, ["[CLS]", "<s>"], "[first]"),
-                special_text(subject, ["[SEP]", "</s>"], "[separator]"),
+                special_token_text(subject, ["[CLS]", "<s>"], "[first]"),
+                special_token_text(subject, ["[SEP]", "</s>"], "[separator]"),
             ];
             let (classes, aims) = (subject.classes.clone(), subject.upstream.aims.clone());
             ExampleSums::new(subject.grid, classes, subject.from_token, aims, special)

@@ -264,7 +264,6 @@ impl Similarity {
     }
 }
 
-/// Compares pairs of heads within one group with other pairs, by distance and by CKA.
 pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize>], strata: &[Stratum]) -> Comparisons {
     if distance.is_empty() {
         return Comparisons::default();

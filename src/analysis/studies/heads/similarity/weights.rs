@@ -14,7 +14,7 @@ use crate::system::parallel::{core_count, parallel_map};
 /// figure 1).
 const COVERED_SPECTRUM_SHARE: f64 = 0.9;
 
-/// Maximum number of pairs listed for each input.
+/// Maximum number of listed pairs of heads for each of queries, keys and values.
 const MAX_LISTED_PAIRS: usize = 5;
 
 /// Similarity of attention heads by their weights alone: spectra and composition scores.
@@ -209,11 +209,12 @@ fn squared_norms(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
     a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner_product(a, b)).collect()
 }
 
-/// Computes the composition scores of all heads of a layer with all heads of a later layer, `[sources, targets]`.
+/// Composition scores `|A B| / (|A| |B|)` of the heads of a layer (`A = W_V W_O`) with the heads of a later layer (`B`),
+/// `[sources, targets]`.
 ///
-/// `output` is the output projection of the earlier layer, and `reads` the weights of the later layer that multiply
-/// it. `before` and `after` are the Gram matrices of the outermost weight matrices. `written` and `read` are the
-/// squared norms of each head's two factors `A` and `B`.
+/// `output` is `W_O` of the earlier layer, and `reads` the first factor of `B` in the later layer. `before` and
+/// `after` are the Gram matrices of `W_V` and of the second factor of `B`. `written` and `read` are `|A|²` and `|B|²`
+/// of each head.
 fn composition_scores(
     output: Matrix<'_>,
     reads: Matrix<'_>,
