@@ -1,5 +1,6 @@
 //! Effect of removing each head on the training loss or the loss of a task, with tests and verdict.
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -169,10 +170,8 @@ pub fn is_zero(count: &usize) -> bool {
 
 /// Lists the heads that were removed alone with their effects, the largest first.
 pub fn ranked_by_effect<T>(heads: &[T], effect_of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
-    let mut order: Vec<_> =
-        heads.iter().filter_map(|head| Some((effect_of(head).single_removal_effect()?, head))).collect();
-    order.sort_by(|a, b| b.0.total_cmp(&a.0));
-    order
+    let effects = heads.iter().filter_map(|head| Some((effect_of(head).single_removal_effect()?, head)));
+    effects.sorted_by(|a, b| b.0.total_cmp(&a.0)).collect()
 }
 
 /// Number of heads that a forest plot shows at each end of the ranking.
@@ -210,9 +209,7 @@ impl Verdicts {
         let Self { helpful, harmful, negligible, undecided, .. } = self;
         let named = [(helpful, "helpful"), (harmful, "harmful"), (negligible, "negligible"), (undecided, "undecided")];
         let named = named.iter().filter(|(count, _)| *count > 0);
-        let named: Vec<String> =
-            named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).collect();
-        named.join(", ")
+        named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).join(", ")
     }
 }
 

@@ -1,5 +1,6 @@
 //! Report sections `cluster_effect` and `cluster_shift`: loss and output without clusters of similar heads.
 
+use itertools::Itertools;
 use std::fmt::{self, Write};
 
 use comfy_table::Table;
@@ -329,8 +330,7 @@ fn table<'a, const N: usize>(
 ) -> Table {
     let cell = |Change { value, ci95 }: &Change| signed_decimal(*value, places) + &plus_minus(*ci95, places);
     let row = |(Removed { heads, together, sum, difference, all_but_one, .. }, last): (&Removed, [String; N])| {
-        let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
-        let cells = [heads.join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];
+        let cells = [heads.iter().join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];
         cells.into_iter().chain(last)
     };
     let header = ["without", "together", "sum of each", "difference", "all but one"];

@@ -1,7 +1,6 @@
 //! Head sets that the cluster studies remove: clusters, single heads, all but one head, and random sets for comparison.
 
-use std::collections::BTreeSet;
-
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -82,8 +81,7 @@ impl Removals for Clusters {
         };
         let sets = self.clusters.iter().flat_map(of_cluster).chain(self.random_sets.iter().flatten().flat_map(rests));
         let sets = sets.map(|places| head_set_at(grid, &places));
-        let sets: BTreeSet<HeadSet> = sets.chain((!self.clusters.is_empty()).then(|| all_heads(grid))).collect();
-        sets.into_iter().collect()
+        sets.chain((!self.clusters.is_empty()).then(|| all_heads(grid))).sorted().dedup().collect()
     }
 
     fn fits_grid(&self, grid: HeadGrid) -> bool {
@@ -92,9 +90,8 @@ impl Removals for Clusters {
                 && set.windows(2).all(|pair| pair[0] < pair[1])
                 && set.iter().all(|&place| place < grid.head_count())
         };
-        let mut seen = BTreeSet::new();
         self.clusters.iter().chain(self.random_sets.iter().flatten()).all(is_one)
-            && self.clusters.iter().flatten().all(|place| seen.insert(place))
+            && self.clusters.iter().flatten().all_unique()
             && self.random_sets.len() == self.clusters.len()
     }
 }

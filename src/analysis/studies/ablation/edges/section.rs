@@ -1,5 +1,6 @@
 //! Report section `edges`: shifts of all edges, strongest edges, chains of edges, and edges of an untrained model.
 
+use itertools::Itertools;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -52,26 +53,26 @@ pub struct LayerPair {
     /// Layer of the heads whose attention shifts (targets), from 0.
     pub target: usize,
     /// `[sources, targets]`: squared Hellinger distance of the target's attention with and without the source, mean over tokens.
-    #[schemars(schema_with = "shares")]
+    #[schemars(schema_with = "share_rows")]
     pub shift: Vec<Vec<f64>>,
     /// `[sources, targets]`: as `shift`, with all parts between held at their baseline, so that only the residual stream lacks
     /// the source. Empty if not measured.
-    #[schemars(schema_with = "shares")]
+    #[schemars(schema_with = "share_rows")]
     #[serde(default)]
     pub direct: Vec<Vec<f64>>,
     /// `[sources, targets]`: `ln shift` minus its row mean and its column mean, plus the overall mean; null if the shift is 0.
     pub excess: Vec<Vec<Option<f64>>>,
     /// `[sources, targets]`: q-value of an excess above `untrained.percentile`; null if not above, or for shifts below 0.0001.
-    #[schemars(schema_with = "shares_or_null")]
+    #[schemars(schema_with = "share_or_null_rows")]
     pub q: Vec<Vec<Option<f64>>>,
 }
 
-fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn share_rows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let row = schemars::json_schema!({ "type": "array", "items": { "type": "number", "minimum": 0, "maximum": 1 } });
     schemars::json_schema!({ "type": "array", "items": row })
 }
 
-fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn share_or_null_rows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let share = schemars::json_schema!({ "type": ["number", "null"], "minimum": 0, "maximum": 1 });
     schemars::json_schema!({ "type": "array", "items": { "type": "array", "items": share } })
 }
@@ -80,15 +81,14 @@ impl EdgesReport {
     pub fn new(sums: &EdgeSums, untrained: &EdgeSums, context: &EstimationContext) -> Self {
         let null = Untrained::new(all_excesses(untrained));
         let null_edges = estimate_edges(untrained, null.percentile, context);
-        let mut null_q: Vec<f64> = null_edges.iter().filter_map(EdgeEstimate::q).collect();
-        null_q.sort_by(f64::total_cmp);
+        let null_q = null_edges.iter().filter_map(EdgeEstimate::q).sorted_by(f64::total_cmp).collect();
         let found = estimate_edges(sums, null.percentile, context);
         let (edges, total) = (EdgeIndex(context.grid), sums.blocks.total());
         let pairs = edges.layer_pairs().filter(|_| !found.is_empty());
         let layers =
             pairs.map(|pair| LayerPair::new(pair, &found[edges.range_between(pair)], context.grid.heads)).collect();
-        let mut ranked: Vec<Edge> = found.iter().filter_map(|estimate| estimate.edge).collect();
-        ranked.sort_by(|a, b| b.excess_lower_bound().total_cmp(&a.excess_lower_bound()));
+        let ranked = found.iter().filter_map(|estimate| estimate.edge);
+        let ranked = ranked.sorted_by(|a, b| b.excess_lower_bound().total_cmp(&a.excess_lower_bound())).collect_vec();
         let of_head = |place: usize| {
             let place = context.grid.head_place(place);
             let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == place).copied();
@@ -196,9 +196,8 @@ pub fn find_chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
         let later = |place: &HeadPlace| next.get(place).copied().filter(|target| target.layer > place.layer);
         std::iter::successors(Some(first), later).collect()
     };
-    let mut chains: Vec<Vec<HeadPlace>> = next.keys().filter(|head| !targets.contains(head)).map(from).collect();
-    chains.sort_by_key(|chain| (usize::MAX - chain.len(), chain[0]));
-    chains
+    let chains = next.keys().filter(|head| !targets.contains(head)).map(from);
+    chains.sorted_by_key(|chain| (usize::MAX - chain.len(), chain[0])).collect()
 }
 
 pub const UNTRAINED_SEED: u64 = 0;
@@ -230,8 +229,7 @@ pub struct Untrained {
 
 impl Untrained {
     pub fn new(excesses: impl IntoIterator<Item = Option<f64>>) -> Self {
-        let mut excesses: Vec<f64> = excesses.into_iter().flatten().collect();
-        excesses.sort_by(f64::total_cmp);
+        let excesses = excesses.into_iter().flatten().sorted_by(f64::total_cmp).collect_vec();
         let percentile = (!excesses.is_empty()).then(|| percentile_95(&excesses));
         Self { seed: UNTRAINED_SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }

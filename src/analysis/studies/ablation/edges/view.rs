@@ -1,5 +1,6 @@
 //! View of the report section `edges`: summary, figure, head cards and table.
 
+use itertools::Itertools;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -127,8 +128,7 @@ impl EdgesReport {
         }
         writeln!(out, "\nChains of edges, each the strongest of both its ends:\n")?;
         for chain in long.iter().take(MAX_SHOWN_EDGES) {
-            let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
-            writeln!(out, "  {}", names.join(" -> "))?;
+            writeln!(out, "  {}", chain.iter().join(" -> "))?;
         }
         match long.len().saturating_sub(MAX_SHOWN_EDGES) {
             0 => Ok(()),
@@ -161,10 +161,9 @@ fn figures(report: &EdgesReport, read: Context) -> Vec<Figure> {
     if shown.is_empty() {
         return Vec::new();
     }
-    let mut shown: Vec<Edge> = shown.into_values().collect();
-    shown.sort_by(|a, b| {
-        b.excess_lower_bound().total_cmp(&a.excess_lower_bound()).then((a.source, a.target).cmp(&(b.source, b.target)))
-    });
+    // Ties stay in the order of source and target.
+    let shown =
+        shown.into_values().sorted_by(|a, b| b.excess_lower_bound().total_cmp(&a.excess_lower_bound())).collect_vec();
     let line = |edge: Edge| Line {
         source: edge.source,
         target: edge.target,

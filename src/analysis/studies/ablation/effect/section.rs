@@ -1,5 +1,6 @@
 //! Report section `effect`: effect of each head on the loss, with a verdict, overall and per dependency relation.
 
+use itertools::Itertools;
 use std::fmt::{self, Write};
 
 use schemars::JsonSchema;
@@ -259,8 +260,8 @@ impl Section for Effects {
         let q = head.q.map(|q| format!("q {}", significance_text(q)));
         let within = self.band.zip(head.q_negligible);
         let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance_text(q)));
-        let deciding: Vec<String> = q.into_iter().chain(within).collect();
-        let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
+        let deciding = q.into_iter().chain(within).join(", ");
+        let deciding = if deciding.is_empty() { String::new() } else { format!(" ({deciding})") };
         let removal = self.removal.map_or("", Replacement::name);
         let (more, words) = (if effect < 0.0 { "less" } else { "more" }, head.verdict_text());
         let size = effect.abs();

@@ -1,5 +1,6 @@
 //! Report section `gradient`: first-order effect of each head, and its rank correlation with the effect of removal.
 
+use itertools::Itertools;
 use std::fmt::{self, Write};
 
 use schemars::JsonSchema;
@@ -120,9 +121,8 @@ impl Gradients {
             removal.name(),
             scored_counts_text([*masked_tokens, *sentences], self.objective, self.task, read),
         )?;
-        let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
-        order.sort_by(|a, b| importance(b).total_cmp(&importance(a)));
+        let order = heads.iter().sorted_by(|a, b| importance(b).total_cmp(&importance(a))).collect_vec();
         out.add_table(table(&order, integrated.as_ref()));
         if let Some(integrated) = integrated {
             integrated.write_summary(out)?;

@@ -1,5 +1,6 @@
 //! Report sections `in_context` and `in_context_effect`: losses of both copies of random tokens, and each head's effect on them.
 
+use itertools::Itertools;
 use std::fmt::{self, Write};
 
 use schemars::JsonSchema;
@@ -210,9 +211,8 @@ impl GainEffects {
 
     /// Heads by falling effect.
     pub fn heads_by_effect(&self) -> Vec<&HeadInContext> {
-        let mut heads: Vec<_> = self.heads.iter().filter(|head| head.effect.is_some()).collect();
-        heads.sort_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers"));
-        heads
+        let heads = self.heads.iter().filter(|head| head.effect.is_some());
+        heads.sorted_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers")).collect()
     }
 
     /// Heads whose effect is significant under `policy`.

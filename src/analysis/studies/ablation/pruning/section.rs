@@ -1,5 +1,6 @@
 //! Report section `pruning`: loss as more and more heads are removed, interaction of negligible heads, and orders of removal.
 
+use itertools::Itertools;
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
@@ -176,7 +177,7 @@ impl Curves {
             for budget @ &CanGo { of, rise, .. } in &curve.can_go {
                 let removed = curve.removable_count(budget);
                 layers.extend(curve.removable_by_layer(budget).into_iter().map(|(layer, heads)| {
-                    let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+                    let heads = heads.iter().join(" ");
                     PrunedLayer { by: &curve.by, removal: self.removal, of, rise, removed, layer, heads }
                 }));
             }
@@ -428,7 +429,7 @@ impl Removals for Orders {
 
 /// Whether `places` has every index below `heads` exactly once.
 fn is_permutation(places: &[usize], heads: usize) -> bool {
-    places.len() == heads && places.iter().collect::<BTreeSet<_>>().into_iter().copied().eq(0..heads)
+    places.iter().copied().sorted().eq(0..heads)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! View of the report section `pruning`: summary, brief sentence, figure and table.
 
+use itertools::Itertools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
@@ -198,10 +199,8 @@ impl Curves {
 
 /// Lists heads, grouped by layer: `L0 H1 H3, L2 H0`.
 fn heads_by_layer_text(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
-    let layer = |(layer, heads): (&usize, &BTreeSet<usize>)| {
-        format!("L{layer} {}", heads.iter().map(|head| format!("H{head}")).collect::<Vec<_>>().join(" "))
-    };
-    layers.iter().map(layer).collect::<Vec<_>>().join(", ")
+    let heads_text = |heads: &BTreeSet<usize>| heads.iter().map(|head| format!("H{head}")).join(" ");
+    layers.iter().map(|(layer, heads)| format!("L{layer} {}", heads_text(heads))).join(", ")
 }
 
 fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
@@ -233,22 +232,21 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
         let name = if beside { curve.by.clone() } else { format!("by {}", curve.by) };
         Line { name, is_reference: beside, points: std::iter::once(whole).chain(without).collect() }
     };
-    let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM_PREFIX)).flat_map(|curve| {
+    let mut can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM_PREFIX)).flat_map(|curve| {
         let words = |can_go @ CanGo { of, rise, .. }: &CanGo| {
             let (share, change) = (removable_percent(can_go), if *of == ShareOf::Right { "fall" } else { "rise" });
             format!("{share} with a {change} of {:.0} % of {} by {}", 100.0 * rise, of.noun_phrase(), curve.by)
         };
         curve.can_go.iter().map(words)
     });
-    let can_go: Vec<String> = can_go.collect();
+    let can_go = can_go.join("; ");
     vec![Figure {
         name: "pruning",
         title: "The loss without more and more heads".to_owned(),
         reading: format!(
             "Heads go one after the other; their order is from one half of the sample and the loss from the other ({}), with 95 % \
-             intervals of the rise; nothing is trained again. Heads that can go: {}.",
+             intervals of the rise; nothing is trained again. Heads that can go: {can_go}.",
             pruning.sample_text(read),
-            can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {
             x_label: "heads removed".to_owned(),

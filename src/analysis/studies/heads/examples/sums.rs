@@ -1,5 +1,6 @@
 //! Selection of each label's best, most typical and worst example sentence in a pass over the corpus, with data to draw them.
 
+use itertools::Itertools;
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
@@ -375,8 +376,7 @@ impl Drawn {
     /// The words of the sentence, joined by spaces.
     pub fn text(&self) -> String {
         let is_word = |unit: &usize| self.to[*unit] != *unit || self.weights[*unit] > 0.0;
-        let words = (0..self.units.len()).filter(is_word).map(|unit| self.units[unit].as_str());
-        words.collect::<Vec<_>>().join(" ")
+        (0..self.units.len()).filter(is_word).map(|unit| &self.units[unit]).join(" ")
     }
 }
 

@@ -1,5 +1,6 @@
 //! Report section `probes`: accuracies of linear probes on attention heads' outputs, and their gain over the word embedding.
 
+use itertools::Itertools;
 use std::fmt::{self, Write};
 
 use schemars::JsonSchema;
@@ -204,8 +205,8 @@ impl TaskProbes {
             ("word embedding", embedding),
             ("with both neighbours' embeddings", neighbours),
         ];
-        let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
-        let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {}.", right.join(", ")) };
+        let right = beside.into_iter().filter_map(shown).join(", ");
+        let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {right}.") };
         let (words, sentences) = (format_count(*words, "word"), format_count(*sentences, "sentence"));
         let of_classes = plural(classes, "class", "classes");
         writeln!(out, "{task}: {words} of {sentences}, {classes} {of_classes}.{right}")?;
@@ -230,8 +231,7 @@ impl TaskProbes {
                 |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| signed_decimal(100.0 * gain, 1));
             format!("L{} {} ({})", layer.layer, points(layer.mean_gain), points(layer.best_gain))
         };
-        let layers: Vec<String> = layers.iter().map(of_layer).collect();
-        writeln!(out, "Gain by layer, mean of its heads (and best): {}", layers.join(", "))
+        writeln!(out, "Gain by layer, mean of its heads (and best): {}", layers.iter().map(of_layer).join(", "))
     }
 }
 

@@ -428,7 +428,7 @@ pub fn word_classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Op
 pub const BUCKETS: usize = 128;
 
 /// Hash of a lower-cased word form (eight bytes of SHA-256), for the control task and for the most frequent class
-/// of a form.
+/// of a form. A signed type keeps it apart from counts, which are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FormHash(pub i64);
 

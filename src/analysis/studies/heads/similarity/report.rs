@@ -1,5 +1,6 @@
 //! Data of the report section `similarity`: distances and similarity of all pairs of attention heads, clusters, comparisons.
 
+use itertools::Itertools;
 use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,7 +36,7 @@ pub struct Similarity {
     /// Number of tokens in the batches.
     pub batched_tokens: u64,
     /// For each attention head, layer by layer, the Hellinger distance of its attention from that of each head before it.
-    #[schemars(schema_with = "shares")]
+    #[schemars(schema_with = "share_rows")]
     pub distance: Vec<Vec<f64>>,
     /// For each attention head, layer by layer, the debiased linear CKA of its output with the output of each head before it.
     /// Null where one of the two outputs is constant, or if there is no batch.
@@ -71,7 +72,7 @@ pub struct Similarity {
     pub weights: Option<Weighed>,
 }
 
-fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn share_rows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let row = schemars::json_schema!({ "type": "array", "items": { "type": "number", "minimum": 0, "maximum": 1 } });
     schemars::json_schema!({ "type": "array", "items": row })
 }
@@ -188,9 +189,8 @@ impl Similarity {
         let by_block = PairsByBlock(&sums.blocks);
         let index = |[a, b]: [usize; 2]| HeadPairs::pair_index(a, b);
         let places = |pair: [usize; 2]| pair.map(|place| grid.head_place(place));
-        let mut ranked: Vec<[usize; 2]> = pairs.pairs().collect();
-        ranked.sort_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
-        let close = |&pair: &[usize; 2]| ClosePair {
+        let ranked = pairs.pairs().sorted_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
+        let close = |pair: [usize; 2]| ClosePair {
             heads: places(pair),
             distance: distances[index(pair)],
             distance_ci95: by_block.distance_ci95(pair),
@@ -232,7 +232,7 @@ impl Similarity {
                 .collect(),
             median_distance: median(&distances),
             distance_with_cka: all_cka.and_then(|cka| spearman(&distances, &cka)),
-            closest: ranked.iter().take(MAX_LISTED_PAIRS).map(close).collect(),
+            closest: ranked.take(MAX_LISTED_PAIRS).map(close).collect(),
             clusters: clusters.collect(),
             same_layer: comparisons(&distances, &cka, &of_layer, &neighbour_layer_strata(grid)),
             same_label: Comparisons::default(),
@@ -317,8 +317,7 @@ impl Map {
         let (means, mean) = (squares.row_mean(), squares.mean());
         let centred = DMatrix::from_fn(heads, heads, |a, b| (means[a] + means[b] - mean - squares[(a, b)]) / 2.0);
         let SymmetricEigen { eigenvectors, eigenvalues } = centred.symmetric_eigen();
-        let mut order: Vec<usize> = (0..heads).collect();
-        order.sort_by(|&a, &b| eigenvalues[b].total_cmp(&eigenvalues[a]));
+        let order = (0..heads).sorted_by(|&a, &b| eigenvalues[b].total_cmp(&eigenvalues[a])).collect_vec();
         let positive: f64 = eigenvalues.iter().filter(|value| **value > 0.0).sum();
         if positive <= 0.0 {
             return None;
