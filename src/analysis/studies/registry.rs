@@ -220,17 +220,15 @@ pub fn labels_in_category(name: &str) -> Vec<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use itertools::Itertools;
+
     use super::*;
 
     #[test]
     fn names_differ_and_explanations_are_complete() {
         let entries = || label_entries().chain(metric_entries());
-        let mut names: Vec<&str> = entries().map(|entry| entry.name()).collect();
-        names.extend(STUDIES.iter().map(|study| study.card().name));
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
+        let names = entries().map(|entry| entry.name()).chain(STUDIES.iter().map(|study| study.card().name));
+        assert_eq!(names.duplicates().collect_vec(), [""; 0]);
         for entry in entries() {
             let text = entry.explanation;
             for part in [text.measures, text.formula, text.chance, text.source] {

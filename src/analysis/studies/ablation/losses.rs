@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -251,13 +252,10 @@ impl RemovalQuantity for Items {
         self.entry(sequence.index).or_insert_with(|| {
             let is_of_classes = part.rule == ScoreRule::Class;
             let of_classes = scored.iter().filter(|_| is_of_classes).map(|token| token.truth);
-            let mut truths = BTreeMap::new();
-            of_classes
-                .chain(part.answer.filter(|_| !is_of_classes))
-                .for_each(|truth| *truths.entry(truth).or_default() += 1);
+            let truths = of_classes.chain(part.answer.filter(|_| !is_of_classes)).counts();
             Item {
                 is_first: sequence.family.is_first,
-                truths,
+                truths: truths.into_iter().map(|(truth, count)| (truth, count as u64)).collect(),
                 group: part.group.as_deref().map(str::to_owned),
                 scores: vec![ExactSum::default(); 1 + variants],
                 right: if is_of_classes { vec![0; 1 + variants] } else { Vec::new() },

@@ -1,9 +1,9 @@
 //! Report sections `cluster_effect` and `cluster_shift`: loss and output without clusters of similar heads.
 
-use itertools::Itertools;
 use std::fmt::{self, Write};
 
 use comfy_table::Table;
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

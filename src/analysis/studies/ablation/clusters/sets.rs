@@ -56,11 +56,7 @@ fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> 
     let of_layer = |layer: usize| {
         let own = layer * grid.heads..(layer + 1) * grid.heads;
         let count = cluster.iter().filter(|place| own.contains(place)).count();
-        let mut places: Vec<usize> = own.collect();
-        places.sort_by_cached_key(hash);
-        places.truncate(count);
-        places.sort_unstable();
-        places
+        own.sorted_by_cached_key(hash).take(count).sorted()
     };
     (0..grid.layers).flat_map(of_layer).collect()
 }
@@ -86,9 +82,7 @@ impl Removals for Clusters {
 
     fn fits_grid(&self, grid: HeadGrid) -> bool {
         let is_one = |set: &Vec<usize>| {
-            set.len() > 1
-                && set.windows(2).all(|pair| pair[0] < pair[1])
-                && set.iter().all(|&place| place < grid.head_count())
+            set.len() > 1 && set.is_sorted_by(|a, b| a < b) && set.iter().all(|&place| place < grid.head_count())
         };
         self.clusters.iter().chain(self.random_sets.iter().flatten()).all(is_one)
             && self.clusters.iter().flatten().all_unique()

@@ -1,8 +1,8 @@
 //! Report section `edges`: shifts of all edges, strongest edges, chains of edges, and edges of an untrained model.
 
-use itertools::Itertools;
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

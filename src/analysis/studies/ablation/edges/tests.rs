@@ -1,3 +1,5 @@
+use itertools::Itertools;
+
 use super::section::Untrained;
 use super::sums::{Edge, EdgeIndex, squared_hellinger};
 use super::*;
@@ -15,7 +17,6 @@ use crate::studies::registry::default_policy;
 use crate::study::section::{LateFact, Section, SectionFacts, ViewContext};
 use crate::study::{AnyStudy, ObservedPass};
 use crate::system::parallel::core_count;
-use itertools::Itertools;
 
 fn place(layer: usize, head: usize) -> HeadPlace {
     HeadPlace { layer, head }

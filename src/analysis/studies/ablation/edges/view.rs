@@ -1,8 +1,9 @@
 //! View of the report section `edges`: summary, figure, head cards and table.
 
-use itertools::Itertools;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+
+use itertools::Itertools;
 
 use super::section::{EdgesReport, HeadEdges, LayerPair, find_chains};
 use super::sums::{Edge, EdgeIndex, MIN_DIRECT_RATIO, MIN_TESTED_SHIFT};

@@ -1,8 +1,8 @@
 //! Report section `effect`: effect of each head on the loss, with a verdict, overall and per dependency relation.
 
-use itertools::Itertools;
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -135,7 +135,7 @@ impl Effects {
 
     /// Indices of the heads with a negligible effect.
     pub fn negligible_heads(&self) -> Vec<usize> {
-        self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
+        self.heads.iter().positions(|head| head.negligible).collect()
     }
 
     fn masking_text(&self, phases: Option<u8>) -> String {

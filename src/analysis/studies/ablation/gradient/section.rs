@@ -1,8 +1,8 @@
 //! Report section `gradient`: first-order effect of each head, and its rank correlation with the effect of removal.
 
-use itertools::Itertools;
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,5 @@
+use itertools::Itertools;
+
 use super::section::Gradients;
 use super::*;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
@@ -18,7 +20,6 @@ use crate::study::ObservedPass;
 use crate::study::section::Section;
 use crate::study::section::{LateFact, ViewContext};
 use crate::system::parallel::core_count;
-use itertools::Itertools;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 

@@ -1,8 +1,8 @@
 //! Report sections `in_context` and `in_context_effect`: losses of both copies of random tokens, and each head's effect on them.
 
-use itertools::Itertools;
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

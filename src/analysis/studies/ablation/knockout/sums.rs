@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -250,7 +251,8 @@ impl AttentionExchange {
         let mut rows = [PatchedRows::new(), PatchedRows::new()];
         for token in words[self.query].clone() {
             let own = attention.row(token);
-            let mut masses: Vec<f64> = words.iter().map(|word| total_weight(&own[word.clone()])).collect();
+            let mass = |word: &Range<usize>| own[word.clone()].iter().map(|&weight| f64::from(weight)).sum::<f64>();
+            let mut masses = words.iter().map(mass).collect_vec();
             let before = masses.clone();
             let last = self.rotation.iter().cycle().skip(self.rotation.len() - 1);
             self.rotation.iter().zip(last).for_each(|(&word, &last)| masses[word] = before[last]);
@@ -272,10 +274,6 @@ impl AttentionExchange {
         }
         row
     }
-}
-
-fn total_weight(weights: &[f32]) -> f64 {
-    weights.iter().map(|&weight| f64::from(weight)).sum()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Report section `pruning`: loss as more and more heads are removed, interaction of negligible heads, and orders of removal.
 
-use itertools::Itertools;
 use std::collections::{BTreeMap, BTreeSet};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -379,11 +379,10 @@ impl Orders {
             for (rank, &place) in places.iter().enumerate() {
                 groups.entry(orders.first_head_sharing_weights(place, grid)).or_default().push((rank, place));
             }
-            let mut groups: Vec<Vec<(usize, usize)>> = groups.into_values().collect();
             let mean_rank =
                 |group: &[(usize, usize)]| group.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / group.len() as f64;
-            groups.sort_by(|a, b| mean_rank(a).total_cmp(&mean_rank(b)));
-            Ranking { by, places: groups.into_iter().flatten().map(|(_, place)| place).collect() }
+            let groups = groups.into_values().sorted_by(|a, b| mean_rank(a).total_cmp(&mean_rank(b)));
+            Ranking { by, places: groups.flatten().map(|(_, place)| place).collect() }
         };
         orders.rankings = rankings.into_iter().map(together).collect();
         orders
@@ -422,14 +421,9 @@ impl Removals for Orders {
         let are_first = self.first_layers.iter().enumerate().all(|(layer, first)| *first <= layer);
         are_first
             && [0, grid.layers].contains(&self.first_layers.len())
-            && self.rankings.iter().all(|order| is_permutation(&order.places, grid.head_count()))
+            && self.rankings.iter().all(|order| order.places.iter().copied().sorted().eq(0..grid.head_count()))
             && self.negligible.iter().all(|&place| place < grid.head_count())
     }
-}
-
-/// Whether `places` has every index below `heads` exactly once.
-fn is_permutation(places: &[usize], heads: usize) -> bool {
-    places.iter().copied().sorted().eq(0..heads)
 }
 
 #[cfg(test)]

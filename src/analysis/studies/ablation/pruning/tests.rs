@@ -1,3 +1,5 @@
+use itertools::Itertools;
+
 use super::section::{CanGo, Curve};
 use super::*;
 use crate::model::grid::visibility::LayerClasses;
@@ -12,7 +14,6 @@ use crate::studies::registry::default_policy;
 use crate::study::section::Section;
 use crate::study::section::{ShareOf, ViewContext};
 use crate::system::parallel::core_count;
-use itertools::Itertools;
 use proptest::prelude::*;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };

@@ -1,8 +1,9 @@
 //! View of the report section `pruning`: summary, brief sentence, figure and table.
 
-use itertools::Itertools;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
+
+use itertools::Itertools;
 
 use super::section::{ALLOWED_RISES, CanGo, Curve, Curves, Interaction};
 use crate::model::grid::HeadGrid;

@@ -1,7 +1,9 @@
 //! Report section `task`: accuracy of the model on a user's task, effect of each attention head, and metrics of removed heads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -188,7 +190,7 @@ impl TaskResult {
 
     /// Indices of the heads with a negligible effect.
     pub fn negligible_heads(&self) -> Vec<usize> {
-        self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
+        self.heads.iter().positions(|head| head.on_loss.negligible).collect()
     }
 
     /// Whether the accuracy is significantly above the baseline under `policy`.
@@ -201,12 +203,10 @@ impl TaskResult {
 /// The most frequent answer (lowest id on ties) and its share of items or tagged words, as `(answer id, share)`.
 /// `None` if there are no answers.
 fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
-    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-    for (truth, count) in items.values().flat_map(|item| &item.truths) {
-        *counts.entry(*truth).or_default() += count;
-    }
+    let truths = items.values().flat_map(|item| &item.truths).map(|(&truth, &count)| (truth, count));
+    let counts = truths.into_grouping_map().sum();
     let all: u64 = counts.values().sum();
-    let (answer, most) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
+    let (answer, most) = counts.into_iter().max_by_key(|&(truth, count)| (count, Reverse(truth)))?;
     Some((answer, most as f64 / all as f64))
 }
 

@@ -1,6 +1,5 @@
 //! View of the report section `task`: summary, opening sentence, figure, head cards and tables.
 
-use itertools::Itertools;
 use std::fmt::{self, Write};
 
 use super::section::{GroupResult, HeadOnTask, TaskResult};
@@ -182,9 +181,9 @@ impl TaskResult {
             0 => String::new(),
             harmful => format!(", and {harmful} to harm it"),
         };
-        let most = self.heads_by_effect().iter().take(MAX_NAMED_HEADS).map(|(_, of)| of.on_loss.place).collect_vec();
-        let most =
-            if helpful > most.len() as u64 { format!(" (most {})", most.iter().join(", ")) } else { String::new() };
+        let most: Vec<String> =
+            self.heads_by_effect().iter().take(MAX_NAMED_HEADS).map(|(_, of)| of.on_loss.place.to_string()).collect();
+        let most = if helpful > most.len() as u64 { format!(" (most {})", most.join(", ")) } else { String::new() };
         let removal = self.removal.map_or_else(String::new, |removal| format!(" (by {})", removal.name()));
         format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")
     }

@@ -1,9 +1,9 @@
 //! Selection of each label's best, most typical and worst example sentence in a pass over the corpus, with data to draw them.
 
-use itertools::Itertools;
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! Report section `probes`: accuracies of linear probes on attention heads' outputs, and their gain over the word embedding.
 
-use itertools::Itertools;
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -210,11 +210,11 @@ impl TaskProbes {
         let (words, sentences) = (format_count(*words, "word"), format_count(*sentences, "sentence"));
         let of_classes = plural(classes, "class", "classes");
         writeln!(out, "{task}: {words} of {sentences}, {classes} {of_classes}.{right}")?;
-        let mut ranked: Vec<&HeadProbe> = heads.iter().filter(|head| head.gain.is_some()).collect();
+        let ranked = heads.iter().filter(|head| head.gain.is_some());
+        let ranked = ranked.sorted_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers")).collect_vec();
         if ranked.is_empty() {
             return writeln!(out, "Too few words to say what heads add to it: 10 for each dimension in both folds.");
         }
-        ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
         let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
         let is = plural(&adding, "is", "are");
         let (all, untrained, beside) =

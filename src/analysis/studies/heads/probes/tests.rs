@@ -1,7 +1,7 @@
-use itertools::Itertools;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use itertools::Itertools;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -1,9 +1,9 @@
 //! Report section `similarity`: its summary, its part of a head's card, and its figures.
 
-use itertools::Itertools;
 use std::fmt::{self, Write};
 
 use comfy_table::Table;
+use itertools::Itertools;
 
 use super::compare::{Comparison, layer_strata};
 use super::measure::{CUT_SHARE_OF_MEDIAN, tree_joins};

@@ -1,5 +1,6 @@
 //! Similarity by the weights of heads: spectra of `W_Q W_Kᵀ`, and composition scores (how much a head reads what another writes).
 
+use itertools::Itertools;
 use nalgebra::DMatrix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -258,12 +259,11 @@ fn composed_pairs(scores: &[f64], (source, target): (usize, usize), heads: usize
 
 impl Scores {
     fn new(edges: impl Iterator<Item = Composed>) -> Self {
-        let mut edges: Vec<Composed> = edges.collect();
+        let edges = edges.collect_vec();
         let sum: f64 = edges.iter().map(|edge| edge.above_random).sum();
         let mean_above_random = (!edges.is_empty()).then(|| sum / edges.len() as f64);
-        edges.sort_by(|a, b| b.above_random.total_cmp(&a.above_random));
-        edges.truncate(MAX_LISTED_PAIRS);
-        Self { mean_above_random, strongest: edges }
+        let ranked = edges.into_iter().sorted_by(|a, b| b.above_random.total_cmp(&a.above_random));
+        Self { mean_above_random, strongest: ranked.take(MAX_LISTED_PAIRS).collect() }
     }
 }
 
@@ -275,15 +275,11 @@ mod tests {
     fn squared_singular_values_by_hand() {
         let a = DMatrix::from_row_slice(3, 2, &[1.0, 0.0, 0.0, 2.0, 0.0, 0.0]);
         let b = DMatrix::from_row_slice(3, 2, &[3.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
-        let sorted = |b: &DMatrix<f64>| {
-            let mut values = squared_singular_values(&a, b);
-            values.sort_by(f64::total_cmp);
-            values
-        };
-        assert!(sorted(&b).iter().zip([4.0, 9.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
+        let sorted = |b: &DMatrix<f64>| squared_singular_values(&a, b).into_iter().sorted_by(f64::total_cmp);
+        assert!(sorted(&b).zip([4.0, 9.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
         // A matrix of rank one has no triangle.
         let flat = DMatrix::from_row_slice(3, 2, &[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-        assert!(sorted(&flat).iter().zip([0.0, 5.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
+        assert!(sorted(&flat).zip([0.0, 5.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
     }
 
     #[test]
