@@ -206,8 +206,8 @@ pub const UNTRAINED_SEED: u64 = 0;
 /// an untrained model's edges.
 const PERCENTILE_RANK: f64 = 0.95;
 
-/// Largest percentage by which the summary says that a shift exceeds chance. Beyond it, where `exp` may be infinite, the
-/// summary says "more than 11 times".
+/// Largest percentage by which the summary says that a shift exceeds chance. Beyond it, where `exp` may be infinite,
+/// the summary says "more than 11 times".
 const MAX_PERCENT: f64 = 1000.0;
 
 /// Edges of an untrained model of the same shape, over the same sample.

@@ -285,8 +285,8 @@ impl Edge {
         self.excess_ci95.map_or(self.excess, Interval::low)
     }
 
-    /// Whether the edge acts mainly through the residual stream: `direct` is at least half of `shift`. `None` if `ratio`
-    /// is null.
+    /// Whether the edge acts mainly through the residual stream: `direct` is at least half of `shift`. `None` if
+    /// `ratio` is null.
     pub fn is_direct(&self) -> Option<bool> {
         self.ratio.map(|ratio| ratio >= MIN_DIRECT_RATIO)
     }

@@ -37,8 +37,8 @@ pub struct Derivatives {
     pub points: u64,
     /// Loss with all gates closed, summed over tokens, in nats; 0 without integrated gradients.
     pub closed_loss: ExactSum,
-    /// Derivatives of each sequence's summed loss with respect to the heads' gates, averaged over the integration points
-    /// and summed over sequences, `[heads]`.
+    /// Derivatives of each sequence's summed loss with respect to the heads' gates, averaged over the integration
+    /// points and summed over sequences, `[heads]`.
     pub along_path: Vec<ExactSum>,
 }
 

@@ -265,8 +265,8 @@ impl Sums for CopyingSums {
     }
 }
 
-/// Fall of the in-context gain per token when the head is removed; 0, its chance level, for `None`. The gain is the loss
-/// of the first copy minus the loss of the second.
+/// Fall of the in-context gain per token when the head is removed; 0, its chance level, for `None`. The gain is the
+/// loss of the first copy minus the loss of the second.
 pub fn gain_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| losses.gain(None) - losses.gain(Some(head)));
     Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)

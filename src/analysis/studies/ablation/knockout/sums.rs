@@ -35,8 +35,7 @@ pub struct ArcLosses {
 
 merge_fields!(ArcLosses { arcs, kept, exchanged });
 
-/// Losses over the dependency arcs that a head's syntactic label says it attends to, split by the relation's best fixed
-/// offset.
+/// Losses over the dependency arcs of one head's syntactic label, split by the relation's best fixed offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
     /// Losses over arcs whose syntactic head stands at the relation's best offset from the dependent.

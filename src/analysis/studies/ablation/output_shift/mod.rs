@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -129,9 +128,9 @@ impl OutputShiftReport {
             let moved = MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 };
             HeadShift { place: context.grid.head_place(place), moved }
         };
-        let heads = (0..context.grid.head_count()).map(head).filter(|head| head.moved.output_shift.is_some());
-        let falling = |a: &HeadShift, b: &HeadShift| b.moved.output_shift.partial_cmp(&a.moved.output_shift);
-        let mut heads = heads.sorted_by(|a, b| falling(a, b).expect("shifts are numbers")).collect_vec();
+        let mut heads: Vec<HeadShift> =
+            (0..context.grid.head_count()).map(head).filter(|head| head.moved.output_shift.is_some()).collect();
+        heads.sort_by(|a, b| b.moved.output_shift.partial_cmp(&a.moved.output_shift).expect("shifts are numbers"));
         let others = heads.split_off(MAX_LISTED_HEADS.min(heads.len()));
         Self {
             removal: sums.conditions.removal,

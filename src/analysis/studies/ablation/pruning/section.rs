@@ -117,8 +117,8 @@ pub struct Interaction {
     pub ci95: Option<Interval>,
 }
 
-/// Largest allowed rises of the loss while heads are removed, relative to the loss with all heads or to its rise without
-/// any head. Both references serve, since a tenth of the loss can be half of that rise.
+/// Largest allowed rises of the loss while heads are removed, relative to the loss with all heads or to its rise
+/// without any head. Both references serve, since a tenth of the loss can be half of that rise.
 pub const ALLOWED_RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
 /// Quantities relative to which the allowed rise of the loss is measured.
@@ -250,7 +250,7 @@ impl Curve {
         }
     }
 
-    /// Numbers of the removable heads within each layer, for one of the allowed rises of the loss (`budget`).
+    /// Removable heads by layer, as indices within the layer, for one allowed rise of the loss (`budget`).
     pub fn removable_by_layer(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &HeadPlace { layer, head } in self.heads.iter().take(self.removable_count(budget)) {
@@ -388,8 +388,8 @@ impl Orders {
         orders
     }
 
-    /// Index of the first head, in layer order, with weights equal to those of head `place`; `place` itself if no layers
-    /// share weights.
+    /// Index of the first head, in layer order, with weights equal to those of head `place`; `place` itself if no
+    /// layers share weights.
     fn first_head_sharing_weights(&self, place: usize, grid: HeadGrid) -> usize {
         let (layer, head) = grid.layer_and_head(place);
         grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)

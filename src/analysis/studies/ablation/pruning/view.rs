@@ -66,8 +66,8 @@ impl Curves {
     /// Sentence on how many heads can be removed in the first order, beside the largest number over the random orders.
     /// `None` without an interval.
     ///
-    /// For a task, the limit is the smallest listed fall of the accuracy. Otherwise it is the largest listed rise of the
-    /// loss, relative to the rise without any head.
+    /// For a task, the limit is the smallest listed fall of the accuracy. Otherwise it is the largest listed rise of
+    /// the loss, relative to the rise without any head.
     fn removable_heads_text(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),

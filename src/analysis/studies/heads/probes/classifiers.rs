@@ -320,8 +320,8 @@ impl FactorizedBlock {
         crosses
     }
 
-    /// Linear discriminant on the features of this block and of `other` together. Returns the weights of this block, and
-    /// the weights of `other` with the bias of both.
+    /// Linear discriminant on the features of this block and of `other` together. Returns the weights of this block,
+    /// and the weights of `other` with the bias of both.
     ///
     /// If the joint covariance is not positive definite, the classifier predicts from class priors alone. `crosses` has
     /// the columns of `other` from [`FactorizedBlock::cross_columns`], `[size, other.size]` with stride `step`.

@@ -37,8 +37,8 @@ pub struct TaskHits {
     pub sentences: u64,
     /// Right predictions when every word gets the other fold's most frequent class.
     pub majority: u64,
-    /// Right predictions when every word gets the most frequent class of its form in the other fold. A form absent there
-    /// gets that fold's most frequent class.
+    /// Right predictions when every word gets the most frequent class of its form in the other fold. A form absent
+    /// there gets that fold's most frequent class.
     pub form: u64,
     /// Right predictions of the classifier on the word embedding.
     pub embedding: u64,

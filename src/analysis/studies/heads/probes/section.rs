@@ -21,8 +21,8 @@ const MAX_TABLE_HEADS: usize = 5;
 
 /// Gain in accuracy that an attention head must significantly exceed for the verdict `adds`: one percentage point.
 ///
-/// A gain above 0 is no sign of training: an untrained head is a random projection of the word and its neighbours, which
-/// can add information. Heads of the untrained model `box:small` gain up to 1.3 points on the corpus `box:gold`.
+/// A gain above 0 is no sign of training: an untrained head is a random projection of the word and its neighbours,
+/// which can add information. Heads of the untrained model `box:small` gain up to 1.3 points on the corpus `box:gold`.
 pub(super) const MIN_GAIN: f64 = 0.01;
 
 pub struct ProbesSection {

@@ -210,8 +210,8 @@ fn squared_norms(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
     a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner_product(a, b)).collect()
 }
 
-/// Composition scores `|A B| / (|A| |B|)` of the heads of a layer (`A = W_V W_O`) with the heads of a later layer (`B`),
-/// `[sources, targets]`.
+/// Composition scores `|A B| / (|A| |B|)` of the heads of a layer (`A = W_V W_O`) with the heads of a later layer
+/// (`B`), `[sources, targets]`.
 ///
 /// `output` is `W_O` of the earlier layer, and `reads` the first factor of `B` in the later layer. `before` and
 /// `after` are the Gram matrices of `W_V` and of the second factor of `B`. `written` and `read` are `|A|²` and `|B|²`
