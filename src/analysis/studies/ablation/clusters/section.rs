@@ -41,7 +41,8 @@ pub struct Effects {
     pub task: Option<TaskKind>,
     /// Number of scored tokens: masked tokens, all text tokens for a discriminator, or all but the first for a decoder.
     pub masked_tokens: u64,
-    /// Largest change of the loss that counts as negligible, as in `effect`; null if nothing was removed.
+    /// Equivalence margin, in nats: the largest change of the loss that counts as negligible, by the rule of `effect.band`.
+    /// Null if nothing was removed.
     pub band: Option<f64>,
     /// Results for each cluster, in order of their first heads.
     pub clusters: Vec<ClusterEffects>,
@@ -50,10 +51,10 @@ pub struct Effects {
 /// Rise of the loss without one cluster of similar heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterEffects {
-    /// Rises of the loss.
+    /// Rise of the loss when the cluster's heads are removed: all together, each alone, and all but one.
     #[serde(flatten)]
     pub removed: Removed,
-    /// Change of the task's share right when all heads of the cluster are removed; absent for losses of tokens.
+    /// Accuracy on the task without the cluster minus the accuracy with all heads; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Change")]
     pub right: Option<Change>,
@@ -67,12 +68,13 @@ pub struct ClusterEffects {
     pub q: Option<f64>,
     /// Whether the heads of the cluster stand in for each other.
     pub verdict: Interplay,
-    /// p-value that one head suffices (intersection–union test): the largest equivalence p-value over the heads that can be kept.
+    /// p-value that one head suffices, whichever is kept: each change in `all_but` is within ± `band`. Largest p-value of the
+    /// equivalence tests (intersection–union test).
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p_one_will_do: Option<f64>,
-    /// q-value: twice `p_one_will_do`, corrected by Benjamini & Hochberg for all clusters whose changes without all but one head
-    /// are within the band. Null for other clusters.
+    /// q-value: twice `p_one_will_do`, corrected by Benjamini & Hochberg. Only clusters whose estimates in `all_but` are all
+    /// within ± `band` are tested; null for other clusters.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q_one_will_do: Option<f64>,
@@ -81,7 +83,8 @@ pub struct ClusterEffects {
     /// Random sets for comparison, with as many heads per layer; none is the cluster itself.
     #[serde(default)]
     pub random_sets: Vec<RandomSet>,
-    /// Number of `random_sets` in which one head would suffice.
+    /// Number of `random_sets` that pass the test of `one_will_do`: whichever head of the set is kept, the loss stays within ±
+    /// `band`.
     #[serde(default)]
     pub random_sets_of_which_one_would_do: u64,
 }
@@ -91,10 +94,11 @@ pub struct ClusterEffects {
 pub struct RandomSet {
     /// Heads of the set, layer by layer.
     pub heads: Vec<HeadPlace>,
-    /// p-value that one head of the set suffices, as `p_one_will_do` of the cluster.
+    /// p-value that the loss stays within ± `band` without all but one head of the set, whichever is kept; see `p_one_will_do`.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value that one head of the set suffices, as `q_one_will_do`, with the set in place of the cluster.
+    /// q-value: twice `p`, corrected by Benjamini & Hochberg together with the other clusters' tests. Null unless all estimates
+    /// are within ± `band`.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
@@ -134,16 +138,16 @@ pub struct OutputShifts {
     pub clusters: Vec<Removed>,
 }
 
-/// Change of a mean when heads are removed, with its interval.
+/// Change of the loss, the output or the accuracy when heads are removed, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Signed change of the mean.
+    /// Mean change, above 0 for a rise: loss in nats per scored token or item, output as `1 - cos` per text token, or accuracy.
     pub value: f64,
     /// 95 % interval of `value`.
     pub ci95: Option<Interval>,
 }
 
-/// Changes when a cluster is removed, when each of its heads is removed, and when all but one are.
+/// Changes of the loss or output when a cluster's heads are removed: all together, each alone, and all but one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
     /// Heads of the cluster, layer by layer.
@@ -158,7 +162,7 @@ pub struct Removed {
     pub difference: Change,
     /// Change when all of `heads` but one are removed, for each head that is kept.
     pub all_but: Vec<Change>,
-    /// Mean of `all_but`, so that the head that is kept is not chosen.
+    /// Mean of `all_but` over the kept heads: change when all heads but one are removed.
     pub all_but_one: Change,
 }
 

@@ -29,14 +29,15 @@ pub struct EdgesReport {
     pub pairs: u64,
     /// Number of edges whose target's attention does not shift at all; such edges have no excess.
     pub without_shift: u64,
-    /// Number of edges above chance, in a large enough sample. Such an edge has a shift of at least 0.0001. Its excess is above
-    /// `untrained.percentile`, with a q of at most `settings.policy.label_q`.
+    /// Number of edges above chance: the shift is at least 0.0001, and the excess is significantly above `untrained.percentile`
+    /// (`q` at most `settings.policy.label_q`). It is 0 if the sample is too small.
     pub above: u64,
     /// Edges of an untrained model, which set the chance level.
     pub untrained: Untrained,
     /// Shifts between the heads of each two layers.
     pub layers: Vec<LayerPair>,
-    /// Edges of largest excess, by the lower end of its interval, the largest first; at most 20.
+    /// Edges whose shift most exceeds the product of both heads' average shifts, at most 20. They are ranked by the lower end
+    /// of the interval of `excess`.
     pub strongest: Vec<Edge>,
     /// Strongest edges of each head, layer by layer.
     pub heads: Vec<HeadEdges>,
@@ -55,14 +56,15 @@ pub struct LayerPair {
     /// `[sources, targets]`: squared Hellinger distance of the target's attention with and without the source, mean over tokens.
     #[schemars(schema_with = "share_rows")]
     pub shift: Vec<Vec<f64>>,
-    /// `[sources, targets]`: as `shift`, with all parts between held at their baseline, so that only the residual stream lacks
-    /// the source. Empty if not measured.
+    /// `[sources, targets]`: shift through the residual stream alone. All other heads and feed-forward blocks keep their
+    /// baseline outputs. Empty if not measured.
     #[schemars(schema_with = "share_rows")]
     #[serde(default)]
     pub direct: Vec<Vec<f64>>,
     /// `[sources, targets]`: `ln shift` minus its row mean and its column mean, plus the overall mean; null if the shift is 0.
     pub excess: Vec<Vec<Option<f64>>>,
-    /// `[sources, targets]`: q-value of an excess above `untrained.percentile`; null if not above, or for shifts below 0.0001.
+    /// `[sources, targets]`: q-value that `excess` is above `untrained.percentile`. Null for an excess at or below it, or a
+    /// shift below 0.0001.
     #[schemars(schema_with = "share_or_null_rows")]
     pub q: Vec<Vec<Option<f64>>>,
 }
@@ -217,8 +219,8 @@ pub struct Untrained {
     pub seed: u64,
     /// Number of the untrained model's edges with a shift above 0.
     pub edges: u64,
-    /// 95th percentile of the untrained model's excesses, interpolated (type 7 of Hyndman & Fan 1996): the margin for the excess
-    /// of every edge. Null if no edge has a shift.
+    /// 95th percentile of the untrained model's `excess`, interpolated (type 7 of Hyndman & Fan 1996). Edges above chance
+    /// significantly exceed it. Null if no edge has a shift.
     pub percentile: Option<f64>,
     /// Number of the untrained model's edges above chance, by the rule for the trained model.
     pub above: u64,

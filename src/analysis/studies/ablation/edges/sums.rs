@@ -252,7 +252,8 @@ pub struct Edge {
     pub shift: f64,
     /// 95 % interval of `shift`.
     pub shift_ci95: Option<Interval>,
-    /// Direct shift: all parts between are held, so that only the residual stream lacks the source; null if not measured.
+    /// Shift through the residual stream alone: all other heads and feed-forward blocks keep their baseline outputs. Null if
+    /// not measured.
     #[schemars(range(min = 0, max = 1))]
     #[serde(default)]
     pub direct: Option<f64>,
@@ -263,15 +264,16 @@ pub struct Edge {
     /// 95 % interval of `ratio`.
     #[serde(default)]
     pub ratio_ci95: Option<Interval>,
-    /// Excess: `ln shift` beyond the averages of the source and of the target between their layers.
+    /// `ln shift` minus the source's mean, minus the target's mean, plus the overall mean. Means are over the edges between the
+    /// two layers.
     pub excess: f64,
     /// 95 % interval of `excess`.
     pub excess_ci95: Option<Interval>,
     /// One-sided p-value of the block test that `excess` is above `untrained.percentile`; null if `shift` is below 0.0001.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all edges whose excess is above `untrained.percentile`; null for
-    /// other edges.
+    /// q-value: twice `p`, corrected by Benjamini & Hochberg. Only edges whose `excess` is above `untrained.percentile` are
+    /// tested; null for other edges.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
     /// Whether the edge is above chance: `q` is at most `settings.policy.label_q`, and the sample is large enough.

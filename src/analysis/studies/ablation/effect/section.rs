@@ -47,15 +47,16 @@ pub struct Effects {
     pub loss: Option<f64>,
     /// Mean loss of a scored token with all heads removed, in nats.
     pub loss_without_heads: Option<f64>,
-    /// Equivalence margin: a head is negligible if its effect is significantly within ± this of 0, in nats. It is the smaller of
-    /// 1 % of the effect of removing all heads and half of an equal share of that effect.
+    /// Equivalence margin, in nats: an effect significantly within ± `band` is negligible. With `E` the effect of removing all
+    /// `n` heads, it is the smaller of `E / 100` and `E / (2 n)`. Null if nothing was scored.
     pub band: Option<f64>,
     /// Number of heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
     /// Number of heads with each verdict.
     pub verdicts: Verdicts,
-    /// Effect of each head, layer by layer; value, interval and standard error are its metric `loss_effect`.
+    /// Effect of each head (metric `loss_effect`), layer by layer, with its verdict. Standard errors are in each head's
+    /// metrics.
     pub heads: Vec<HeadEffect>,
     /// Effects on words with each dependency relation, sorted by its base name.
     pub relations: Vec<RelationEffects>,

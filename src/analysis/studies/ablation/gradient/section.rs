@@ -60,12 +60,13 @@ pub struct Gradients {
 /// Importance and first-order effect of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadGradient {
-    /// Head that the gate belongs to.
+    /// Head with the gate that derivatives are taken by: gate 1 passes the head's output, gate 0 its replacement.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Metric `gradient_importance` of the head, in nats.
+    /// Metric `gradient_importance`: mean absolute derivative of a sentence's or item's loss by the head's gate, in nats.
     pub importance: Option<f64>,
-    /// Metric `first_order_effect` of the head, in nats.
+    /// Metric `first_order_effect`: rise of the loss without the head, by linear extrapolation, in nats per scored token or
+    /// item.
     pub first_order_effect: Option<f64>,
     /// 95 % interval of `first_order_effect`.
     pub first_order_ci95: Option<Interval>,
@@ -74,9 +75,9 @@ pub struct HeadGradient {
 /// Rank correlation, over heads, between a metric of derivatives and the effect of removal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Agreement {
-    /// Metric of derivatives.
+    /// Name of the gradient metric: `gradient_importance`, `first_order_effect` or `integrated_gradient`.
     pub metric: String,
-    /// Metric of removal that `metric` is compared with.
+    /// Name of the effect of removal that `metric` is compared with: `loss_effect` or, for a task, `task_effect`.
     pub with: String,
     /// Spearman's rank correlation over all heads, with the two metrics estimated on blocks of opposite parity.
     #[serde(flatten)]
@@ -214,10 +215,11 @@ pub struct Integrated {
 /// Integrated gradient of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IntegratedHead {
-    /// Head that the gate belongs to.
+    /// Head with the gate that derivatives are taken by: gate 1 passes the head's output, gate 0 its replacement.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Metric `integrated_gradient` of the head, in nats.
+    /// Metric `integrated_gradient`: the head's part in the fall of the loss as all gates open together, in nats per scored
+    /// token or item.
     pub integrated_gradient: Option<f64>,
     /// 95 % interval of `integrated_gradient`.
     pub ci95: Option<Interval>,

@@ -95,7 +95,7 @@ impl Section for Gain {
 /// Maximum number of heads in the table of the summary.
 const MAX_LISTED_HEADS: usize = 8;
 
-/// Part of each head in what a decoder gains from having read the same random tokens before.
+/// Effect of removing each head on a decoder's gain from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GainEffects {
     /// Replacement for removed heads; null if nothing was scored.
@@ -131,9 +131,11 @@ pub struct HeadInContext {
     pub copy_effect: Option<f64>,
     /// 95 % interval of `copy_effect`.
     pub copy_ci95: Option<Interval>,
-    /// Larger of two p-values (intersection–union test): that `effect` is above 0, and that `copy_effect` is.
+    /// One-sided p-value that `effect` and `copy_effect` are both above 0: the larger of their two p-values (intersection–union
+    /// test).
     pub p: Option<f64>,
-    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all heads with both effects above 0; null for other heads.
+    /// q-value that `effect` and `copy_effect` are both above 0: twice `p`, corrected by Benjamini & Hochberg. Only heads with
+    /// both estimates above 0 are tested; null for other heads.
     pub q: Option<f64>,
     /// Mean losses without the head.
     pub without: CopyLoss,

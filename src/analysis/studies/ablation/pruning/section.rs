@@ -52,9 +52,11 @@ pub struct Curves {
     /// Pruning curve of each order of removal. Orders are random, or chosen on the even-numbered blocks by `effect` and other
     /// criteria.
     pub orders: Vec<Curve>,
-    /// Interaction of the heads with a negligible effect; null if there are none.
+    /// Effect of removing all negligible heads together, compared with the sum of their single effects; null if no head is
+    /// negligible.
     pub interaction: Option<Interaction>,
-    /// Number of heads that share keys and values, which are pruned with the last of them; absent if each head has its own.
+    /// Number of query heads that share keys and values; absent if each head has its own. Shared keys and values go when the
+    /// group's last head is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub heads_per_key_value_group: Option<usize>,
@@ -72,32 +74,33 @@ pub struct Curve {
     pub heads: Vec<HeadPlace>,
     /// Mean loss without the first head, without the first two, and so on, in nats.
     pub loss: Vec<f64>,
-    /// 95 % interval of the rise of each of `loss` above the loss with all heads.
+    /// 95 % interval of the rise of the loss at each step: each of `loss` minus the loss with all heads.
     pub rise_ci95: Vec<Option<Interval>>,
-    /// Share of the task's predictions that are right after each removal; absent for losses of tokens.
+    /// Accuracy after each removal: share of the task's predictions that are right. Absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub right: Vec<f64>,
-    /// 95 % interval of the change of each of `right` from the share with all heads; absent for losses of tokens.
+    /// 95 % interval of the change of accuracy at each step: each of `right` minus the accuracy with all heads. Absent for
+    /// losses of tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub right_change_ci95: Vec<Option<Interval>>,
-    /// Share of heads that can be removed, for each allowed rise. A rise is relative to the loss, to the worth of all heads, or
-    /// to the share right of a task. A loss that may be negative allows no relative rise.
+    /// Share of heads that can be removed, for each allowed rise of the loss or, for a task, fall of the accuracy. Tasks whose
+    /// loss may be negative have no entries for a rise relative to the loss.
     pub can_go: Vec<CanGo>,
 }
 
 /// Share of heads that can be removed before the loss rises by more than a given amount.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CanGo {
-    /// Quantity that the allowed rise is relative to.
+    /// Quantity that the allowed rise or fall is a share of.
     #[serde(default)]
     pub of: ShareOf,
-    /// Allowed rise (of a share right: fall), as a share of the quantity `of`.
+    /// Allowed rise of the loss, or fall of the accuracy if `of` is `right`, as a share of the quantity `of`.
     pub rise: f64,
-    /// Length of the longest prefix of the order within which no rise exceeds the allowed one, as a share of all heads.
+    /// Share of all heads that can be removed: the heads of the order before the first rise above the allowed one.
     #[schemars(range(min = 0, max = 1))]
     pub share: f64,
-    /// 95 % interval of `share`. The low end is the longest prefix in which each rise is significantly below the allowed one. The
-    /// high end is the longest prefix in which no rise is significantly above it. Null with fewer than 10 scored blocks.
+    /// 95 % interval of `share`. The low end stops before the first rise that is not significantly below the allowed one. The
+    /// high end stops before the first rise that is significantly above it. Null with fewer than 10 scored blocks.
     #[serde(default)]
     pub ci95: Option<Interval>,
 }

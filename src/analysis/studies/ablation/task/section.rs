@@ -58,14 +58,15 @@ pub struct TaskResult {
     pub loss_without_heads: Option<f64>,
     /// Share of items that are right with all heads removed.
     pub right_without_heads: Option<f64>,
-    /// Largest effect on `loss` that counts as negligible, as `effect.band`.
+    /// Equivalence margin: the largest effect on `loss` that counts as negligible, by the rule of `effect.band` (a share of the
+    /// effect of removing all heads).
     pub band: Option<f64>,
     /// Number of heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
     /// Number of heads with each verdict.
     pub verdicts: Verdicts,
-    /// Effect of each head on the task, layer by layer. Value, interval and standard error are its metric `task_effect`. The
+    /// Effect of each head on the task (metric `task_effect`), layer by layer. Standard errors are in each head's metrics. The
     /// effect is null if the head was not removed alone (`settings.ablation.effect_of`).
     pub heads: Vec<HeadOnTask>,
     /// Results for each group (condition) of items.
@@ -78,7 +79,8 @@ pub struct HeadOnTask {
     /// Effect on the loss of the task.
     #[serde(flatten)]
     pub on_loss: HeadEffect,
-    /// Metric `task_right_effect` of the head: the share right without the head minus the share with it.
+    /// Metric `task_right_effect`: accuracy without the head minus the accuracy with it; null if the head was not removed
+    /// alone.
     pub right_effect: Option<f64>,
     /// 95 % interval of `right_effect`.
     pub right_ci95: Option<Interval>,
@@ -93,9 +95,9 @@ pub struct GroupResult {
     pub items: u64,
     /// Number of sampling units whose first item is in the group.
     pub units: u64,
-    /// Mean loss of an item of the group with all heads, as `task.loss`.
+    /// Mean loss of an item of the group with all heads, in the unit of `task.loss`.
     pub loss: Option<f64>,
-    /// Accuracy on the items of the group, as `task.right`.
+    /// Accuracy on the items of the group: share of items, or of tagged words, that are right.
     pub right: RightShare,
     /// Effect of removing each head on the loss of the group, layer by layer; null for a head that was not removed alone.
     pub effects: Vec<Option<f64>>,

@@ -199,7 +199,8 @@ pub struct HeadExamples {
     /// The attention head, by layer and number in the layer.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Label that the sentences illustrate: the first of the head's labels that says where the head attends, when the corpus ran.
+    /// Label that the sentences illustrate, as it was when they were chosen: the head's first label that says where the head
+    /// attends.
     pub label: String,
     /// Direction of the label's arcs; null for a label that is not about arcs.
     pub direction: Option<Direction>,

@@ -306,14 +306,15 @@ const MAX_SPECIAL_TOKENS: usize = 8;
 pub struct Drawn {
     /// Text of each unit, `[units]`, cut after 24 letters.
     pub units: Vec<String>,
-    /// For each unit, the index of the unit that it attends to most, `[units]`. With a label of arcs: the word that it attends
-    /// to most or, for `head->dep`, the word that attends to it most. A special token points to itself.
+    /// Index of the unit that each unit attends to most, `[units]`; a special token has its own index. If the label is about
+    /// arcs, only other words count; with `head->dep`, the entry is the word that attends most to the unit.
     pub to: Vec<usize>,
-    /// Attention weight between each unit and its unit in `to`, `[units]`; 0 for special tokens.
+    /// Attention weight between each unit and its entry in `to`, `[units]`, from 0 to 1; 0 for special tokens.
     pub weights: Vec<f64>,
-    /// Indices of the units whose unit in `to` is right by the label.
+    /// Indices of the units whose entry in `to` agrees with the label.
     pub right: Vec<usize>,
-    /// Indices of the units whose unit in `to` is wrong by the label.
+    /// Indices of the units whose entry in `to` contradicts the label. A unit about which the label says nothing is in neither
+    /// list.
     pub wrong: Vec<usize>,
     /// Index of each unit's gold syntactic head, `[units]`; the unit itself where it has none. Empty without a tree.
     pub heads: Vec<usize>,

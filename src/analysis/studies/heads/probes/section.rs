@@ -45,8 +45,8 @@ pub struct TaskProbes {
     pub is_crowded: bool,
     /// Accuracy of predicting the most frequent class of the other fold.
     pub majority: Share,
-    /// Accuracy of predicting the most frequent class of the word's form, without case, in the other fold. A form that is not
-    /// there gets the most frequent class.
+    /// Accuracy of predicting the class that the word's lower-cased form has most often in the other fold. A form that is
+    /// absent there gets that fold's most frequent class.
     pub form: Share,
     /// Accuracy of the discriminant on the word embedding.
     pub embedding: Share,
@@ -87,11 +87,11 @@ pub struct LayerProbe {
     pub layer: usize,
     /// Accuracy of the discriminant on the input of the layer.
     pub input: Share,
-    /// Mean gain of the layer's attention heads.
+    /// Mean gain of the layer's attention heads, from -1 to 1; null if no gain was measured.
     pub mean_gain: Option<f64>,
-    /// 95 % interval of `mean_gain`.
+    /// 95 % interval of `mean_gain`; null if `mean_gain` is null, or if there are too few blocks of sentences for a test.
     pub mean_gain_ci95: Option<Interval>,
-    /// Attention head of the layer with the largest gain.
+    /// Attention head whose gain is the largest of this layer's heads; null if no gain was measured.
     pub best: Option<HeadPlace>,
     /// Gain of the attention head `best`.
     pub best_gain: Option<f64>,
@@ -107,7 +107,7 @@ pub struct HeadProbe {
     /// linear reading of the word's embedding.
     #[schemars(range(min = -1, max = 1))]
     pub gain: Option<f64>,
-    /// 95 % interval of `gain`.
+    /// 95 % interval of `gain`; null if `gain` is null, or if there are too few blocks of sentences for a test.
     pub gain_ci95: Option<Interval>,
     /// Standard error of `gain`, by leaving out one block of sentences at a time.
     pub standard_error: Option<f64>,

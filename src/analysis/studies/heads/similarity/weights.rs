@@ -27,14 +27,14 @@ pub struct Weighed {
     pub composition: Composition,
 }
 
-/// Number of dimensions with 90 % of the spectrum (squared singular values) of `W_Q W_Kᵀ` in a layer.
+/// Spectrum of `W_Q W_Kᵀ` in a layer: number of largest singular values that reach 90 % of the summed squares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spectrum {
     /// Number of the layer, counted from 0.
     pub layer: usize,
-    /// Number of dimensions for each head by itself, at most `head_dim`.
+    /// Number of singular values with 90 % of the summed squares, for `W_Q W_Kᵀ` of each head; at most `head_dim`.
     pub heads: Vec<usize>,
-    /// Number of dimensions for the sum of all heads' products (heads concatenated), at most `hidden_size`.
+    /// Number of singular values with 90 % of the summed squares, for `W_Q W_Kᵀ` of all heads together; at most `hidden_size`.
     pub concatenated: usize,
 }
 
@@ -43,11 +43,11 @@ pub struct Spectrum {
 pub struct Composition {
     /// Score of two matrices rotated against each other at random: `1 / sqrt(hidden_size)`.
     pub random: f64,
-    /// Scores for reading through the queries of the later head.
+    /// Q-composition: how strongly the later head's queries read the earlier head's output.
     pub queries: Scores,
-    /// Scores for reading through the keys of the later head.
+    /// K-composition: how strongly the later head's keys read the earlier head's output.
     pub keys: Scores,
-    /// Scores for reading through the values of the later head.
+    /// V-composition: how strongly the later head's values read the earlier head's output.
     pub values: Scores,
 }
 
