@@ -190,7 +190,7 @@ pub fn verdict_rules() -> impl Iterator<Item = VerdictRow> {
     detectors().map(move |detector| VerdictRow::from_detector(detector, &policy)).chain(non_label_verdict_rules())
 }
 
-/// Lists the rules of the verdicts that are not labels, study by study.
+/// Lists the rules of verdicts other than labels of heads, such as `helpful` of the study `effect`, study by study.
 pub fn non_label_verdict_rules() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
     STUDIES.iter().flat_map(|study| study.card().verdicts).map(move |rule| VerdictRow::from_rule(rule, &policy))
@@ -220,17 +220,15 @@ pub fn labels_in_category(name: &str) -> Vec<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use itertools::Itertools;
+
     use super::*;
 
     #[test]
     fn names_differ_and_explanations_are_complete() {
         let entries = || label_entries().chain(metric_entries());
-        let mut names: Vec<&str> = entries().map(|entry| entry.name()).collect();
-        names.extend(STUDIES.iter().map(|study| study.card().name));
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
+        let names = entries().map(|entry| entry.name()).chain(STUDIES.iter().map(|study| study.card().name));
+        assert_eq!(names.duplicates().collect_vec(), [""; 0]);
         for entry in entries() {
             let text = entry.explanation;
             for part in [text.measures, text.formula, text.chance, text.source] {

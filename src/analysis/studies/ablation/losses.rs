@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -135,8 +136,8 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub is_first: bool,
-    /// Right answers, by class number or token id, each with the number of predictions for which it is right. Empty
-    /// where items cannot share answers.
+    /// Right answers, by class number or token id, each with the number of predictions for which it is right. Empty for
+    /// pairs of texts and for triples.
     pub truths: BTreeMap<u32, u64>,
     /// Name of the item's group (condition) in the task file; `None` if it has no group.
     pub group: Option<String>,
@@ -220,7 +221,7 @@ fn run_index(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }
 
-/// One text of a task item while it runs.
+/// State of one text of a task item while the model runs on it.
 pub struct ItemText {
     /// Number of the item in the task file.
     index: u64,
@@ -251,13 +252,10 @@ impl RemovalQuantity for Items {
         self.entry(sequence.index).or_insert_with(|| {
             let is_of_classes = part.rule == ScoreRule::Class;
             let of_classes = scored.iter().filter(|_| is_of_classes).map(|token| token.truth);
-            let mut truths = BTreeMap::new();
-            of_classes
-                .chain(part.answer.filter(|_| !is_of_classes))
-                .for_each(|truth| *truths.entry(truth).or_default() += 1);
+            let truths = of_classes.chain(part.answer.filter(|_| !is_of_classes)).counts();
             Item {
                 is_first: sequence.family.is_first,
-                truths,
+                truths: truths.into_iter().map(|(truth, count)| (truth, count as u64)).collect(),
                 group: part.group.as_deref().map(str::to_owned),
                 scores: vec![ExactSum::default(); 1 + variants],
                 right: if is_of_classes { vec![0; 1 + variants] } else { Vec::new() },

@@ -1,4 +1,4 @@
-//! Sums over sequences with all attention heads and without sets of heads, per jackknife block.
+//! Sums of a quantity (loss or output shift) with all attention heads and in runs without sets of heads, by block.
 
 use std::fmt::Debug;
 
@@ -53,7 +53,7 @@ pub trait RemovalQuantity: Clone + Merge + Send + Sync + Serialize + Deserialize
     /// The state of a sequence while its runs are observed.
     type State: Send + Sync;
 
-    /// Activations that the quantity reads in a pass; by default the logits.
+    /// Activations from which the sums are computed; by default the logits.
     fn needs(_: &PassConditions) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
@@ -86,7 +86,7 @@ pub trait PerTokenChange {
 
 /// A loss that ablation variants change: of predicted tokens, or of a task's items.
 pub trait LossQuantity: RemovalQuantity + PerTokenChange {
-    /// Number of sampling units: sentences with a scored token, or units of a task's items.
+    /// Number of sampling units: sentences with a scored token, or groups of dependent task items.
     fn sampling_units(&self) -> u64;
 
     /// Loss summed over tokens or items, with all heads (`None`) or in an ablation variant. In nats, or cosines for triples.
@@ -152,9 +152,9 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
 
-    /// Value of `part` in each block.
-    pub fn per_block(&self, part: impl Fn(&Q) -> f64) -> PerBlock {
-        self.blocks.map_blocks(part)
+    /// Applies `value` to the sums of each jackknife block.
+    pub fn per_block(&self, value: impl Fn(&Q) -> f64) -> PerBlock {
+        self.blocks.map_blocks(value)
     }
 
     /// Index of the variant that removes exactly the heads with these indices. Panics if no variant does.
@@ -165,8 +165,8 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
 }
 
 impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
-    /// Estimates every metric from its `values` per block. If every head was removed alone, the estimates also keep
-    /// the block sums of `metric`, from `effect`.
+    /// Estimates the metrics `columns` from their `values` in each block. If every head was removed alone, also stores
+    /// `effect` in each block under the name `metric`.
     pub fn estimate_metrics(
         &self,
         columns: &[Column],
@@ -205,7 +205,6 @@ pub struct RemovalState<S> {
     block: usize,
     /// Index of the ablation variant that is running; `None` in the baseline run with all heads.
     variant: Option<usize>,
-    /// State of the quantity that is summed.
     quantity_state: S,
 }
 

@@ -1,5 +1,6 @@
 //! Effect of removing each head on the training loss or the loss of a task, with tests and verdict.
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -169,14 +170,12 @@ pub fn is_zero(count: &usize) -> bool {
 
 /// Lists the heads that were removed alone with their effects, the largest first.
 pub fn ranked_by_effect<T>(heads: &[T], effect_of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
-    let mut order: Vec<_> =
-        heads.iter().filter_map(|head| Some((effect_of(head).single_removal_effect()?, head))).collect();
-    order.sort_by(|a, b| b.0.total_cmp(&a.0));
-    order
+    let effects = heads.iter().filter_map(|head| Some((effect_of(head).single_removal_effect()?, head)));
+    effects.sorted_by(|a, b| b.0.total_cmp(&a.0)).collect()
 }
 
 /// Number of heads that a forest plot shows at each end of the ranking.
-const HEADS_PER_END: usize = 12;
+const HALF_FOREST_ROWS: usize = 12;
 
 /// Draws ranked heads as a forest plot, and writes how many heads in the middle are left out.
 pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
@@ -185,9 +184,9 @@ pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
         note: head.verdict_text(),
         marks: vec![Mark::from_value(head.effect, head.ci95)],
     };
-    let last = order.len().saturating_sub(HEADS_PER_END).max(HEADS_PER_END);
-    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < HEADS_PER_END || *rank >= last);
-    let left_out = match order.len().saturating_sub(2 * HEADS_PER_END) {
+    let last = order.len().saturating_sub(HALF_FOREST_ROWS).max(HALF_FOREST_ROWS);
+    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < HALF_FOREST_ROWS || *rank >= last);
+    let left_out = match order.len().saturating_sub(2 * HALF_FOREST_ROWS) {
         0 => String::new(),
         heads => format!(" {} in between {} left out.", format_count(heads, "head"), plural(&heads, "is", "are")),
     };
@@ -210,9 +209,7 @@ impl Verdicts {
         let Self { helpful, harmful, negligible, undecided, .. } = self;
         let named = [(helpful, "helpful"), (harmful, "harmful"), (negligible, "negligible"), (undecided, "undecided")];
         let named = named.iter().filter(|(count, _)| *count > 0);
-        let named: Vec<String> =
-            named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).collect();
-        named.join(", ")
+        named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).join(", ")
     }
 }
 

@@ -86,7 +86,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "loss without all of its heads less that without each, added up",
         margin: "0, from both sides",
         test_family: "all clusters that are kept",
-        min_evidence: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE_TEXT,
         printed: "difference with its interval, q",
     },
     VerdictRule {
@@ -94,11 +94,11 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "loss without all but one less that with all, for each that is kept: the largest p",
         margin: "both ends of the band of `negligible`, from within",
         test_family: "all clusters where each such change is within the band",
-        min_evidence: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE_TEXT,
         printed: "the band, q, and in how many of 20 random sets of as many heads of the same layers one would do",
     },
 ];
-const MIN_EVIDENCE: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
+const MIN_EVIDENCE_TEXT: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "cluster-shift-geometry",

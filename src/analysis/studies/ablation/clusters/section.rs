@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use comfy_table::Table;
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,8 @@ pub struct Effects {
     pub task: Option<TaskKind>,
     /// Number of scored tokens: masked tokens, all text tokens for a discriminator, or all but the first for a decoder.
     pub masked_tokens: u64,
-    /// Largest change of the loss that counts as negligible, as in `effect`; null if nothing was removed.
+    /// Equivalence margin, in nats: the largest change of the loss that counts as negligible, by the rule of `effect.band`.
+    /// Null if nothing was removed.
     pub band: Option<f64>,
     /// Results for each cluster, in order of their first heads.
     pub clusters: Vec<ClusterEffects>,
@@ -49,10 +51,10 @@ pub struct Effects {
 /// Rise of the loss without one cluster of similar heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterEffects {
-    /// Rises of the loss.
+    /// Rise of the loss when the cluster's heads are removed: all together, each alone, and all but one.
     #[serde(flatten)]
     pub removed: Removed,
-    /// Change of the task's share right when all heads of the cluster are removed; absent for losses of tokens.
+    /// Accuracy on the task without the cluster minus the accuracy with all heads; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Change")]
     pub right: Option<Change>,
@@ -66,12 +68,13 @@ pub struct ClusterEffects {
     pub q: Option<f64>,
     /// Whether the heads of the cluster stand in for each other.
     pub verdict: Interplay,
-    /// p-value that one head suffices (intersection–union test): the largest equivalence p-value over the heads that can be kept.
+    /// p-value that one head suffices, whichever is kept: each change in `all_but` is within ± `band`. Largest p-value of the
+    /// equivalence tests (intersection–union test).
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p_one_will_do: Option<f64>,
-    /// q-value: twice `p_one_will_do`, corrected by Benjamini & Hochberg for all clusters whose changes without all but one head
-    /// are within the band. Null for other clusters.
+    /// q-value: twice `p_one_will_do`, corrected by Benjamini & Hochberg. Only clusters whose estimates in `all_but` are all
+    /// within ± `band` are tested; null for other clusters.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q_one_will_do: Option<f64>,
@@ -80,7 +83,8 @@ pub struct ClusterEffects {
     /// Random sets for comparison, with as many heads per layer; none is the cluster itself.
     #[serde(default)]
     pub random_sets: Vec<RandomSet>,
-    /// Number of `random_sets` in which one head would suffice.
+    /// Number of `random_sets` that pass the test of `one_will_do`: whichever head of the set is kept, the loss stays within ±
+    /// `band`.
     #[serde(default)]
     pub random_sets_of_which_one_would_do: u64,
 }
@@ -90,10 +94,11 @@ pub struct ClusterEffects {
 pub struct RandomSet {
     /// Heads of the set, layer by layer.
     pub heads: Vec<HeadPlace>,
-    /// p-value that one head of the set suffices, as `p_one_will_do` of the cluster.
+    /// p-value that the loss stays within ± `band` without all but one head of the set, whichever is kept; see `p_one_will_do`.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value that one head of the set suffices, as `q_one_will_do`, with the set in place of the cluster.
+    /// q-value: twice `p`, corrected by Benjamini & Hochberg together with the other clusters' tests. Null unless all estimates
+    /// are within ± `band`.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
@@ -133,16 +138,16 @@ pub struct OutputShifts {
     pub clusters: Vec<Removed>,
 }
 
-/// Change of a mean when heads are removed, with its interval.
+/// Change of the loss, the output or the accuracy when heads are removed, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Signed change of the mean.
+    /// Mean change, above 0 for a rise: loss in nats per scored token or item, output as `1 - cos` per text token, or accuracy.
     pub value: f64,
     /// 95 % interval of `value`.
     pub ci95: Option<Interval>,
 }
 
-/// Changes when a cluster is removed, when each of its heads is removed, and when all but one are.
+/// Changes of the loss or output when a cluster's heads are removed: all together, each alone, and all but one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Removed {
     /// Heads of the cluster, layer by layer.
@@ -157,11 +162,11 @@ pub struct Removed {
     pub difference: Change,
     /// Change when all of `heads` but one are removed, for each head that is kept.
     pub all_but: Vec<Change>,
-    /// Mean of `all_but`, so that the head that is kept is not chosen.
+    /// Mean of `all_but` over the kept heads: change when all heads but one are removed.
     pub all_but_one: Change,
 }
 
-/// Changes of a loss or of the output per block, in the ablation variants that remove heads of clusters.
+/// Change of the loss or of the output when heads of clusters are removed, by jackknife block.
 struct ClusterChanges<'a, Q> {
     sums: &'a RemovalSums<Clusters, Q>,
     /// Number of tokens per block, by which summed changes are divided to give means.
@@ -173,58 +178,58 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
         Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
 
-    /// Change per block when exactly the heads with these indices are removed.
+    /// Change of the loss or output, summed in each block, when exactly the heads with these indices are removed.
     fn changes_without(&self, places: &[usize]) -> PerBlock {
         let variant = self.sums.variant_removing(places);
         self.sums.per_block(|block| block.change(variant))
     }
 
-    /// Change per block when each of the heads `places` is removed alone.
-    fn changes_without_each(&self, places: &[usize]) -> Vec<PerBlock> {
+    /// Change of the loss or output, summed in each block, when each head is removed alone, `[heads]`.
+    fn single_removal_changes(&self, places: &[usize]) -> Vec<PerBlock> {
         places.iter().map(|&place| self.changes_without(&[place])).collect()
     }
 
-    /// Change per block when all of the heads `places` but one are removed, for each head that is kept.
-    fn changes_keeping_each(&self, places: &[usize]) -> Vec<PerBlock> {
+    /// Change of the loss or output, summed in each block, when all heads but one are removed, for each kept head.
+    fn all_but_one_changes(&self, places: &[usize]) -> Vec<PerBlock> {
         (0..places.len()).map(|kept| self.changes_without(&all_but_one(places, kept))).collect()
     }
 
-    /// Mean change per token, with its jackknife over blocks.
+    /// Mean change of the loss or output per token, from the change in each block.
     fn mean_change(&self, blocks: &PerBlock) -> Jackknife {
         Jackknife::new(blocks, &self.counts)
     }
 
-    /// Mean change per token, with its 95 % interval.
+    /// Mean change of the loss or output per token, with its 95 % interval.
     fn change(&self, blocks: &PerBlock) -> Change {
         let mean = self.mean_change(blocks);
         Change { value: mean.value(), ci95: mean.interval() }
     }
 
-    /// Change per block when all of the heads `places` are removed together, minus the sum of the changes when each
-    /// is removed alone.
+    /// Change of the loss or output when all heads are removed together, minus the sum when each is removed alone, by
+    /// block.
     fn joint_minus_summed(&self, places: &[usize]) -> PerBlock {
-        let (together, sum) = (self.changes_without(places), sum_by_block(&self.changes_without_each(places)));
+        let (together, sum) = (self.changes_without(places), sum_by_block(&self.single_removal_changes(places)));
         std::array::from_fn(|block| together[block] - sum[block])
     }
 
-    /// `[p-value that one head suffices, p-value to be corrected for all clusters]`, whichever head is kept. The
-    /// second is `None` unless all estimates are within ± `band`.
+    /// Intersection–union p-value that the change stays within ± `band` when all heads but one are removed, whichever
+    /// is kept. The second value is for the correction over clusters: `None` unless all estimates are within ± `band`.
     fn sufficiency_p_values(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<_>> =
-            self.changes_keeping_each(places).iter().map(|rest| self.mean_change(rest).estimate()).collect();
+            self.all_but_one_changes(places).iter().map(|rest| self.mean_change(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
         let is_within = rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band));
         (p, p.filter(|_| is_within))
     }
 
-    /// Changes of every cluster, in the order of the clusters; empty if no token was scored.
+    /// Changes of the loss or output for every cluster, in order of the clusters; empty if no token was scored.
     fn clusters(&self, context: &EstimationContext) -> Vec<Removed> {
         if self.counts.iter().sum::<f64>() == 0.0 {
             return Vec::new();
         }
         let changes = |sums: &[PerBlock]| sums.iter().map(|blocks| self.change(blocks)).collect();
         let cluster = |places: &Vec<usize>| {
-            let (alone, all_but) = (self.changes_without_each(places), self.changes_keeping_each(places));
+            let (alone, all_but) = (self.single_removal_changes(places), self.all_but_one_changes(places));
             let mean = sum_by_block(&all_but).map(|sum| sum / all_but.len() as f64);
             Removed {
                 heads: head_places(places, context),
@@ -240,14 +245,14 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
     }
 }
 
-/// Sum of several values per block, block by block.
+/// Sum of the parts in each block.
 fn sum_by_block(parts: &[PerBlock]) -> PerBlock {
     std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
 }
 
 impl<Q: LossQuantity> ClusterChanges<'_, Q> {
-    /// Change of the task's share right when the heads `places` are removed; `None` without a task.
-    fn right_share_change(&self, places: &[usize]) -> Option<Change> {
+    /// Change of the accuracy on the task when the heads `places` are removed; `None` without a task.
+    fn accuracy_change(&self, places: &[usize]) -> Option<Change> {
         let variant = self.sums.variant_removing(places);
         let change =
             self.sums.per_block(|block| block.correct_predictions(Some(variant)) - block.correct_predictions(None));
@@ -272,7 +277,7 @@ impl<Q: LossQuantity> ClusterChanges<'_, Q> {
             };
             ClusterEffects {
                 removed,
-                right: self.right_share_change(&clusters[number]),
+                right: self.accuracy_change(&clusters[number]),
                 p: p[number],
                 q: q[number],
                 verdict: Interplay::NotSeen,
@@ -329,8 +334,7 @@ fn table<'a, const N: usize>(
 ) -> Table {
     let cell = |Change { value, ci95 }: &Change| signed_decimal(*value, places) + &plus_minus(*ci95, places);
     let row = |(Removed { heads, together, sum, difference, all_but_one, .. }, last): (&Removed, [String; N])| {
-        let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
-        let cells = [heads.join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];
+        let cells = [heads.iter().join(" "), cell(together), cell(sum), cell(difference), cell(all_but_one)];
         cells.into_iter().chain(last)
     };
     let header = ["without", "together", "sum of each", "difference", "all but one"];

@@ -1,7 +1,6 @@
 //! Head sets that the cluster studies remove: clusters, single heads, all but one head, and random sets for comparison.
 
-use std::collections::BTreeSet;
-
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -17,8 +16,8 @@ pub type ClusterItems = RemovalSums<Clusters, Items>;
 
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 
-/// Number of random sets per cluster. If a random set passes by chance once in twenty, one of them is expected to
-/// pass.
+/// Number of random sets per cluster. At a false-positive rate of 1/20, one of them is expected to pass the test that
+/// one head suffices.
 const RANDOM_SETS: usize = 20;
 
 /// Clusters of similar heads, with random head sets for comparison.
@@ -57,11 +56,7 @@ fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> 
     let of_layer = |layer: usize| {
         let own = layer * grid.heads..(layer + 1) * grid.heads;
         let count = cluster.iter().filter(|place| own.contains(place)).count();
-        let mut places: Vec<usize> = own.collect();
-        places.sort_by_cached_key(hash);
-        places.truncate(count);
-        places.sort_unstable();
-        places
+        own.sorted_by_cached_key(hash).take(count).sorted()
     };
     (0..grid.layers).flat_map(of_layer).collect()
 }
@@ -82,19 +77,15 @@ impl Removals for Clusters {
         };
         let sets = self.clusters.iter().flat_map(of_cluster).chain(self.random_sets.iter().flatten().flat_map(rests));
         let sets = sets.map(|places| head_set_at(grid, &places));
-        let sets: BTreeSet<HeadSet> = sets.chain((!self.clusters.is_empty()).then(|| all_heads(grid))).collect();
-        sets.into_iter().collect()
+        sets.chain((!self.clusters.is_empty()).then(|| all_heads(grid))).sorted().dedup().collect()
     }
 
     fn fits_grid(&self, grid: HeadGrid) -> bool {
         let is_one = |set: &Vec<usize>| {
-            set.len() > 1
-                && set.windows(2).all(|pair| pair[0] < pair[1])
-                && set.iter().all(|&place| place < grid.head_count())
+            set.len() > 1 && set.is_sorted_by(|a, b| a < b) && set.iter().all(|&place| place < grid.head_count())
         };
-        let mut seen = BTreeSet::new();
         self.clusters.iter().chain(self.random_sets.iter().flatten()).all(is_one)
-            && self.clusters.iter().flatten().all(|place| seen.insert(place))
+            && self.clusters.iter().flatten().all_unique()
             && self.random_sets.len() == self.clusters.len()
     }
 }

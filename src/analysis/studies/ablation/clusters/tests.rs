@@ -104,9 +104,7 @@ fn heads_that_stand_in_for_each_other_are_told() {
         assert_eq!(cluster.random_sets_of_which_one_would_do, passed as u64);
     }
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
-    assert!(summary.contains("L0H0 L0H1  +0.6250"), "{summary}");
-    assert!(summary.contains("stand in for each other (q "), "{summary}");
-    assert!(summary.contains("no difference seen (q ") && summary.contains("yes (q "), "{summary}");
+    insta::assert_snapshot!(summary, @"");
     assert_eq!(found.defect(GRID), None);
     assert!(found.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("cluster_effect"));
 }
@@ -145,7 +143,7 @@ fn drifts_without_clusters_by_hand() {
     near(cluster.alone[2].value, 1.0 - 0.75_f64.sqrt());
     near(cluster.sum.value, 3.0 * (1.0 - 0.75_f64.sqrt()));
     near(cluster.all_but_one.value, 0.5);
-    assert!(found.view(ViewContext::new(&default_policy())).summary.to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
+    insta::assert_snapshot!(found.view(ViewContext::new(&default_policy())).summary.to_string(), @"");
     assert_eq!(found.defect(GRID), None);
 }
 
@@ -183,9 +181,7 @@ fn without_clusters_nothing_runs() {
     assert!(sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") }).is_none());
     assert!(sums.demands().further_runs.ablated_sets().is_empty());
     let section = Effects::new(&sums, &context());
-    assert!(
-        section.view(ViewContext::new(&default_policy())).summary.to_string().starts_with("No cluster of heads held")
-    );
+    insta::assert_snapshot!(section.view(ViewContext::new(&default_policy())).summary.to_string(), @"");
     let mut sums = ClusterShifts::new(GRID, Clusters::without_random_sets(&[]));
     assert!(sums.begin(&sentence(1, 2, "dep")).is_none());
 }

@@ -4,6 +4,8 @@ mod section;
 mod sums;
 mod view;
 
+use itertools::Itertools;
+
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::study::section::downcast_section;
 use crate::study::{
@@ -46,9 +48,7 @@ impl Study for EdgesStudy {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let [sums, untrained] = observed.all_sums().collect::<Vec<_>>()[..] else {
-            unreachable!("a pass of either model")
-        };
+        let (sums, untrained) = observed.all_sums().collect_tuple().expect("a pass of either model");
         (Estimates::without_metrics(context.grid.head_count()), EdgesReport::new(sums, untrained, context))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,14 +29,15 @@ pub struct EdgesReport {
     pub pairs: u64,
     /// Number of edges whose target's attention does not shift at all; such edges have no excess.
     pub without_shift: u64,
-    /// Number of edges above chance, in a large enough sample. Such an edge has a shift of at least 0.0001. Its excess is above
-    /// `untrained.percentile`, with a q of at most `settings.policy.label_q`.
+    /// Number of edges above chance: the shift is at least 0.0001, and the excess is significantly above `untrained.percentile`
+    /// (`q` at most `settings.policy.label_q`). It is 0 if the sample is too small.
     pub above: u64,
     /// Edges of an untrained model, which set the chance level.
     pub untrained: Untrained,
     /// Shifts between the heads of each two layers.
     pub layers: Vec<LayerPair>,
-    /// Edges of largest excess, by the lower end of its interval, the largest first; at most 20.
+    /// Edges whose shift most exceeds the product of both heads' average shifts, at most 20. They are ranked by the lower end
+    /// of the interval of `excess`.
     pub strongest: Vec<Edge>,
     /// Strongest edges of each head, layer by layer.
     pub heads: Vec<HeadEdges>,
@@ -52,26 +54,27 @@ pub struct LayerPair {
     /// Layer of the heads whose attention shifts (targets), from 0.
     pub target: usize,
     /// `[sources, targets]`: squared Hellinger distance of the target's attention with and without the source, mean over tokens.
-    #[schemars(schema_with = "shares")]
+    #[schemars(schema_with = "share_rows")]
     pub shift: Vec<Vec<f64>>,
-    /// `[sources, targets]`: as `shift`, with all parts between held at their baseline, so that only the residual stream lacks
-    /// the source. Empty if not measured.
-    #[schemars(schema_with = "shares")]
+    /// `[sources, targets]`: shift through the residual stream alone. All other heads and feed-forward blocks keep their
+    /// baseline outputs. Empty if not measured.
+    #[schemars(schema_with = "share_rows")]
     #[serde(default)]
     pub direct: Vec<Vec<f64>>,
     /// `[sources, targets]`: `ln shift` minus its row mean and its column mean, plus the overall mean; null if the shift is 0.
     pub excess: Vec<Vec<Option<f64>>>,
-    /// `[sources, targets]`: q-value of an excess above `untrained.percentile`; null if not above, or for shifts below 0.0001.
-    #[schemars(schema_with = "shares_or_null")]
+    /// `[sources, targets]`: q-value that `excess` is above `untrained.percentile`. Null for an excess at or below it, or a
+    /// shift below 0.0001.
+    #[schemars(schema_with = "share_or_null_rows")]
     pub q: Vec<Vec<Option<f64>>>,
 }
 
-fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn share_rows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let row = schemars::json_schema!({ "type": "array", "items": { "type": "number", "minimum": 0, "maximum": 1 } });
     schemars::json_schema!({ "type": "array", "items": row })
 }
 
-fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn share_or_null_rows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let share = schemars::json_schema!({ "type": ["number", "null"], "minimum": 0, "maximum": 1 });
     schemars::json_schema!({ "type": "array", "items": { "type": "array", "items": share } })
 }
@@ -80,15 +83,14 @@ impl EdgesReport {
     pub fn new(sums: &EdgeSums, untrained: &EdgeSums, context: &EstimationContext) -> Self {
         let null = Untrained::new(all_excesses(untrained));
         let null_edges = estimate_edges(untrained, null.percentile, context);
-        let mut null_q: Vec<f64> = null_edges.iter().filter_map(EdgeEstimate::q).collect();
-        null_q.sort_by(f64::total_cmp);
+        let null_q = null_edges.iter().filter_map(EdgeEstimate::q).sorted_by(f64::total_cmp).collect();
         let found = estimate_edges(sums, null.percentile, context);
         let (edges, total) = (EdgeIndex(context.grid), sums.blocks.total());
         let pairs = edges.layer_pairs().filter(|_| !found.is_empty());
         let layers =
             pairs.map(|pair| LayerPair::new(pair, &found[edges.range_between(pair)], context.grid.heads)).collect();
-        let mut ranked: Vec<Edge> = found.iter().filter_map(|estimate| estimate.edge).collect();
-        ranked.sort_by(|a, b| b.excess_lower_bound().total_cmp(&a.excess_lower_bound()));
+        let ranked = found.iter().filter_map(|estimate| estimate.edge);
+        let ranked = ranked.sorted_by(|a, b| b.excess_lower_bound().total_cmp(&a.excess_lower_bound())).collect_vec();
         let of_head = |place: usize| {
             let place = context.grid.head_place(place);
             let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == place).copied();
@@ -196,9 +198,8 @@ pub fn find_chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
         let later = |place: &HeadPlace| next.get(place).copied().filter(|target| target.layer > place.layer);
         std::iter::successors(Some(first), later).collect()
     };
-    let mut chains: Vec<Vec<HeadPlace>> = next.keys().filter(|head| !targets.contains(head)).map(from).collect();
-    chains.sort_by_key(|chain| (usize::MAX - chain.len(), chain[0]));
-    chains
+    let chains = next.keys().filter(|head| !targets.contains(head)).map(from);
+    chains.sorted_by_key(|chain| (usize::MAX - chain.len(), chain[0])).collect()
 }
 
 pub const UNTRAINED_SEED: u64 = 0;
@@ -207,8 +208,8 @@ pub const UNTRAINED_SEED: u64 = 0;
 /// an untrained model's edges.
 const PERCENTILE_RANK: f64 = 0.95;
 
-/// Largest excess over the product of averages that is written in per cent. A larger excess may have an infinite
-/// exponential.
+/// Largest percentage by which the summary says that a shift exceeds chance. Beyond it, where `exp` may be infinite,
+/// the summary says "more than 11 times".
 const MAX_PERCENT: f64 = 1000.0;
 
 /// Edges of an untrained model of the same shape, over the same sample.
@@ -218,8 +219,8 @@ pub struct Untrained {
     pub seed: u64,
     /// Number of the untrained model's edges with a shift above 0.
     pub edges: u64,
-    /// 95th percentile of the untrained model's excesses, interpolated (type 7 of Hyndman & Fan 1996): the margin for the excess
-    /// of every edge. Null if no edge has a shift.
+    /// 95th percentile of the untrained model's `excess`, interpolated (type 7 of Hyndman & Fan 1996). Edges above chance
+    /// significantly exceed it. Null if no edge has a shift.
     pub percentile: Option<f64>,
     /// Number of the untrained model's edges above chance, by the rule for the trained model.
     pub above: u64,
@@ -230,8 +231,7 @@ pub struct Untrained {
 
 impl Untrained {
     pub fn new(excesses: impl IntoIterator<Item = Option<f64>>) -> Self {
-        let mut excesses: Vec<f64> = excesses.into_iter().flatten().collect();
-        excesses.sort_by(f64::total_cmp);
+        let excesses = excesses.into_iter().flatten().sorted_by(f64::total_cmp).collect_vec();
         let percentile = (!excesses.is_empty()).then(|| percentile_95(&excesses));
         Self { seed: UNTRAINED_SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }
@@ -250,7 +250,8 @@ impl Untrained {
         )
     }
 
-    /// How far an edge above chance exceeds the product of the averages, in words; `None` without a percentile.
+    /// Ratio of a shift just above chance to the product of average shifts, in words. `None` if the untrained model has
+    /// no shift.
     fn excess_text(&self) -> Option<String> {
         self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
             percent if percent <= MAX_PERCENT => format!("some {percent:.0} % more than"),

@@ -34,7 +34,8 @@ pub struct Shifts {
     /// Squared Hellinger distance of each edge (pair of an earlier and a later head), summed over attention rows.
     /// Empty without rows, to keep the block small.
     pub edges: Vec<ExactSum>,
-    /// As `edges`, with only the residual stream lacking the removed head; empty if not measured.
+    /// Direct shifts, summed as `edges`: all blocks between the two heads write their baseline outputs. Empty if not
+    /// measured.
     pub direct: Vec<ExactSum>,
 }
 
@@ -50,7 +51,7 @@ impl Shifts {
     }
 
     /// Direct shift of the edge with this index, summed over attention rows; 0 if not measured.
-    pub fn direct_sum(&self, edge: usize) -> f64 {
+    pub fn direct_shift_sum(&self, edge: usize) -> f64 {
         self.direct.get(edge).map_or(0.0, |sum| sum.value())
     }
 }
@@ -97,7 +98,6 @@ impl EdgeSums {
 #[derive(Debug)]
 pub struct EdgeState {
     block: usize,
-    /// The run that is observed.
     current_run: EdgeRun,
     /// Square roots of the baseline attention of the heads after the first layer.
     roots: AttentionRoots,
@@ -234,10 +234,10 @@ impl EdgeIndex {
 /// smaller shifts are negligible.
 pub const MIN_TESTED_SHIFT: f64 = 1e-4;
 
-/// Smallest share of the direct shift at which an edge is drawn as direct.
+/// Smallest ratio of direct shift to shift at which an edge is drawn as direct.
 ///
-/// A shift is a squared distance. If the displacements through the residual stream and through other blocks are
-/// orthogonal, the first is larger from a ratio of 1/2.
+/// Shifts are squared distances. If the displacements through the residual stream and through other blocks are
+/// orthogonal, the direct one is the larger from a ratio of 1/2.
 pub const MIN_DIRECT_RATIO: f64 = 0.5;
 
 /// Effect of removing one head on the attention of a later head.
@@ -252,7 +252,8 @@ pub struct Edge {
     pub shift: f64,
     /// 95 % interval of `shift`.
     pub shift_ci95: Option<Interval>,
-    /// Direct shift: all parts between are held, so that only the residual stream lacks the source; null if not measured.
+    /// Shift through the residual stream alone: all other heads and feed-forward blocks keep their baseline outputs. Null if
+    /// not measured.
     #[schemars(range(min = 0, max = 1))]
     #[serde(default)]
     pub direct: Option<f64>,
@@ -263,15 +264,16 @@ pub struct Edge {
     /// 95 % interval of `ratio`.
     #[serde(default)]
     pub ratio_ci95: Option<Interval>,
-    /// Excess: `ln shift` beyond the averages of the source and of the target between their layers.
+    /// `ln shift` minus the source's mean, minus the target's mean, plus the overall mean. Means are over the edges between the
+    /// two layers.
     pub excess: f64,
     /// 95 % interval of `excess`.
     pub excess_ci95: Option<Interval>,
     /// One-sided p-value of the block test that `excess` is above `untrained.percentile`; null if `shift` is below 0.0001.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all edges whose excess is above `untrained.percentile`; null for
-    /// other edges.
+    /// q-value: twice `p`, corrected by Benjamini & Hochberg. Only edges whose `excess` is above `untrained.percentile` are
+    /// tested; null for other edges.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
     /// Whether the edge is above chance: `q` is at most `settings.policy.label_q`, and the sample is large enough.
@@ -285,7 +287,8 @@ impl Edge {
         self.excess_ci95.map_or(self.excess, Interval::low)
     }
 
-    /// Whether the direct shift is at least half of the shift; `None` if `ratio` is null.
+    /// Whether the edge acts mainly through the residual stream: `direct` is at least half of `shift`. `None` if
+    /// `ratio` is null.
     pub fn is_direct(&self) -> Option<bool> {
         self.ratio.map(|ratio| ratio >= MIN_DIRECT_RATIO)
     }
@@ -296,7 +299,7 @@ impl Edge {
 pub struct EdgeEstimate {
     /// Squared Hellinger distance between the target's attention with and without the source, mean over rows.
     pub shift: f64,
-    /// As `shift`, with only the residual stream lacking the source; `None` if not measured.
+    /// Direct shift: as `shift`, with baseline outputs of all blocks between the two heads; `None` if not measured.
     pub direct: Option<f64>,
     /// Excess and tests of the edge; `None` for a shift of 0, which has no excess.
     pub edge: Option<Edge>,
@@ -308,7 +311,8 @@ impl EdgeEstimate {
     }
 }
 
-/// Excess of every edge, in the order of [`EdgeIndex`]; empty if no sentence was seen.
+/// `ln shift` of every edge beyond the averages of its source and its target ([`excesses`]), in the order of
+/// [`EdgeIndex`]. Empty if no sentence was seen.
 pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
     let (edges, total) = (EdgeIndex(sums.grid), sums.blocks.total());
     let between = |layers| {
@@ -350,11 +354,11 @@ fn estimate_pair(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin
     let rows = sums.blocks.map_blocks(|block| block.rows as f64);
     let estimate = |(place, excess): (usize, Option<f64>)| {
         let (index, shift) = (edges.start + place, shifts[place]);
-        let direct = sums.is_direct.then(|| total.direct_sum(index) / total.rows as f64);
+        let direct = sums.is_direct.then(|| total.direct_shift_sum(index) / total.rows as f64);
         let edge = excess.map(|excess| {
             let [source, target] = EdgeIndex(sums.grid).endpoints(layers, place);
             let shift_sums = sums.blocks.map_blocks(|block| block.shift_sum(index));
-            let direct_sums = sums.blocks.map_blocks(|block| block.direct_sum(index));
+            let direct_sums = sums.blocks.map_blocks(|block| block.direct_shift_sum(index));
             let ratio = direct.filter(|_| shift >= MIN_TESTED_SHIFT).map(|direct| direct / shift);
             let left_out = without.iter().map(|without| without.as_ref()?[place]).collect();
             let jackknife = Jackknife::from_leave_one_out(excess, left_out, &rows);

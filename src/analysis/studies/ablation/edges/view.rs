@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use super::section::{EdgesReport, HeadEdges, LayerPair, find_chains};
 use super::sums::{Edge, EdgeIndex, MIN_DIRECT_RATIO, MIN_TESTED_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -127,8 +129,7 @@ impl EdgesReport {
         }
         writeln!(out, "\nChains of edges, each the strongest of both its ends:\n")?;
         for chain in long.iter().take(MAX_SHOWN_EDGES) {
-            let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
-            writeln!(out, "  {}", names.join(" -> "))?;
+            writeln!(out, "  {}", chain.iter().join(" -> "))?;
         }
         match long.len().saturating_sub(MAX_SHOWN_EDGES) {
             0 => Ok(()),
@@ -161,10 +162,9 @@ fn figures(report: &EdgesReport, read: Context) -> Vec<Figure> {
     if shown.is_empty() {
         return Vec::new();
     }
-    let mut shown: Vec<Edge> = shown.into_values().collect();
-    shown.sort_by(|a, b| {
-        b.excess_lower_bound().total_cmp(&a.excess_lower_bound()).then((a.source, a.target).cmp(&(b.source, b.target)))
-    });
+    // Ties stay in the order of source and target.
+    let shown =
+        shown.into_values().sorted_by(|a, b| b.excess_lower_bound().total_cmp(&a.excess_lower_bound())).collect_vec();
     let line = |edge: Edge| Line {
         source: edge.source,
         target: edge.target,

@@ -69,7 +69,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "`loss_effect`",
         margin: "0, from both sides",
         test_family: "all heads that are removed by themselves",
-        min_evidence: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE_TEXT,
         printed: "effect with its interval, q",
     },
     VerdictRule {
@@ -77,11 +77,11 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "`loss_effect`",
         margin: "both ends of the band, from within: ±1 % of what all heads are worth, or half of an equal share of it",
         test_family: "all heads whose effect is within the band",
-        min_evidence: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE_TEXT,
         printed: "the band, q of the effect being within it",
     },
 ];
-const MIN_EVIDENCE: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
+const MIN_EVIDENCE_TEXT: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "effect-no-role",

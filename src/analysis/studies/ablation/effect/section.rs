@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -46,15 +47,16 @@ pub struct Effects {
     pub loss: Option<f64>,
     /// Mean loss of a scored token with all heads removed, in nats.
     pub loss_without_heads: Option<f64>,
-    /// Equivalence margin: a head is negligible if its effect is significantly within ± this of 0, in nats. It is the smaller of
-    /// 1 % of the effect of removing all heads and half of an equal share of that effect.
+    /// Equivalence margin, in nats: an effect significantly within ± `band` is negligible. With `E` the effect of removing all
+    /// `n` heads, it is the smaller of `E / 100` and `E / (2 n)`. Null if nothing was scored.
     pub band: Option<f64>,
     /// Number of heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
     /// Number of heads with each verdict.
     pub verdicts: Verdicts,
-    /// Effect of each head, layer by layer; value, interval and standard error are its metric `loss_effect`.
+    /// Effect of each head (metric `loss_effect`), layer by layer, with its verdict. Standard errors are in each head's
+    /// metrics.
     pub heads: Vec<HeadEffect>,
     /// Effects on words with each dependency relation, sorted by its base name.
     pub relations: Vec<RelationEffects>,
@@ -134,7 +136,7 @@ impl Effects {
 
     /// Indices of the heads with a negligible effect.
     pub fn negligible_heads(&self) -> Vec<usize> {
-        self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
+        self.heads.iter().positions(|head| head.negligible).collect()
     }
 
     fn masking_text(&self, phases: Option<u8>) -> String {
@@ -230,7 +232,7 @@ fn relation_effects(total: &LossesByGroup, sums: &EffectSums, context: &Estimati
 
 stored!(Effects as effect);
 
-const ROWS_PER_END: usize = 5;
+const HALF_TABLE_ROWS: usize = 5;
 
 impl Section for Effects {
     fn complete(&mut self, completion: &LateFact<'_>) {
@@ -259,8 +261,8 @@ impl Section for Effects {
         let q = head.q.map(|q| format!("q {}", significance_text(q)));
         let within = self.band.zip(head.q_negligible);
         let within = within.map(|(band, q)| format!("within ±{band:.4} q {}", significance_text(q)));
-        let deciding: Vec<String> = q.into_iter().chain(within).collect();
-        let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
+        let deciding = q.into_iter().chain(within).join(", ");
+        let deciding = if deciding.is_empty() { String::new() } else { format!(" ({deciding})") };
         let removal = self.removal.map_or("", Replacement::name);
         let (more, words) = (if effect < 0.0 { "less" } else { "more" }, head.verdict_text());
         let size = effect.abs();
@@ -293,7 +295,7 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance_text));
         vec![head.place.to_string(), effect, q, within, head.verdict_text()]
     };
-    let rows = shorten_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
+    let rows = shorten_to_both_ends(heads.iter().map(row).collect(), HALF_TABLE_ROWS);
     aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 

@@ -1,7 +1,8 @@
 //! Losses of masked or next tokens with all heads and without each head, by block and token group, and their metrics.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{TreeHead, Upos, relation};
@@ -78,7 +79,7 @@ impl RemovalQuantity for LossesByGroup {
             self.entry(group.clone()).or_insert_with(|| Losses::new(variants)).tokens += 1;
         }
         if sequence.family.is_first {
-            for group in scored.iter().flat_map(|scored| &scored.word_data).collect::<BTreeSet<_>>() {
+            for group in scored.iter().flat_map(|scored| &scored.word_data).sorted().dedup() {
                 self.get_mut(group).expect("it was entered").sentences += 1;
             }
         }
@@ -120,8 +121,8 @@ pub fn overall_effect(losses: &LossesByGroup, head: Option<usize>) -> Fraction {
     group_effect(losses, head, &TokenGroup::All)
 }
 
-/// Metric of token losses. Its value is computed from the losses of a block or of all blocks, the head's index
-/// (`None` for chance) and the key's index.
+/// Metric of token losses. Its function takes the losses, the head's index (`None` for chance), and the index of the
+/// value's key (word class).
 type EffectMetric = Metric<fn(&LossesByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ use crate::study::show::wording::{aligned_table, empty_sample_reason, plus_minus
 use crate::study::{Estimates, EstimationContext, Summary};
 use crate::system::counted::format_count;
 
-const ROWS_PER_END: usize = 5;
+const HALF_TABLE_ROWS: usize = 5;
 
 /// Metrics that derivatives approximate: the effects of removing a head on the loss of tokens and on the loss of a
 /// task.
@@ -59,12 +60,13 @@ pub struct Gradients {
 /// Importance and first-order effect of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadGradient {
-    /// Head that the gate belongs to.
+    /// Head with the gate that derivatives are taken by: gate 1 passes the head's output, gate 0 its replacement.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Metric `gradient_importance` of the head, in nats.
+    /// Metric `gradient_importance`: mean absolute derivative of a sentence's or item's loss by the head's gate, in nats.
     pub importance: Option<f64>,
-    /// Metric `first_order_effect` of the head, in nats.
+    /// Metric `first_order_effect`: rise of the loss without the head, by linear extrapolation, in nats per scored token or
+    /// item.
     pub first_order_effect: Option<f64>,
     /// 95 % interval of `first_order_effect`.
     pub first_order_ci95: Option<Interval>,
@@ -73,9 +75,9 @@ pub struct HeadGradient {
 /// Rank correlation, over heads, between a metric of derivatives and the effect of removal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Agreement {
-    /// Metric of derivatives.
+    /// Name of the gradient metric: `gradient_importance`, `first_order_effect` or `integrated_gradient`.
     pub metric: String,
-    /// Metric of removal that `metric` is compared with.
+    /// Name of the effect of removal that `metric` is compared with: `loss_effect` or, for a task, `task_effect`.
     pub with: String,
     /// Spearman's rank correlation over all heads, with the two metrics estimated on blocks of opposite parity.
     #[serde(flatten)]
@@ -120,9 +122,8 @@ impl Gradients {
             removal.name(),
             scored_counts_text([*masked_tokens, *sentences], self.objective, self.task, read),
         )?;
-        let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
-        order.sort_by(|a, b| importance(b).total_cmp(&importance(a)));
+        let order = heads.iter().sorted_by(|a, b| importance(b).total_cmp(&importance(a))).collect_vec();
         out.add_table(table(&order, integrated.as_ref()));
         if let Some(integrated) = integrated {
             integrated.write_summary(out)?;
@@ -161,7 +162,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         cells.into_iter().chain(along_path).collect()
     };
-    aligned_table(header, shorten_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END), 1..)
+    aligned_table(header, shorten_to_both_ends(heads.iter().map(row).collect(), HALF_TABLE_ROWS), 1..)
 }
 
 stored!(Gradients as gradient);
@@ -190,8 +191,7 @@ impl Section for Gradients {
     }
 }
 
-/// Largest completeness error without a request for more integration steps in the summary: 1 % of the loss
-/// difference.
+/// Completeness error above which the summary asks for more integration steps: 1 % of the loss difference.
 const MAX_COMPLETENESS_ERROR: f64 = 0.01;
 
 /// Integrated gradients: effect of each head while the gates of all heads open together.
@@ -215,10 +215,11 @@ pub struct Integrated {
 /// Integrated gradient of one head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IntegratedHead {
-    /// Head that the gate belongs to.
+    /// Head with the gate that derivatives are taken by: gate 1 passes the head's output, gate 0 its replacement.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Metric `integrated_gradient` of the head, in nats.
+    /// Metric `integrated_gradient`: the head's part in the fall of the loss as all gates open together, in nats per scored
+    /// token or item.
     pub integrated_gradient: Option<f64>,
     /// 95 % interval of `integrated_gradient`.
     pub ci95: Option<Interval>,

@@ -21,7 +21,7 @@ use crate::study::metrics::metric::{Fraction, HeadMetric};
 pub struct Derivatives {
     /// Number of scored tokens.
     pub tokens: u64,
-    /// Number of sequences with a scored token: one per sentence and masking phase.
+    /// Number of sequences with a scored token; a sentence has one for each masking phase (choice of masked words).
     pub sequences: u64,
     /// Number of sentences with a scored token; each group of dependent sentences counts once.
     pub sentences: u64,
@@ -33,12 +33,12 @@ pub struct Derivatives {
     /// Signed derivatives of each sequence's summed loss with respect to the heads' gates, summed over sequences,
     /// `[heads]`.
     pub signed: Vec<ExactSum>,
-    /// Number of integration points on the path that opens all gates together, summed over sequences; 0 without a path.
+    /// Number of integration points, summed over sequences; 0 without integrated gradients.
     pub points: u64,
-    /// Loss with all gates closed, summed over tokens, in nats; 0 without a path.
+    /// Loss with all gates closed, summed over tokens, in nats; 0 without integrated gradients.
     pub closed_loss: ExactSum,
-    /// Derivatives of each sequence's summed loss with respect to the heads' gates, averaged along the path and
-    /// summed over sequences, `[heads]`.
+    /// Derivatives of each sequence's summed loss with respect to the heads' gates, averaged over the integration
+    /// points and summed over sequences, `[heads]`.
     pub along_path: Vec<ExactSum>,
 }
 
@@ -48,7 +48,7 @@ impl Derivatives {
         Self { sizes: zeros(), signed: zeros(), along_path: zeros(), ..Self::default() }
     }
 
-    /// Number of tokens whose loss was integrated along the path: all scored tokens, or 0 without a path.
+    /// Number of tokens whose gradient was integrated: all scored tokens, or 0 without integrated gradients.
     pub fn tokens_on_path(&self) -> u64 {
         if self.points > 0 { self.tokens } else { 0 }
     }
@@ -179,19 +179,19 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
     }),
 ];
 
-/// Derivatives of one task item's loss (minus its score) with respect to the heads' gates.
+/// Derivatives of one task item's loss, the negative of its score, with respect to the heads' gates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ItemGradient {
     is_first: bool,
-    /// Number of integration points on the path that opens all gates together; 0 without a path.
+    /// Number of integration points; 0 without integrated gradients.
     points: u64,
     /// Loss of the item with all gates open.
     loss: ExactSum,
     /// Derivative with respect to each head's gate where all gates are open, `[heads]`.
     gates: Vec<ExactSum>,
-    /// Loss of the item with all gates closed; 0 without a path.
+    /// Loss of the item with all gates closed; 0 without integrated gradients.
     closed_loss: ExactSum,
-    /// Derivative with respect to each head's gate, averaged along the path, `[heads]`.
+    /// Derivative with respect to each head's gate, averaged over the integration points, `[heads]`.
     along_path: Vec<ExactSum>,
 }
 

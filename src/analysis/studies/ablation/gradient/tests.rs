@@ -1,3 +1,5 @@
+use itertools::Itertools;
+
 use super::section::Gradients;
 use super::*;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
@@ -109,13 +111,7 @@ fn along_the_path_heads_have_their_parts_of_the_loss() {
     // Two blocks are too few for a test.
     assert_eq!((integrated.heads[0].integrated_gradient, integrated.heads[0].p), (Some(1.5), None));
     let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
-    assert!(
-        summary.contains(
-            "in 4 steps: the loss falls by 1.5000 nats a token, from 3.5000 without any head, and the heads sum up to 1.5000, off by \
-             0.00 %."
-        ),
-        "{summary}"
-    );
+    insta::assert_snapshot!(summary.lines().filter(|line| line.starts_with("Integrated gradients")).join("\n"), @"");
 }
 
 #[test]
@@ -138,7 +134,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     (0..64).for_each(|index| show(&mut sums, index, 1, 1.0, &[-4.0, 3.0, -2.0, 1.0]));
     let (mut estimates, mut section) = measured(sums, grid);
     let alone = section.view(ViewContext::new(&default_policy())).summary.to_string();
-    assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
+    insta::assert_snapshot!(alone, @"");
     section.complete(&LateFact::Estimates(&estimates));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
 
@@ -152,10 +148,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     assert_eq!(&*first.metric, "first_order_effect");
     assert!((first.correlation.rho.unwrap() - 0.4).abs() < 1e-12);
     let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
-    assert!(
-        summary.contains("gradient importance 1.00 [1.00, 1.00]\nfirst order effect 0.40 [0.40, 0.40]"),
-        "{summary}"
-    );
+    insta::assert_snapshot!(summary.lines().skip_while(|line| !line.starts_with("Rank correlation")).join("\n"), @"");
     assert!(summary.find("L0H0").unwrap() < summary.find("L1H1").unwrap(), "{summary}");
     let written = serde_json::to_value(&found(&*section).rank_correlations[1]).unwrap();
     assert_eq!(written["with"], "loss_effect");

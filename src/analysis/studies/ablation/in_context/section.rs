@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +95,7 @@ impl Section for Gain {
 /// Maximum number of heads in the table of the summary.
 const MAX_LISTED_HEADS: usize = 8;
 
-/// Part of each head in what a decoder gains from having read the same random tokens before.
+/// Effect of removing each head on a decoder's gain from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GainEffects {
     /// Replacement for removed heads; null if nothing was scored.
@@ -130,9 +131,11 @@ pub struct HeadInContext {
     pub copy_effect: Option<f64>,
     /// 95 % interval of `copy_effect`.
     pub copy_ci95: Option<Interval>,
-    /// Larger of two p-values (intersection–union test): that `effect` is above 0, and that `copy_effect` is.
+    /// One-sided p-value that `effect` and `copy_effect` are both above 0: the larger of their two p-values (intersection–union
+    /// test).
     pub p: Option<f64>,
-    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all heads with both effects above 0; null for other heads.
+    /// q-value that `effect` and `copy_effect` are both above 0: twice `p`, corrected by Benjamini & Hochberg. Only heads with
+    /// both estimates above 0 are tested; null for other heads.
     pub q: Option<f64>,
     /// Mean losses without the head.
     pub without: CopyLoss,
@@ -150,7 +153,7 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
-    /// Costs of removing the head, as text: on the gain, and on the loss of the second copy.
+    /// Fall of the gain and rise of the second copy's loss when the head is removed, as text.
     fn cost_texts(&self) -> [String; 2] {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))
@@ -210,9 +213,8 @@ impl GainEffects {
 
     /// Heads by falling effect.
     pub fn heads_by_effect(&self) -> Vec<&HeadInContext> {
-        let mut heads: Vec<_> = self.heads.iter().filter(|head| head.effect.is_some()).collect();
-        heads.sort_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers"));
-        heads
+        let heads = self.heads.iter().filter(|head| head.effect.is_some());
+        heads.sorted_by(|a, b| b.effect.partial_cmp(&a.effect).expect("effects are numbers")).collect()
     }
 
     /// Heads whose effect is significant under `policy`.

@@ -127,26 +127,26 @@ impl RemovalQuantity for CopyLosses {
 /// Sums of one head over its scored queries. A scored query is in the second copy and attends most to a text token
 /// other than itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeadCopies {
+pub struct HeadCopyTotals {
     pub queries: u64,
     pub sequences: u64,
-    /// Direct effect on the logit of the most attended token, minus the mean effect on the other tokens of the
-    /// copy, summed over queries.
+    /// Direct effect on the logit of the most attended token, minus the mean over the other tokens of the first copy,
+    /// summed over queries.
     pub logit: ExactSum,
-    /// Share of the other tokens of the copy whose logit rises less than that of the most attended token, summed
+    /// Percentile rank (0 to 1) of the most attended token's direct effect among the tokens of the first copy, summed
     /// over queries. Ties count one half.
     pub rank: ExactSum,
 }
 
-merge_fields!(HeadCopies { queries, sequences, logit, rank });
+merge_fields!(HeadCopyTotals { queries, sequences, logit, rank });
 
 /// Sums over the queries of the second copy in one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiesBlock {
     pub queries: u64,
     pub sequences: u64,
-    /// Sums of each head, `[layers * heads]`.
-    pub heads: Vec<HeadCopies>,
+    /// `[layers * heads]`.
+    pub heads: Vec<HeadCopyTotals>,
 }
 
 merge_fields!(CopiesBlock { queries, sequences, heads });
@@ -165,7 +165,7 @@ merge_fields!(CopyingSums[grid] { blocks });
 
 impl CopyingSums {
     pub fn new(grid: HeadGrid) -> Self {
-        let empty = CopiesBlock { heads: vec![HeadCopies::default(); grid.head_count()], ..CopiesBlock::default() };
+        let empty = CopiesBlock { heads: vec![HeadCopyTotals::default(); grid.head_count()], ..CopiesBlock::default() };
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
     }
 
@@ -265,15 +265,15 @@ impl Sums for CopyingSums {
     }
 }
 
-/// Fall of the gain per token when a head is removed; 0 for `None` (chance). The gain is the loss of the first copy
-/// minus the loss of the second.
+/// Fall of the in-context gain per token when the head is removed; 0, its chance level, for `None`. The gain is the
+/// loss of the first copy minus the loss of the second.
 pub fn gain_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| losses.gain(None) - losses.gain(Some(head)));
     Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
 
-/// Rise of the second copy's loss per token when a head is removed; 0 for `None` (chance). Unlike [`gain_effect`],
-/// it is 0 for a head whose removal changes only the first copy.
+/// Rise of the second copy's loss per token when the head is removed; 0, its chance level, for `None`. Unlike
+/// [`gain_effect`], it is 0 for a head whose removal changes only the first copy.
 pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let second = |variant: Option<usize>| losses.summed_losses(variant)[1];
     let lost = head.map_or(0.0, |head| second(Some(head)) - second(None));
@@ -281,7 +281,7 @@ pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
 }
 
 pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction> {
-    let all = HeadCopies { queries: block.queries, sequences: block.sequences, ..HeadCopies::default() };
+    let all = HeadCopyTotals { queries: block.queries, sequences: block.sequences, ..HeadCopyTotals::default() };
     let sums = head.map_or(&all, |head| &block.heads[head]);
     let value = |metric: &CopyingMetric| {
         let counted = if metric.explanation.name == "copy_scored" { &all } else { sums };
@@ -294,8 +294,8 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
     COPYING_METRICS.iter().map(value).collect()
 }
 
-/// Metric of a head's copying. Its value is a sum of [`HeadCopies`] divided by the number of queries.
-type CopyingMetric = Metric<fn(&HeadCopies) -> f64>;
+/// Metric of a head's copying. Its value is a sum of [`HeadCopyTotals`] divided by the number of queries.
+type CopyingMetric = Metric<fn(&HeadCopyTotals) -> f64>;
 
 const DIRECT_EFFECT_SOURCES: &str = "Direct effects: Elhage et al. 2021 (transformer-circuits.pub); of induction heads on what they copy: Olsson et al. 2022 \
     (arXiv:2209.11895), there by the change of the logit.";

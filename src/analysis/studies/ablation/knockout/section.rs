@@ -27,7 +27,7 @@ impl KnockoutSection {
             place: context.grid.head_place(claim.place),
             label: claim.label.clone(),
             direction: claim.direction,
-            test: use_test(&std::array::from_fn(|block| sums.blocks[block][number])),
+            test: test_arc_use(&std::array::from_fn(|block| sums.blocks[block][number])),
         };
         Self { knockout: sums.claims.iter().enumerate().map(of_claim).collect() }
     }
@@ -65,8 +65,8 @@ impl KnockoutSection {
     }
 }
 
-/// The effect of a label's arcs on the loss, with its test, from the losses of each block.
-fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
+/// Mean rise of the loss per arc when the attention on a label's arcs is exchanged, with its test.
+fn test_arc_use(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     let left_out = |part: fn(&ClaimLosses) -> ArcLosses| {
         let more = blocks.each_ref().map(|losses| part(losses).loss_increase());
         let arcs = blocks.each_ref().map(|losses| part(losses).arcs as f64);
@@ -91,8 +91,7 @@ fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     }
 }
 
-/// Indices of the table columns that are dropped when the table is too wide: first arcs, then arcs off offset, use
-/// off offset, direction, used, use and q.
+/// Indices of the table columns, in the order in which a table that is too wide drops them.
 const COLUMN_DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
 /// Loss with its 95 % interval, as text.

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -21,34 +22,32 @@ use crate::stats::exact::ExactSum;
 use crate::stats::surprisal::surprisal;
 use crate::study::upstream::ArcClaim;
 
-/// Losses of the query words of dependency arcs in the two runs of each arc.
+/// Losses of the query words of dependency arcs, with the attention on the syntactic partner kept and exchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArcLosses {
     /// Number of arcs.
     pub arcs: u64,
-    /// Loss in the run that keeps the weight on the partner, in nats, summed over the scored tokens of the arcs'
-    /// query words.
+    /// Loss with the attention on the syntactic partner kept, in nats, summed over the scored tokens of query words.
     pub kept: ExactSum,
-    /// Loss in the run that swaps the partner's weight with another word's, in nats, summed as `kept`.
+    /// Loss with the attention on the partner exchanged with another word's, in nats, summed as `kept`.
     pub exchanged: ExactSum,
 }
 
 merge_fields!(ArcLosses { arcs, kept, exchanged });
 
-/// Losses over the arcs that one label claims, separately for arcs at the relation's best offset and for other
-/// arcs.
+/// Losses over the dependency arcs of one head's syntactic label, split by the relation's best fixed offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimLosses {
     /// Losses over arcs whose syntactic head stands at the relation's best offset from the dependent.
     pub at_offset: ArcLosses,
-    /// Losses over all other arcs.
+    /// Losses over arcs whose syntactic head stands at any other offset.
     pub off_offset: ArcLosses,
 }
 
 merge_fields!(ClaimLosses { at_offset, off_offset });
 
 impl ArcLosses {
-    /// Rise of the loss when the partner's weight is swapped with another word's instead of kept, in nats, summed
+    /// Rise of the loss when the attention on the syntactic partner is exchanged with another word's, in nats, summed
     /// over tokens.
     pub fn loss_increase(&self) -> f64 {
         self.exchanged.value() - self.kept.value()
@@ -64,7 +63,7 @@ impl ClaimLosses {
 }
 
 /// Losses over the dependency arcs of each tested label (claim), `[claims]`.
-pub type LossesByClaim = Vec<ClaimLosses>;
+pub type LossesByLabel = Vec<ClaimLosses>;
 
 /// Losses of masked words over the arcs of every tested label, by block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,7 +73,7 @@ pub struct KnockoutSums {
     pub classes: LayerClasses,
     /// Labels that are tested, with the arcs that they claim.
     pub claims: Vec<ArcClaim>,
-    pub blocks: Blocks<LossesByClaim>,
+    pub blocks: Blocks<LossesByLabel>,
 }
 
 impl KnockoutSums {
@@ -90,8 +89,8 @@ impl KnockoutSums {
         }
     }
 
-    /// The losses to which an arc of a block adds.
-    fn losses_of_arc(&mut self, block: usize, arc: &ClaimedArc) -> &mut ArcLosses {
+    /// The sums of a block that count this arc: at the relation's best offset, or off it.
+    fn losses_of_arc(&mut self, block: usize, arc: &TestedArc) -> &mut ArcLosses {
         let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
         if arc.is_at_offset { at_offset } else { off_offset }
     }
@@ -125,13 +124,13 @@ pub struct KnockoutState {
     block: usize,
     /// Token range of each word.
     words: Vec<Range<usize>>,
-    arcs: Vec<ClaimedArc>,
+    arcs: Vec<TestedArc>,
 }
 
-/// A dependency arc that a label claims. Its query word is masked or replaced, and its partner is visible.
+/// A dependency arc that a tested label is about. Its query word is masked or replaced, and its partner is visible.
 #[derive(Debug)]
-struct ClaimedArc {
-    /// Index of the label's claim among the tested claims.
+struct TestedArc {
+    /// Index of the tested label in `KnockoutSums::claims`.
     claim: usize,
     is_at_offset: bool,
     exchange: AttentionExchange,
@@ -187,7 +186,7 @@ impl Sums for KnockoutSums {
                 let sees = |word: &usize| visibility.sees_all(tokens(query), tokens(*word)) && has_own_tokens(*word);
                 let visible: Vec<usize> = (0..tree.len()).filter(sees).collect();
                 let exchange = AttentionExchange::new(sequence.index, query, partner, &visible);
-                arcs.extend(exchange.map(|exchange| ClaimedArc { claim, is_at_offset, exchange, rows: None, truths }));
+                arcs.extend(exchange.map(|exchange| TestedArc { claim, is_at_offset, exchange, rows: None, truths }));
             }
         }
         let words = || sequence.words.iter().map(|word| word.tokens.clone()).collect();
@@ -242,8 +241,8 @@ impl AttentionExchange {
         Some(Self { query, partner, distance_match, rotation })
     }
 
-    /// The changed attention rows of the query word's tokens, `[partner's mass kept, partner's mass swapped with
-    /// another word's]`.
+    /// The query word's attention rows in the two runs, `[partner's mass kept, partner's mass exchanged]`. Masses on
+    /// third words are rotated in both.
     ///
     /// The mass of a word is divided equally among its tokens. The masses on special tokens and on the query word
     /// stay, so a row keeps its sum.
@@ -251,7 +250,8 @@ impl AttentionExchange {
         let mut rows = [PatchedRows::new(), PatchedRows::new()];
         for token in words[self.query].clone() {
             let own = attention.row(token);
-            let mut masses: Vec<f64> = words.iter().map(|word| total_weight(&own[word.clone()])).collect();
+            let mass = |word: &Range<usize>| own[word.clone()].iter().map(|&weight| f64::from(weight)).sum::<f64>();
+            let mut masses = words.iter().map(mass).collect_vec();
             let before = masses.clone();
             let last = self.rotation.iter().cycle().skip(self.rotation.len() - 1);
             self.rotation.iter().zip(last).for_each(|(&word, &last)| masses[word] = before[last]);
@@ -262,8 +262,8 @@ impl AttentionExchange {
         rows
     }
 
-    /// An attention row (`own`) in which each rotated word and the partner have their new `masses`, divided equally
-    /// among their tokens.
+    /// Replaces the masses of the partner and of all words of `rotation` in an attention row (`own`). Each new mass is
+    /// divided equally among the word's tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
     fn spread_over_tokens(&self, own: &[f32], masses: &[f64], words: &[Range<usize>]) -> Vec<f32> {
         let mut row = own.to_vec();
@@ -273,11 +273,6 @@ impl AttentionExchange {
         }
         row
     }
-}
-
-/// Sum of attention weights.
-fn total_weight(weights: &[f32]) -> f64 {
-    weights.iter().map(|&weight| f64::from(weight)).sum()
 }
 
 #[cfg(test)]

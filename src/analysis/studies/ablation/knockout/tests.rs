@@ -141,7 +141,7 @@ fn used_is_what_is_surely_above_an_exchanged_weight() {
     assert_eq!((first.used, second.used), (Some(true), Some(false)));
     assert!(first.q.unwrap() < 1e-6 && first.ci95.unwrap().low() > 0.0 && second.loss.unwrap() < 0.0);
     let summary = section.view(ViewContext::new(&policy)).summary.to_string();
-    assert!(summary.contains("1 of 2 labels tested is of arcs that"), "{summary}");
+    insta::assert_snapshot!(summary.lines().next().unwrap(), @"");
     let of = |head, direction| {
         let exported = section.view(ViewContext::new(&policy)).use_tests.into_iter();
         exported
@@ -176,19 +176,7 @@ fn few_arcs_are_not_tested() {
     (0..99).for_each(|index| drop(patched_runs(&mut sums, index)));
     let section = measured(&sums, &default_policy());
     assert_eq!((section.knockout[0].test.arcs, section.knockout[0].test.used), (99, None));
-    assert!(
-        section
-            .view(ViewContext::new(&default_policy()))
-            .summary
-            .to_string()
-            .contains("Labels not tested: 1, with fewer than 100")
-    );
+    insta::assert_snapshot!(section.view(ViewContext::new(&default_policy())).summary.to_string(), @"");
     let nothing = measured(&KnockoutSums::new(GRID, Vec::new()), &default_policy());
-    assert!(
-        nothing
-            .view(ViewContext::new(&default_policy()))
-            .summary
-            .to_string()
-            .starts_with("No head has a syntactic label")
-    );
+    insta::assert_snapshot!(nothing.view(ViewContext::new(&default_policy())).summary.to_string(), @"");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -51,9 +52,11 @@ pub struct Curves {
     /// Pruning curve of each order of removal. Orders are random, or chosen on the even-numbered blocks by `effect` and other
     /// criteria.
     pub orders: Vec<Curve>,
-    /// Interaction of the heads with a negligible effect; null if there are none.
+    /// Effect of removing all negligible heads together, compared with the sum of their single effects; null if no head is
+    /// negligible.
     pub interaction: Option<Interaction>,
-    /// Number of heads that share keys and values, which are pruned with the last of them; absent if each head has its own.
+    /// Number of query heads that share keys and values; absent if each head has its own. Shared keys and values go when the
+    /// group's last head is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "usize")]
     pub heads_per_key_value_group: Option<usize>,
@@ -71,32 +74,33 @@ pub struct Curve {
     pub heads: Vec<HeadPlace>,
     /// Mean loss without the first head, without the first two, and so on, in nats.
     pub loss: Vec<f64>,
-    /// 95 % interval of the rise of each of `loss` above the loss with all heads.
+    /// 95 % interval of the rise of the loss at each step: each of `loss` minus the loss with all heads.
     pub rise_ci95: Vec<Option<Interval>>,
-    /// Share of the task's predictions that are right after each removal; absent for losses of tokens.
+    /// Accuracy after each removal: share of the task's predictions that are right. Absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub right: Vec<f64>,
-    /// 95 % interval of the change of each of `right` from the share with all heads; absent for losses of tokens.
+    /// 95 % interval of the change of accuracy at each step: each of `right` minus the accuracy with all heads. Absent for
+    /// losses of tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub right_change_ci95: Vec<Option<Interval>>,
-    /// Share of heads that can be removed, for each allowed rise. A rise is relative to the loss, to the worth of all heads, or
-    /// to the share right of a task. A loss that may be negative allows no relative rise.
+    /// Share of heads that can be removed, for each allowed rise of the loss or, for a task, fall of the accuracy. Tasks whose
+    /// loss may be negative have no entries for a rise relative to the loss.
     pub can_go: Vec<CanGo>,
 }
 
 /// Share of heads that can be removed before the loss rises by more than a given amount.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CanGo {
-    /// Quantity that the allowed rise is relative to.
+    /// Quantity that the allowed rise or fall is a share of.
     #[serde(default)]
     pub of: ShareOf,
-    /// Allowed rise (of a share right: fall), as a share of the quantity `of`.
+    /// Allowed rise of the loss, or fall of the accuracy if `of` is `right`, as a share of the quantity `of`.
     pub rise: f64,
-    /// Length of the longest prefix of the order within which no rise exceeds the allowed one, as a share of all heads.
+    /// Share of all heads that can be removed: the heads of the order before the first rise above the allowed one.
     #[schemars(range(min = 0, max = 1))]
     pub share: f64,
-    /// 95 % interval of `share`. The low end is the longest prefix in which each rise is significantly below the allowed one. The
-    /// high end is the longest prefix in which no rise is significantly above it. Null with fewer than 10 scored blocks.
+    /// 95 % interval of `share`. The low end stops before the first rise that is not significantly below the allowed one. The
+    /// high end stops before the first rise that is significantly above it. Null with fewer than 10 scored blocks.
     #[serde(default)]
     pub ci95: Option<Interval>,
 }
@@ -116,15 +120,15 @@ pub struct Interaction {
     pub ci95: Option<Interval>,
 }
 
-/// Allowed rises: 1 %, 5 % and 10 % of the loss with all heads, or of its rise when all heads are removed. A tenth
-/// of the loss can be half of that rise.
+/// Largest allowed rises of the loss while heads are removed, relative to the loss with all heads or to its rise
+/// without any head. Both references serve, since a tenth of the loss can be half of that rise.
 pub const ALLOWED_RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
-/// Quantities that an allowed rise can be relative to.
+/// Quantities relative to which the allowed rise of the loss is measured.
 ///
-/// Losses of classes are negative log-probabilities. Scores of other items are differences, which may be negative,
-/// so no rise is relative to them.
-fn rise_measures(task: Option<TaskKind>) -> &'static [ShareOf] {
+/// Losses of items with classes are negative log-probabilities. Losses of other items are differences that may be
+/// negative, so no rise is relative to them.
+fn rise_references(task: Option<TaskKind>) -> &'static [ShareOf] {
     match task {
         None => &[ShareOf::Loss, ShareOf::AllHeads],
         Some(kind) if kind.has_class_labels() => &ShareOf::ALL,
@@ -176,7 +180,7 @@ impl Curves {
             for budget @ &CanGo { of, rise, .. } in &curve.can_go {
                 let removed = curve.removable_count(budget);
                 layers.extend(curve.removable_by_layer(budget).into_iter().map(|(layer, heads)| {
-                    let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+                    let heads = heads.iter().join(" ");
                     PrunedLayer { by: &curve.by, removal: self.removal, of, rise, removed, layer, heads }
                 }));
             }
@@ -184,7 +188,8 @@ impl Curves {
         layers
     }
 
-    /// The pruning orders for export, each with the loss after every removal.
+    /// Pruning orders for export, each with the loss after every removal. Each carries `is_above_baseline`: whether the
+    /// model beats the baseline of its task.
     pub fn pruning_orders(&self, is_above_baseline: Option<bool>) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
         // Constants are listed in the order of the model, not in the order of removal.
@@ -230,7 +235,7 @@ impl Curve {
                 Jackknife::new(&sums.per_block(|block| change(block, variant)), denominator).interval()
             })
         };
-        let can_go = rise_measures(task)
+        let can_go = rise_references(task)
             .iter()
             .flat_map(|&of| ALLOWED_RISES.map(|rise| removable_share(sums, &variants, of, rise)));
         Self {
@@ -248,7 +253,7 @@ impl Curve {
         }
     }
 
-    /// Numbers of the removable heads of each layer, for an allowed rise (`budget`).
+    /// Removable heads by layer, as indices within the layer, for one allowed rise of the loss (`budget`).
     pub fn removable_by_layer(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &HeadPlace { layer, head } in self.heads.iter().take(self.removable_count(budget)) {
@@ -257,7 +262,7 @@ impl Curve {
         by_layer
     }
 
-    /// Number of heads that can be removed for an allowed rise (`budget`).
+    /// Number of heads that can be removed before the loss rises by more than `budget` allows.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
     pub fn removable_count(&self, budget: &CanGo) -> usize {
         // The share of a saved report is rounded.
@@ -275,8 +280,8 @@ impl Curve {
     }
 }
 
-/// Share of heads that can be removed before the loss rises by more than `rise`, relative to the quantity `of`.
-/// Each of `variants` removes one head more than the one before; the last removes all heads.
+/// Share of heads that can be removed before the loss rises (or the accuracy falls) by more than `rise`, a share of the
+/// reference quantity `of`. Each of `variants` removes one head more than the one before; the last removes all heads.
 fn removable_share<Q: LossQuantity>(
     sums: &RemovalSums<Orders, Q>,
     variants: &[usize],
@@ -375,20 +380,20 @@ impl Orders {
         let together = |Ranking { by, places }: Ranking| {
             let mut groups: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
             for (rank, &place) in places.iter().enumerate() {
-                groups.entry(orders.first_head_with_weights(place, grid)).or_default().push((rank, place));
+                groups.entry(orders.first_head_sharing_weights(place, grid)).or_default().push((rank, place));
             }
-            let mut groups: Vec<Vec<(usize, usize)>> = groups.into_values().collect();
             let mean_rank =
                 |group: &[(usize, usize)]| group.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / group.len() as f64;
-            groups.sort_by(|a, b| mean_rank(a).total_cmp(&mean_rank(b)));
-            Ranking { by, places: groups.into_iter().flatten().map(|(_, place)| place).collect() }
+            let groups = groups.into_values().sorted_by(|a, b| mean_rank(a).total_cmp(&mean_rank(b)));
+            Ranking { by, places: groups.flatten().map(|(_, place)| place).collect() }
         };
         orders.rankings = rankings.into_iter().map(together).collect();
         orders
     }
 
-    /// Index of the first head with the weights of the head at index `place`.
-    fn first_head_with_weights(&self, place: usize, grid: HeadGrid) -> usize {
+    /// Index of the first head, in layer order, with weights equal to those of head `place`; `place` itself if no
+    /// layers share weights.
+    fn first_head_sharing_weights(&self, place: usize, grid: HeadGrid) -> usize {
         let (layer, head) = grid.layer_and_head(place);
         grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)
     }
@@ -396,8 +401,9 @@ impl Orders {
     /// Indices of the heads that are removed at step `count` of an order. They are the first `count` heads, and the
     /// heads that share weights with the last of these.
     pub fn removed_at_step<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
-        let last = self.first_head_with_weights(order.places[count - 1], grid);
-        let more = order.places[count..].iter().take_while(|&&place| self.first_head_with_weights(place, grid) == last);
+        let last = self.first_head_sharing_weights(order.places[count - 1], grid);
+        let more =
+            order.places[count..].iter().take_while(|&&place| self.first_head_sharing_weights(place, grid) == last);
         &order.places[..count + more.count()]
     }
 }
@@ -418,14 +424,9 @@ impl Removals for Orders {
         let are_first = self.first_layers.iter().enumerate().all(|(layer, first)| *first <= layer);
         are_first
             && [0, grid.layers].contains(&self.first_layers.len())
-            && self.rankings.iter().all(|order| is_permutation(&order.places, grid.head_count()))
+            && self.rankings.iter().all(|order| order.places.iter().copied().sorted().eq(0..grid.head_count()))
             && self.negligible.iter().all(|&place| place < grid.head_count())
     }
-}
-
-/// Whether `places` has every index below `heads` exactly once.
-fn is_permutation(places: &[usize], heads: usize) -> bool {
-    places.len() == heads && places.iter().collect::<BTreeSet<_>>().into_iter().copied().eq(0..heads)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
+
 use super::section::{ALLOWED_RISES, CanGo, Curve, Curves, Interaction};
 use crate::model::grid::HeadGrid;
 use crate::sequences::reading::Context;
@@ -19,7 +21,7 @@ impl Section for Curves {
     fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: InBrief {
-                finding: self.removable_text(run),
+                finding: self.removable_heads_text(run),
                 has_priority: self.task.is_some(),
                 ..InBrief::default()
             },
@@ -61,12 +63,12 @@ const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baselin
 const RANDOM_PREFIX: &str = "random";
 
 impl Curves {
-    /// Writes how many heads can be removed in the first order, and at most in a random order; `None` without an
-    /// interval.
+    /// Sentence on how many heads can be removed in the first order, beside the largest number over the random orders.
+    /// `None` without an interval.
     ///
-    /// The limit is the smallest allowed fall of a task's share right, or the largest allowed rise relative to all
-    /// heads.
-    fn removable_text(&self, run: &SectionFacts) -> Option<String> {
+    /// For a task, the limit is the smallest listed fall of the accuracy. Otherwise it is the largest listed rise of
+    /// the loss, relative to the rise without any head.
+    fn removable_heads_text(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
             None => order.can_go.iter().rfind(|can_go| can_go.of == ShareOf::AllHeads).copied(),
@@ -112,7 +114,7 @@ impl Curves {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    fn scored_text(&self, read: Context) -> String {
+    fn sample_text(&self, read: Context) -> String {
         scored_counts_text([self.masked_tokens, self.sentences], self.objective, self.task, read)
     }
 
@@ -153,7 +155,7 @@ impl Curves {
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
              ({}, {loss:.3} {unit} {per} with all heads{right}; {}without retraining). Share of heads that can be removed, with its \
              95 % interval:",
-            self.scored_text(run.read),
+            self.sample_text(run.read),
             self.removal.map_or_else(String::new, |removal| format!("removal by {}; ", removal.name())),
         )?;
         for of in ShareOf::ALL {
@@ -198,10 +200,8 @@ impl Curves {
 
 /// Lists heads, grouped by layer: `L0 H1 H3, L2 H0`.
 fn heads_by_layer_text(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
-    let layer = |(layer, heads): (&usize, &BTreeSet<usize>)| {
-        format!("L{layer} {}", heads.iter().map(|head| format!("H{head}")).collect::<Vec<_>>().join(" "))
-    };
-    layers.iter().map(layer).collect::<Vec<_>>().join(", ")
+    let heads_text = |heads: &BTreeSet<usize>| heads.iter().map(|head| format!("H{head}")).join(" ");
+    layers.iter().map(|(layer, heads)| format!("L{layer} {}", heads_text(heads))).join(", ")
 }
 
 fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
@@ -233,22 +233,21 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
         let name = if beside { curve.by.clone() } else { format!("by {}", curve.by) };
         Line { name, is_reference: beside, points: std::iter::once(whole).chain(without).collect() }
     };
-    let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM_PREFIX)).flat_map(|curve| {
+    let mut can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM_PREFIX)).flat_map(|curve| {
         let words = |can_go @ CanGo { of, rise, .. }: &CanGo| {
             let (share, change) = (removable_percent(can_go), if *of == ShareOf::Right { "fall" } else { "rise" });
             format!("{share} with a {change} of {:.0} % of {} by {}", 100.0 * rise, of.noun_phrase(), curve.by)
         };
         curve.can_go.iter().map(words)
     });
-    let can_go: Vec<String> = can_go.collect();
+    let can_go = can_go.join("; ");
     vec![Figure {
         name: "pruning",
         title: "The loss without more and more heads".to_owned(),
         reading: format!(
             "Heads go one after the other; their order is from one half of the sample and the loss from the other ({}), with 95 % \
-             intervals of the rise; nothing is trained again. Heads that can go: {}.",
-            pruning.scored_text(read),
-            can_go.join("; "),
+             intervals of the rise; nothing is trained again. Heads that can go: {can_go}.",
+            pruning.sample_text(read),
         ),
         chart: Chart::Curves(Lines {
             x_label: "heads removed".to_owned(),

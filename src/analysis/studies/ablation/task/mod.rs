@@ -75,7 +75,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "share of items right less its baseline",
         margin: "0",
         test_family: "the task alone",
-        min_evidence: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE_TEXT,
         printed: "the share with its interval, the baseline",
     },
     VerdictRule {
@@ -84,11 +84,11 @@ const VERDICTS: &[VerdictRule] = &[
         margin: "as in `effect`; none where items or units are too few, the model cannot do the task, or one answer is right for more than \
             60 % of the items",
         test_family: "as in `effect`",
-        min_evidence: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE_TEXT,
         printed: "effect with its interval, q; the change in the share right",
     },
 ];
-const MIN_EVIDENCE: &str = "{min_queries} items in {min_sentences} units";
+const MIN_EVIDENCE_TEXT: &str = "{min_queries} items in {min_sentences} units";
 
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "task-items",

@@ -1,7 +1,9 @@
 //! Report section `task`: accuracy of the model on a user's task, effect of each attention head, and metrics of removed heads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,14 +58,15 @@ pub struct TaskResult {
     pub loss_without_heads: Option<f64>,
     /// Share of items that are right with all heads removed.
     pub right_without_heads: Option<f64>,
-    /// Largest effect on `loss` that counts as negligible, as `effect.band`.
+    /// Equivalence margin: the largest effect on `loss` that counts as negligible, by the rule of `effect.band` (a share of the
+    /// effect of removing all heads).
     pub band: Option<f64>,
     /// Number of heads that the checkpoint lacks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub absent_heads: usize,
     /// Number of heads with each verdict.
     pub verdicts: Verdicts,
-    /// Effect of each head on the task, layer by layer. Value, interval and standard error are its metric `task_effect`. The
+    /// Effect of each head on the task (metric `task_effect`), layer by layer. Standard errors are in each head's metrics. The
     /// effect is null if the head was not removed alone (`settings.ablation.effect_of`).
     pub heads: Vec<HeadOnTask>,
     /// Results for each group (condition) of items.
@@ -76,7 +79,8 @@ pub struct HeadOnTask {
     /// Effect on the loss of the task.
     #[serde(flatten)]
     pub on_loss: HeadEffect,
-    /// Metric `task_right_effect` of the head: the share right without the head minus the share with it.
+    /// Metric `task_right_effect`: accuracy without the head minus the accuracy with it; null if the head was not removed
+    /// alone.
     pub right_effect: Option<f64>,
     /// 95 % interval of `right_effect`.
     pub right_ci95: Option<Interval>,
@@ -91,9 +95,9 @@ pub struct GroupResult {
     pub items: u64,
     /// Number of sampling units whose first item is in the group.
     pub units: u64,
-    /// Mean loss of an item of the group with all heads, as `task.loss`.
+    /// Mean loss of an item of the group with all heads, in the unit of `task.loss`.
     pub loss: Option<f64>,
-    /// Accuracy on the items of the group, as `task.right`.
+    /// Accuracy on the items of the group: share of items, or of tagged words, that are right.
     pub right: RightShare,
     /// Effect of removing each head on the loss of the group, layer by layer; null for a head that was not removed alone.
     pub effects: Vec<Option<f64>>,
@@ -112,7 +116,7 @@ struct ItemSelection<'a, F> {
 
 impl<F: Fn(&Item) -> bool> ItemSelection<'_, F> {
     /// Ratio over the selected items of the whole corpus.
-    fn selected_ratio(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
+    fn overall_ratio(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
         ratio(&mut self.total.values().filter(|item| (self.includes)(item)))
     }
 
@@ -126,7 +130,7 @@ impl<F: Fn(&Item) -> bool> ItemSelection<'_, F> {
     fn accuracy(&self) -> RightShare {
         let ratio =
             |items: &mut dyn Iterator<Item = &Item>| prediction_share(items, |item| item.correct_predictions(None));
-        let all = self.selected_ratio(ratio);
+        let all = self.overall_ratio(ratio);
         RightShare::new(all.value().unwrap_or(f64::NAN), self.jackknife(ratio), all.evidence().sentences)
     }
 }
@@ -141,8 +145,8 @@ impl TaskResult {
         let total = &sums.blocks.total();
         let all = ItemSelection { sums, total, includes: |_: &Item| true };
         let bare = Some(sums.variant_removing(&(0..sums.head_count()).collect::<Vec<_>>()));
-        let basis = all.selected_ratio(|items| mean_loss(items, None)).evidence();
-        let loss_of = |variant| all.selected_ratio(|items| mean_loss(items, variant)).value();
+        let basis = all.overall_ratio(|items| mean_loss(items, None)).evidence();
+        let loss_of = |variant| all.overall_ratio(|items| mean_loss(items, variant)).value();
         let (whole, without) = (loss_of(None), loss_of(bare));
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
@@ -176,7 +180,7 @@ impl TaskResult {
             loss_ci95: all.jackknife(|items| mean_loss(items, None)).interval(),
             loss_without_heads: without,
             right_without_heads: all
-                .selected_ratio(|items| prediction_share(items, |item| item.correct_predictions(bare)))
+                .overall_ratio(|items| prediction_share(items, |item| item.correct_predictions(bare)))
                 .value(),
             band,
             absent_heads: context.absent_heads.len(),
@@ -188,7 +192,7 @@ impl TaskResult {
 
     /// Indices of the heads with a negligible effect.
     pub fn negligible_heads(&self) -> Vec<usize> {
-        self.heads.iter().enumerate().filter(|(_, head)| head.on_loss.negligible).map(|(place, _)| place).collect()
+        self.heads.iter().positions(|head| head.on_loss.negligible).collect()
     }
 
     /// Whether the accuracy is significantly above the baseline under `policy`.
@@ -201,12 +205,10 @@ impl TaskResult {
 /// The most frequent answer (lowest id on ties) and its share of items or tagged words, as `(answer id, share)`.
 /// `None` if there are no answers.
 fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
-    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-    for (truth, count) in items.values().flat_map(|item| &item.truths) {
-        *counts.entry(*truth).or_default() += count;
-    }
+    let truths = items.values().flat_map(|item| &item.truths).map(|(&truth, &count)| (truth, count));
+    let counts = truths.into_grouping_map().sum();
     let all: u64 = counts.values().sum();
-    let (answer, most) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
+    let (answer, most) = counts.into_iter().max_by_key(|&(truth, count)| (count, Reverse(truth)))?;
     Some((answer, most as f64 / all as f64))
 }
 
@@ -216,7 +218,7 @@ fn group_results(sums: &TaskSums, total: &Items, context: &EstimationContext) ->
     parallel_map(context.threads, named, |group| {
         let of_group = ItemSelection { sums, total, includes: |item: &Item| item.group.as_deref() == Some(group) };
         let heads = 0..context.grid.head_count();
-        let losses = of_group.selected_ratio(|items| mean_loss(items, None));
+        let losses = of_group.overall_ratio(|items| mean_loss(items, None));
         let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| mean_loss_rise(items, Some(head));
         let measured = |head: usize| Some(&of_group).filter(|_| sums.removes_alone(head));
         GroupResult {
@@ -225,7 +227,7 @@ fn group_results(sums: &TaskSums, total: &Items, context: &EstimationContext) ->
             units: losses.evidence().sentences,
             loss: losses.value(),
             right: of_group.accuracy(),
-            effects: heads.clone().map(|head| measured(head)?.selected_ratio(effect(head)).value()).collect(),
+            effects: heads.clone().map(|head| measured(head)?.overall_ratio(effect(head)).value()).collect(),
             ci95: heads.map(|head| measured(head)?.jackknife(effect(head)).interval()).collect(),
         }
     })
@@ -254,13 +256,13 @@ impl GroupResult {
 
 stored!(TaskResult as task);
 
-/// Mean rise of the loss per item when a head is removed; 0 for `None` (chance).
+/// Mean rise of the loss per item when the head is removed; 0, the chance level, for `None`.
 fn mean_loss_rise<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
     ratio_of_sums(items, |item| item.score(None) - item.score(head), |_| 1.0)
 }
 
-/// Share of the items' predictions that `part` counts. A tagging item has one prediction per word; every other item
-/// has one.
+/// Sum of `part`, a number of predictions, divided by all predictions of the items. A tagging item has one prediction
+/// per word; every other item has one.
 fn prediction_share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
     ratio_of_sums(items, part, Item::prediction_count)
 }
@@ -281,8 +283,8 @@ fn ratio_of_sums<'a>(
     Fraction::new(sum, all).with_evidence(count, units)
 }
 
-/// Mean rise of the loss over all items when a head is removed, which is the fall of the mean score; 0 for `None`
-/// (chance).
+/// Mean rise of the loss over all items (fall of the mean score) when the head is removed; 0, the chance level, for
+/// `None`.
 pub fn overall_effect(items: &Items, head: Option<usize>) -> Fraction {
     mean_loss_rise(items.values(), head)
 }

@@ -19,14 +19,14 @@ use crate::study::upstream::Obstacle;
 use crate::study::{InBrief, Policy, Summary, TableRows};
 use crate::system::counted::{format_count, plural};
 
-/// Largest share of items with one right answer at which heads get verdicts.
+/// Largest share of items with the most frequent answer at which heads get verdicts.
 ///
-/// Ten untrained GPT-2s were run on cloze items that all have one answer. 101 of 120 heads would matter, since a
+/// Ten untrained GPT-2s were run on cloze items that all have the same answer. 101 of 120 heads would matter, since a
 /// head that writes a constant favours one token.
 const MAX_ONE_ANSWER_SHARE: f64 = 0.6;
 
 /// Half the number of rows of a shortened table: the row that counts the omitted rows belongs to the lower half.
-const ROWS_PER_END: usize = 3;
+const HALF_TABLE_ROWS: usize = 3;
 
 /// Maximum number of helpful heads that the opening sentence names.
 const MAX_NAMED_HEADS: usize = 3;
@@ -148,14 +148,14 @@ impl TaskResult {
     }
 
     /// Number of heads that are removed throughout the run (`--remove`).
-    fn permanently_removed(&self) -> usize {
+    fn permanent_removal_count(&self) -> usize {
         self.heads.iter().filter(|head| head.on_loss.removed).count()
     }
 
-    /// A sentence on which heads were removed alone.
+    /// Sentence that says how many heads were removed alone; empty if all were.
     fn chosen_heads_text(&self) -> String {
         let (removed, present) =
-            (self.removed_count(), self.heads.len().saturating_sub(self.absent_heads + self.permanently_removed()));
+            (self.removed_count(), self.heads.len().saturating_sub(self.absent_heads + self.permanent_removal_count()));
         if removed >= present {
             return String::new();
         }
@@ -237,7 +237,7 @@ fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
         let right = right_effect.map_or_else(|| "-".to_owned(), points_text);
         vec![on_loss.place.to_string(), effect, q, right, on_loss.verdict_text()]
     };
-    let rows = shorten_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
+    let rows = shorten_to_both_ends(heads.iter().map(row).collect(), HALF_TABLE_ROWS);
     aligned_table(["head", "effect", "q", "right", "verdict"], rows, 1..4)
 }
 
@@ -266,7 +266,7 @@ fn figure(task: &TaskResult) -> Option<Figure> {
             "{}; the loss is {loss:.3} {unit} an item with all {}heads and {bare:.3} without any. Each row is the loss with one head \
              removed less that with all heads, with its 95 % interval.{left_out}",
             task.accuracy_text(),
-            if task.permanently_removed() > 0 { "other " } else { "" },
+            if task.permanent_removal_count() > 0 { "other " } else { "" },
         ),
         chart,
     })

@@ -21,7 +21,7 @@ pub struct ExampleSentences;
 
 /// The text that stands for a special token in drawings: the first of `tokens` that the vocabulary has, or
 /// `otherwise` if it has none.
-fn special_text(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
+fn special_token_text(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
     tokens.into_iter().find(|token| (subject.token_id)(token).is_some()).unwrap_or(otherwise).to_owned()
 }
 
@@ -40,8 +40,8 @@ impl Study for ExampleSentences {
     fn passes(&self) -> Vec<PassSpec> {
         let make = |subject: &Subject<'_>| {
             let special = [
-                special_text(subject, ["[CLS]", "<s>"], "[first]"),
-                special_text(subject, ["[SEP]", "</s>"], "[separator]"),
+                special_token_text(subject, ["[CLS]", "<s>"], "[first]"),
+                special_token_text(subject, ["[SEP]", "</s>"], "[separator]"),
             ];
             let (classes, aims) = (subject.classes.clone(), subject.upstream.aims.clone());
             ExampleSums::new(subject.grid, classes, subject.from_token, aims, special)
@@ -199,7 +199,8 @@ pub struct HeadExamples {
     /// The attention head, by layer and number in the layer.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Label that the sentences illustrate: the first of the head's labels that says where the head attends, when the corpus ran.
+    /// Label that the sentences illustrate, as it was when they were chosen: the head's first label that says where the head
+    /// attends.
     pub label: String,
     /// Direction of the label's arcs; null for a label that is not about arcs.
     pub direction: Option<Direction>,

@@ -3,6 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -132,7 +133,7 @@ impl HeadCandidates {
 
     /// Whether no rank has too many candidates, and all their numbers are valid. Sums read from a file are
     /// untrusted.
-    fn fits(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let fit = |(rank, kept): (Rank, &Vec<Candidate>)| {
             kept.len() <= rank.max_candidates() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_valid())
         };
@@ -158,16 +159,16 @@ pub struct ExampleSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// Aims of the labels for which example sentences are sought.
+    /// Heads for whose label example sentences are sought, each with the keys that the label predicts (its aim).
     pub aims: Vec<HeadAim>,
     /// Texts that stand for special tokens in drawings: `[first special token, separator]`.
     special: [String; 2],
     /// Number of sentences of drawable length, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Candidate sentences for the label of each aim, `[aims]`.
+    /// Candidate sentences for each of `aims`, `[aims]`.
     pub kept: Vec<HeadCandidates>,
-    /// For each aim, the index of the first aim with equal goals in every sentence, `[aims]`. Goals of equal aims
-    /// are found only once.
+    /// For each of `aims`, the index of the first that predicts equal keys in every sentence, `[aims]`. Keys of equal
+    /// aims are found only once.
     #[serde(skip)]
     equal_aim: Vec<usize>,
 }
@@ -194,7 +195,6 @@ pub fn has_drawable_sentence(sequence: &Sequence) -> bool {
     sequence.family.is_first && sequence.words_by_sentence().iter().any(has_drawable_length)
 }
 
-/// Whether a sentence with these words is of drawable length.
 fn has_drawable_length(words: &Range<usize>) -> bool {
     (MIN_WORDS..=MAX_WORDS).contains(&words.len())
 }
@@ -205,12 +205,12 @@ pub struct ExampleState {
     sentences: Vec<ExampleSentence>,
 }
 
-/// A sentence of drawable length with the goals of each aim.
+/// A sentence of drawable length, with the keys that each head's label predicts in it.
 struct ExampleSentence {
     /// Index of the sentence in its sequence.
     place: usize,
-    /// Goals of each aim in the sentence, `[aims]`. `None` where the aim has no goal there, or equals an earlier
-    /// aim.
+    /// Keys that each of `ExampleSums::aims` predicts in the sentence, `[aims]`. `None` where an aim predicts none, or
+    /// equals an earlier aim.
     goals: Vec<Option<Goals>>,
 }
 
@@ -286,7 +286,7 @@ impl Sums for ExampleSums {
         (self.grid, self.from, &self.classes) == (grid, from, classes)
             && self.kept.len() == self.aims.len()
             && self.aims.iter().all(|aimed| aimed.place < grid.head_count() && aimed.mean.is_finite())
-            && self.kept.iter().all(HeadCandidates::fits)
+            && self.kept.iter().all(HeadCandidates::is_valid)
     }
 }
 
@@ -299,21 +299,22 @@ const MAX_LETTERS: usize = 24;
 
 /// Maximum number of special tokens in a drawn sentence: one on either side, and a few more from unusual
 /// tokenizers.
-const MAX_SPECIAL: usize = 8;
+const MAX_SPECIAL_TOKENS: usize = 8;
 
 /// A sentence with the weights of one attention head, by units: its words and its special tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drawn {
     /// Text of each unit, `[units]`, cut after 24 letters.
     pub units: Vec<String>,
-    /// For each unit, the index of the unit that it attends to most, `[units]`. With a label of arcs: the word that it attends
-    /// to most or, for `head->dep`, the word that attends to it most. A special token points to itself.
+    /// Index of the unit that each unit attends to most, `[units]`; a special token has its own index. If the label is about
+    /// arcs, only other words count; with `head->dep`, the entry is the word that attends most to the unit.
     pub to: Vec<usize>,
-    /// Attention weight between each unit and its unit in `to`, `[units]`; 0 for special tokens.
+    /// Attention weight between each unit and its entry in `to`, `[units]`, from 0 to 1; 0 for special tokens.
     pub weights: Vec<f64>,
-    /// Indices of the units whose unit in `to` is right by the label.
+    /// Indices of the units whose entry in `to` agrees with the label.
     pub right: Vec<usize>,
-    /// Indices of the units whose unit in `to` is wrong by the label.
+    /// Indices of the units whose entry in `to` contradicts the label. A unit about which the label says nothing is in neither
+    /// list.
     pub wrong: Vec<usize>,
     /// Index of each unit's gold syntactic head, `[units]`; the unit itself where it has none. Empty without a tree.
     pub heads: Vec<usize>,
@@ -365,7 +366,7 @@ impl Drawn {
     pub fn is_valid(&self) -> bool {
         let Self { units, to, weights, right, wrong, heads } = self;
         let count = units.len();
-        count <= MAX_WORDS + MAX_SPECIAL
+        count <= MAX_WORDS + MAX_SPECIAL_TOKENS
             && to.len() == count
             && weights.len() == count
             && weights.iter().all(|weight| weight.is_finite())
@@ -376,8 +377,7 @@ impl Drawn {
     /// The words of the sentence, joined by spaces.
     pub fn text(&self) -> String {
         let is_word = |unit: &usize| self.to[*unit] != *unit || self.weights[*unit] > 0.0;
-        let words = (0..self.units.len()).filter(is_word).map(|unit| self.units[unit].as_str());
-        words.collect::<Vec<_>>().join(" ")
+        (0..self.units.len()).filter(is_word).map(|unit| &self.units[unit]).join(" ")
     }
 }
 

@@ -7,13 +7,12 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 /// Linear classifiers of several probing tasks on the same features, evaluated together by one matrix product.
 #[derive(Clone, Debug, Default)]
 pub struct StackedClassifiers {
-    /// Number of features.
     features: usize,
     /// Weights of all tasks' classifiers side by side, `[features, columns]`: one column for each class of each task.
     weights: Vec<f32>,
     /// Bias of each column, `[columns]`.
     bias: Vec<f32>,
-    /// Number of each task and the class of each of its columns, in the order of the columns.
+    /// Index of each task, with the class that each of its columns scores.
     parts: Vec<(usize, Vec<usize>)>,
 }
 
@@ -58,8 +57,8 @@ impl StackedClassifiers {
         }
         scores.clear();
         match beside {
-            Some(EmbeddingScores { of_kinds, stride, kinds }) => {
-                kinds.iter().for_each(|kind| scores.extend_from_slice(&of_kinds[kind * stride..][..columns]));
+            Some(EmbeddingScores { kind_scores, stride, kinds }) => {
+                kinds.iter().for_each(|kind| scores.extend_from_slice(&kind_scores[kind * stride..][..columns]));
             }
             None => scores.resize(words * columns, 0.0),
         }
@@ -85,21 +84,21 @@ impl StackedClassifiers {
 /// Scores from the embedding part of one head's classifiers, to be added to the scores from the context part.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddingScores<'a> {
-    /// Scores of each distinct word embedding (kind), `[kinds, columns]`, a row beginning every `stride` numbers.
-    of_kinds: &'a [f32],
-    /// Number of elements between the beginnings of two rows of `of_kinds`.
+    /// Scores of each distinct word embedding (kind), `[kinds, columns]`.
+    kind_scores: &'a [f32],
+    /// Number of elements from the start of one row of `kind_scores` to the start of the next.
     stride: usize,
-    /// Kind of each word, `[words]`: the index of its row in `of_kinds`.
+    /// Index of each word's embedding among the distinct embeddings, `[words]`: its row in `kind_scores`.
     kinds: &'a [usize],
 }
 
 /// Classifiers on the contexts of one attention head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadProbes {
-    /// Classifiers on the context alone.
+    /// Classifiers on the head's context vectors alone.
     pub context_only: StackedClassifiers,
-    /// The context's weights of the classifiers on embedding and context together; [`LayerProbes`] has the
-    /// embedding's weights.
+    /// Context part of the classifiers on word embedding and context together. Their embedding part is in
+    /// [`LayerProbes::embedding_weights`].
     pub embedding_and_context: StackedClassifiers,
     /// Classifiers on the context alone for the control tasks.
     pub control: StackedClassifiers,
@@ -110,14 +109,14 @@ pub struct HeadProbes {
 pub struct LayerProbes {
     /// Classifiers on the input of the layer.
     pub input: StackedClassifiers,
-    /// The embedding's weights of all heads' classifiers on embedding and context, `[embedding, heads * columns]`.
+    /// Embedding part of all heads' classifiers on embedding and context, side by side, `[embedding, heads * columns]`.
     pub embedding_weights: Vec<f32>,
     pub heads: Vec<HeadProbes>,
 }
 
 impl LayerProbes {
-    /// Computes into `scores` the embedding's part of all heads' scores on embedding and context, `[kinds, heads *
-    /// columns]`. A row belongs to one of the `kinds` distinct embeddings.
+    /// Multiplies the distinct word `embeddings` (kinds) by `embedding_weights`, into `scores`, `[kinds, heads *
+    /// columns]`.
     pub fn score_embeddings(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
         let columns: usize = self.heads.iter().map(|head| head.embedding_and_context.column_count()).sum();
         scores.clear();
@@ -129,12 +128,12 @@ impl LayerProbes {
         }
     }
 
-    /// The part of `scores` from [`Self::score_embeddings`] that belongs to one head; `None` if the head has no
-    /// such classifier.
+    /// The columns of one head in `scores` from [`Self::score_embeddings`]. `None` if the head has no classifier on
+    /// embedding and context.
     pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<EmbeddingScores<'a>> {
         let columns = self.heads[head].embedding_and_context.column_count();
         let stride = self.heads.len() * columns;
-        (columns > 0).then(|| EmbeddingScores { of_kinds: &scores[head * columns..], stride, kinds })
+        (columns > 0).then(|| EmbeddingScores { kind_scores: &scores[head * columns..], stride, kinds })
     }
 }
 
@@ -232,7 +231,7 @@ impl FeatureBlock {
         Self { size, scale, centre, means, covariance: squares, rooted }
     }
 
-    /// The linear discriminant of the block alone. `None` if its covariance is not positive definite.
+    /// Linear discriminant on the features of this block. `None` if their covariance is not positive definite.
     pub fn classifier(self, counts: &ClassWordCounts) -> Option<LinearClassifier> {
         Some(FactorizedBlock::new(self, counts)?.classifier(counts))
     }
@@ -281,8 +280,8 @@ impl FactorizedBlock {
         Some(Self { block, factor, whitened_means: half })
     }
 
-    /// Computes the discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`. Features `x` and class means `μ` are
-    /// centred at the overall mean; `Σ` is the within-class covariance.
+    /// Linear discriminant on the features of this block: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`. Features `x` and class
+    /// means `μ` are centred at the overall mean; `Σ` is the within-class covariance.
     pub fn classifier(&self, counts: &ClassWordCounts) -> LinearClassifier {
         let classes = counts.classes.len();
         let mut weights = self.whitened_means.clone();
@@ -321,20 +320,19 @@ impl FactorizedBlock {
         crosses
     }
 
-    /// Computes the joint discriminant of this block and `other`, as `(weights of this block, classifier on other
-    /// with the joint bias)`. If the joint covariance is not positive definite, the classifier predicts from class
-    /// priors alone.
+    /// Linear discriminant on the features of this block and of `other` together. Returns the weights of this block,
+    /// and the weights of `other` with the bias of both.
     ///
-    /// `lower` has the columns of `other` from [`FactorizedBlock::cross_columns`], `[size, other.size]` with stride
-    /// `step`.
+    /// If the joint covariance is not positive definite, the classifier predicts from class priors alone. `crosses` has
+    /// the columns of `other` from [`FactorizedBlock::cross_columns`], `[size, other.size]` with stride `step`.
     pub fn joint_classifier(
         &self,
         other: &FeatureBlock,
-        (lower, step): (&[f64], usize),
+        (crosses, step): (&[f64], usize),
         counts: &ClassWordCounts,
     ) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
-        let beside = Matrix::with_row_stride(lower, size, other.size, step);
+        let beside = Matrix::with_row_stride(crosses, size, other.size, step);
         // Regresses this block out of the other: first of its covariance (the Schur complement), below of its means.
         let mut left = vec![0.0; other.size * other.size];
         multiply(MatrixMut::new(&mut left, other.size, other.size), beside.transposed(), beside);
@@ -362,7 +360,7 @@ impl FactorizedBlock {
 }
 
 /// Bias of each class: `ln prior - distance / 2 - offsets`. The distance is `μ Σ⁻¹ μ` for class mean `μ` and
-/// within-class covariance `Σ`.
+/// within-class covariance `Σ`; `offsets` are the scores of each feature block's centre.
 fn class_biases(counts: &ClassWordCounts, distances: &[f64], offsets: &[Vec<f64>]) -> Vec<f64> {
     let total = counts.word_count();
     let of_class = |class: usize| {

@@ -1,7 +1,9 @@
 //! Training of the probes' linear classifiers, for all attention heads and in both folds, from sums over words.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
+
+use itertools::Itertools;
 
 use super::classifiers::{
     ClassWordCounts, FactorizedBlock, FeatureBlock, HeadProbes, LayerProbes, LinearClassifier, StackedClassifiers,
@@ -34,11 +36,9 @@ impl TaskClasses {
     fn new(sums: &ProbeSums, task: usize) -> Self {
         let of_folds = sums.folds.each_ref().map(|fold| &fold.tasks[task]);
         let crowded = of_folds.iter().any(|task| task.is_crowded);
-        let mut shares: BTreeMap<&String, u64> = BTreeMap::new();
-        for (name, class) in of_folds.iter().flat_map(|task| &task.classes).filter(|_| !crowded) {
-            *shares.entry(name).or_default() += class.words;
-        }
-        let (names, words): (Vec<&String>, Vec<u64>) = shares.into_iter().unzip();
+        let classes = of_folds.iter().flat_map(|task| &task.classes).filter(|_| !crowded);
+        let shares = classes.map(|(name, class)| (name, class.words)).into_grouping_map().sum();
+        let (names, words): (Vec<&String>, Vec<u64>) = shares.into_iter().sorted().unzip();
         Self {
             control_classes: control_classes(&words),
             names: names.into_iter().cloned().collect(),

@@ -25,7 +25,7 @@ pub fn measure_tasks(sums: &ProbeSums, scores: &ProbeScores, context: &Estimatio
     names.zip(TaskClasses::for_all_tasks(sums)).enumerate().map(of_task).collect()
 }
 
-/// The right predictions of one probing task, with the numbers of words that turn them into accuracies.
+/// Right predictions of one probing task, with the numbers of words as denominators of accuracies.
 struct TaskMeasurement<'a> {
     /// Index of the task.
     number: usize,
@@ -42,7 +42,7 @@ struct TaskMeasurement<'a> {
 }
 
 impl TaskMeasurement<'_> {
-    /// A number of right predictions per block; `part` selects it.
+    /// Applies `part` to the right predictions of each jackknife block.
     fn per_block(&self, part: impl Fn(&TaskHits) -> f64) -> PerBlock {
         self.scores.blocks.map_blocks(|block| part(&block[self.number]))
     }
@@ -58,7 +58,8 @@ impl TaskMeasurement<'_> {
         self.jackknife(Scale::Difference, is_trained, part)
     }
 
-    /// A number per word with its interval on a scale; nulls if nothing was trained, or if a fold has no word.
+    /// Mean of `part` per word, with its jackknife interval on `scale`. Nulls if nothing was trained, or if a fold has
+    /// no word.
     fn jackknife(&self, scale: Scale, is_trained: bool, part: impl Fn(&TaskHits) -> f64) -> Share {
         if !is_trained || !self.both_folds_have_words || self.total.words == 0 {
             return Share::default();
@@ -67,7 +68,7 @@ impl TaskMeasurement<'_> {
         Share { accuracy: Some(share.value()), ci95: share.interval() }
     }
 
-    /// The results of the task in the report.
+    /// The task's entry in the report. `is_crowded`: the task has too many classes to train.
     fn task_probes(&self, name: &str, classes: &TaskClasses, is_crowded: bool) -> TaskProbes {
         let [on_embeddings, on_inputs, _, _, on_neighbours] = self.trained;
         let gained = self.accuracy_difference(on_neighbours, |hits| hits.neighbours as f64 - hits.embedding as f64);

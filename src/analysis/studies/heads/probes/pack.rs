@@ -132,8 +132,8 @@ impl<K: Default + PartialEq> WordPack<K> {
         WordRow { row_place: RowPlace { group, row: of_key.word_count - 1 }, tokens: sequence.words[word].clone() }
     }
 
-    /// Stores the vectors of a sequence's words. Returns the layer after its last head in the last sequence of the
-    /// pack; else `None`.
+    /// Stores the vectors of a sequence's words. Returns the layer's index once all its heads were seen in all
+    /// sequences of the pack; `None` before.
     pub fn observe(&mut self, state: &PackState, event: &Event<'_>, grid: HeadGrid) -> Option<usize> {
         match event {
             Event::HiddenStates { layer, states } if *layer < grid.layers => self.store_inputs(&state.words, *states),

@@ -20,11 +20,11 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 /// Numbers of words that the classifiers on one head's contexts get right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadHits {
-    /// Number of words that the classifier on the context alone gets right.
+    /// Right predictions of the classifier on the context alone.
     pub alone: u64,
-    /// Number of words that the classifier on embedding and context together gets right.
+    /// Right predictions of the classifier on embedding and context together.
     pub together: u64,
-    /// Number of words whose control class the control task's classifier on the context gets right.
+    /// Right predictions of the control task's classifier on the context.
     pub control: u64,
 }
 
@@ -33,12 +33,12 @@ pub struct HeadHits {
 pub struct TaskHits {
     /// Number of words with a class.
     pub words: u64,
-    /// Number of sentences with such a word, counting one per sentence family (equal or grouped sentences).
+    /// Number of sentences with a word that has a class, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Number of words that have the most frequent class of the other fold.
+    /// Right predictions when every word gets the other fold's most frequent class.
     pub majority: u64,
-    /// Number of words that have the class that their form has most often in the other fold. A form that the other
-    /// fold lacks has the fold's most frequent class.
+    /// Right predictions when every word gets the most frequent class of its form in the other fold. A form absent
+    /// there gets that fold's most frequent class.
     pub form: u64,
     /// Right predictions of the classifier on the word embedding.
     pub embedding: u64,
@@ -75,7 +75,7 @@ struct ScoreBuffers {
     embeddings: Option<WordEmbeddings>,
     /// Word vectors of the current pack, grouped by the fold of the words.
     pack: WordPack<usize>,
-    /// Words of the current pack, for each of its groups.
+    /// Words of each group of `pack`, `[groups][words]`.
     words: Vec<Vec<ScoredWord>>,
     scores: [Vec<f32>; 2],
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,8 @@ const MAX_TABLE_HEADS: usize = 5;
 
 /// Gain in accuracy that an attention head must significantly exceed for the verdict `adds`: one percentage point.
 ///
-/// A gain above 0 is no sign of training. The output of an untrained head is another view of the word and of its
-/// neighbours. Heads of an untrained `box:small` gain up to 1.3 points over `box:gold`.
+/// A gain above 0 is no sign of training: an untrained head is a random projection of the word and its neighbours,
+/// which can add information. Heads of the untrained model `box:small` gain up to 1.3 points on the corpus `box:gold`.
 pub(super) const MIN_GAIN: f64 = 0.01;
 
 pub struct ProbesSection {
@@ -44,8 +45,8 @@ pub struct TaskProbes {
     pub is_crowded: bool,
     /// Accuracy of predicting the most frequent class of the other fold.
     pub majority: Share,
-    /// Accuracy of predicting the most frequent class of the word's form, without case, in the other fold. A form that is not
-    /// there gets the most frequent class.
+    /// Accuracy of predicting the class that the word's lower-cased form has most often in the other fold. A form that is
+    /// absent there gets that fold's most frequent class.
     pub form: Share,
     /// Accuracy of the discriminant on the word embedding.
     pub embedding: Share,
@@ -86,11 +87,11 @@ pub struct LayerProbe {
     pub layer: usize,
     /// Accuracy of the discriminant on the input of the layer.
     pub input: Share,
-    /// Mean gain of the layer's attention heads.
+    /// Mean gain of the layer's attention heads, from -1 to 1; null if no gain was measured.
     pub mean_gain: Option<f64>,
-    /// 95 % interval of `mean_gain`.
+    /// 95 % interval of `mean_gain`; null if `mean_gain` is null, or if there are too few blocks of sentences for a test.
     pub mean_gain_ci95: Option<Interval>,
-    /// Attention head of the layer with the largest gain.
+    /// Attention head whose gain is the largest of this layer's heads; null if no gain was measured.
     pub best: Option<HeadPlace>,
     /// Gain of the attention head `best`.
     pub best_gain: Option<f64>,
@@ -106,7 +107,7 @@ pub struct HeadProbe {
     /// linear reading of the word's embedding.
     #[schemars(range(min = -1, max = 1))]
     pub gain: Option<f64>,
-    /// 95 % interval of `gain`.
+    /// 95 % interval of `gain`; null if `gain` is null, or if there are too few blocks of sentences for a test.
     pub gain_ci95: Option<Interval>,
     /// Standard error of `gain`, by leaving out one block of sentences at a time.
     pub standard_error: Option<f64>,
@@ -204,16 +205,16 @@ impl TaskProbes {
             ("word embedding", embedding),
             ("with both neighbours' embeddings", neighbours),
         ];
-        let right: Vec<String> = beside.into_iter().filter_map(shown).collect();
-        let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {}.", right.join(", ")) };
+        let right = beside.into_iter().filter_map(shown).join(", ");
+        let right = if right.is_empty() { String::new() } else { format!(" Right in per cent: {right}.") };
         let (words, sentences) = (format_count(*words, "word"), format_count(*sentences, "sentence"));
         let of_classes = plural(classes, "class", "classes");
         writeln!(out, "{task}: {words} of {sentences}, {classes} {of_classes}.{right}")?;
-        let mut ranked: Vec<&HeadProbe> = heads.iter().filter(|head| head.gain.is_some()).collect();
+        let ranked = heads.iter().filter(|head| head.gain.is_some());
+        let ranked = ranked.sorted_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers")).collect_vec();
         if ranked.is_empty() {
             return writeln!(out, "Too few words to say what heads add to it: 10 for each dimension in both folds.");
         }
-        ranked.sort_by(|a, b| b.gain.partial_cmp(&a.gain).expect("gains are numbers"));
         let adding = heads.iter().filter(|head| head.adds == Some(true)).count();
         let is = plural(&adding, "is", "are");
         let (all, untrained, beside) =
@@ -230,8 +231,7 @@ impl TaskProbes {
                 |gain: Option<f64>| gain.map_or_else(|| "-".to_owned(), |gain| signed_decimal(100.0 * gain, 1));
             format!("L{} {} ({})", layer.layer, points(layer.mean_gain), points(layer.best_gain))
         };
-        let layers: Vec<String> = layers.iter().map(of_layer).collect();
-        writeln!(out, "Gain by layer, mean of its heads (and best): {}", layers.join(", "))
+        writeln!(out, "Gain by layer, mean of its heads (and best): {}", layers.iter().map(of_layer).join(", "))
     }
 }
 

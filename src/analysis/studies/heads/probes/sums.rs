@@ -37,7 +37,7 @@ pub fn fold_of_family(family: u64) -> usize {
 /// Sums over the words of one fold that have a class in a probing task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
-    /// Sums of each class, by the name of the class.
+    /// By the name of the class.
     pub classes: BTreeMap<String, ClassSums>,
     /// Whether the task has more than [`MAX_CLASSES`] classes; then `classes` is empty.
     pub is_crowded: bool,
@@ -56,7 +56,7 @@ impl TaskSums {
         self.classes.get_mut(name)
     }
 
-    /// Marks the task and drops its classes if there are more than [`MAX_CLASSES`].
+    /// Drops all classes and sets `is_crowded` if there are more than [`MAX_CLASSES`].
     fn drop_if_crowded(&mut self) {
         self.is_crowded |= self.classes.len() > MAX_CLASSES;
         if self.is_crowded {
@@ -318,11 +318,10 @@ pub struct FeatureWidths {
     pub embedding: usize,
     /// Length of a layer's input.
     pub hidden: usize,
-    /// Length of a head's context.
+    /// Length of a head's context vector (`head_dim`).
     pub head: usize,
 }
 
-/// Sums over the words of one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassSums {
     pub words: u64,
@@ -350,11 +349,11 @@ impl ClassSums {
     }
 }
 
-/// Sums over the words whose forms are in one bucket.
+/// Sums over the words whose forms are in one hash bucket, for the control task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSums {
     pub words: u64,
-    /// Contexts of all heads for the bucket's words, summed, `[layers, heads * head_dim]`.
+    /// Contexts of all heads, summed over the words of the hash bucket, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
@@ -365,9 +364,10 @@ merge_fields!(BucketSums { words, contexts });
 pub struct Moments {
     /// Products of word embeddings with themselves (upper half of the matrix), which all heads share.
     pub embeddings: VectorSums,
-    /// Products of both neighbours' embeddings with themselves (upper half of the matrix).
+    /// Products of the concatenated embeddings of both neighbours with themselves (upper half of the matrix).
     pub neighbours: VectorSums,
-    /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
+    /// Products of each word's embedding with the concatenated embeddings of both neighbours, `[embedding, 2 *
+    /// embedding]`.
     pub neighbour_crosses: VectorSums,
     /// Products of each layer's inputs with themselves (upper half of the matrix), `[layers]`.
     pub inputs: Vec<VectorSums>,
@@ -376,7 +376,7 @@ pub struct Moments {
     pub crosses: Vec<VectorSums>,
     /// Products of each head's contexts with themselves (upper half of the matrix), `[layers * heads]`.
     pub contexts: Vec<VectorSums>,
-    /// Sums of the words of each bucket of word forms.
+    /// Sums over the words of each hash bucket of word forms ([`FormHash::bucket`]).
     pub buckets: BTreeMap<u8, BucketSums>,
 }
 
@@ -421,14 +421,14 @@ pub fn word_classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Op
     [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
 }
 
-/// Number of buckets of word forms. A control task gives all forms of a bucket one class, so shares of control
+/// Number of hash buckets of word forms. A control task gives all forms of a bucket one class, so shares of control
 /// classes are multiples of 1/128.
 ///
-/// Twice as many buckets would take a third more memory than all classes of a treebank.
+/// The sums of 256 buckets would take a third more memory than the sums of all classes of a treebank.
 pub const BUCKETS: usize = 128;
 
 /// Hash of a lower-cased word form (eight bytes of SHA-256), for the control task and for the most frequent class
-/// of a form. It is signed because it is not a count.
+/// of a form. A signed type keeps it apart from counts, which are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FormHash(pub i64);
 
@@ -439,7 +439,7 @@ impl FormHash {
         Self(i64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))
     }
 
-    /// Bucket of the form, from the highest bits of its hash.
+    /// Hash bucket of the form, from the highest bits of its hash.
     pub fn bucket(self) -> u8 {
         u8::try_from(self.0.cast_unsigned() >> (64 - BUCKETS.ilog2())).expect("seven bits")
     }

@@ -32,7 +32,7 @@ pub struct PackOutputs {
     centred: Vec<Vec<f32>>,
 }
 
-/// Sums over the batches of a pack.
+/// Sums over the batches of a pack: the sets of tokens on which HSIC is estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batches {
     /// Jackknife block for which the batches count.
@@ -58,18 +58,18 @@ const MIN_TOKENS: usize = 4;
 struct BatchAssignment {
     /// Number of tokens of the pack.
     tokens: usize,
-    /// Number of tokens of its longest sentence.
+    /// Number of tokens of the pack's longest sentence.
     longest: usize,
 }
 
 impl BatchAssignment {
-    /// Index of the first token of a batch, in the order of batches.
+    /// Index of a batch's first token among the pack's tokens sorted by batch.
     fn batch_start(self, batch: usize) -> usize {
         let batches = self.longest + 1;
         batch * (self.tokens / batches) + batch.min(self.tokens % batches)
     }
 
-    /// Index in the order of batches of the token with this index in the pack.
+    /// Index of a token among the pack's tokens sorted by batch, from its index in the pack.
     fn index_in_batches(self, token: usize) -> usize {
         let batches = self.longest + 1;
         self.batch_start(token % batches) + token / batches

@@ -53,7 +53,6 @@ pub fn neighbour_layer_strata(grid: HeadGrid) -> Vec<Stratum> {
     (1..grid.layers).step_by(2).map(|second| stratum_of_layers(grid, second - 1..second + 1)).collect()
 }
 
-/// The stratum of the heads of these layers.
 fn stratum_of_layers(grid: HeadGrid, layers: Range<usize>) -> Stratum {
     (layers.start * grid.heads..layers.end * grid.heads).collect()
 }
@@ -105,7 +104,7 @@ pub fn permutation_test(
     Some(Comparison { pairs: count as u64, same: found / count as f64, others: (total - found) / others as f64, p })
 }
 
-/// The order of all pairs of this number of heads in every list of pairs: by the later head, then by the earlier.
+/// Order in which lists have all pairs of this number of heads: by the later head, then by the earlier.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadPairs(pub usize);
 

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 
+use itertools::Itertools;
 use kodama::{Method, Step, linkage};
 
 use super::compare::HeadPairs;
@@ -119,8 +120,7 @@ pub const RESAMPLE_COUNT: usize = 200;
 
 /// Median; `None` without a distance.
 pub fn median(distances: &[f64]) -> Option<f64> {
-    let mut sorted = distances.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = distances.iter().copied().sorted_by(f64::total_cmp).collect_vec();
     let half = sorted.len() / 2;
     let upper = sorted.get(half)?;
     Some(if sorted.len() % 2 == 1 { *upper } else { f64::midpoint(sorted[half - 1], *upper) })

@@ -1,5 +1,6 @@
 //! Data of the report section `similarity`: distances and similarity of all pairs of attention heads, clusters, comparisons.
 
+use itertools::Itertools;
 use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,12 +31,13 @@ pub struct Similarity {
     pub sentences: u64,
     /// Number of text tokens, whose rows of attention are compared.
     pub tokens: u64,
-    /// Number of batches of tokens whose outputs are compared.
+    /// Number of batches of tokens over which CKA is computed: sets of at least four text tokens, all from different sentences.
     pub batches: u64,
-    /// Number of tokens in the batches.
+    /// Number of text tokens in the batches. Further sentences of a sentence family, and batches of fewer than four tokens, are
+    /// left out.
     pub batched_tokens: u64,
     /// For each attention head, layer by layer, the Hellinger distance of its attention from that of each head before it.
-    #[schemars(schema_with = "shares")]
+    #[schemars(schema_with = "share_rows")]
     pub distance: Vec<Vec<f64>>,
     /// For each attention head, layer by layer, the debiased linear CKA of its output with the output of each head before it.
     /// Null where one of the two outputs is constant, or if there is no batch.
@@ -52,12 +54,14 @@ pub struct Similarity {
     pub closest: Vec<ClosePair>,
     /// Clusters of heads that attend alike: average linkage of the distances, cut at half of the median distance.
     pub clusters: Vec<Cluster>,
-    /// Pairs of heads within one layer compared with pairs across two neighbouring layers: layers 0 and 1, 2 and 3, and so on.
+    /// Comparison of pairs of heads within one layer with pairs across two neighbouring layers: layers 0 and 1, 2 and 3, and so
+    /// on.
     pub same_layer: Comparisons,
-    /// Pairs of heads of one layer with the same first label compared with its other pairs. Heads without a label share none.
+    /// Comparison, within each layer, of pairs of heads that share their first label with pairs that do not. Heads without a
+    /// label share none.
     pub same_label: Comparisons,
-    /// Pairs of heads of one layer that share keys and values compared with the layer's other pairs; absent where each head has
-    /// its own keys and values.
+    /// Comparison, within each layer, of pairs of heads that share keys and values with pairs that do not. Absent if each head
+    /// has its own keys and values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Comparisons")]
     pub same_key_value_group: Option<Comparisons>,
@@ -71,7 +75,7 @@ pub struct Similarity {
     pub weights: Option<Weighed>,
 }
 
-fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn share_rows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let row = schemars::json_schema!({ "type": "array", "items": { "type": "number", "minimum": 0, "maximum": 1 } });
     schemars::json_schema!({ "type": "array", "items": row })
 }
@@ -121,14 +125,14 @@ pub struct Comparisons {
     /// Comparison by the distance of attention: the lower, the more alike. Null if no pair is within a group, or if all pairs
     /// are.
     pub distance: Option<Comparison>,
-    /// Comparison by the CKA of outputs: the higher, the more alike. Null as `distance` is, or if a pair has no CKA.
+    /// Comparison by the CKA of outputs: the higher, the more alike. Null if `distance` is null, or if a pair has no CKA.
     pub cka: Option<Comparison>,
 }
 
-/// Mean similarity of the pairs of heads with one layer difference.
+/// Mean similarity of all pairs of heads whose layers are a given number of layers apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Apart {
-    /// Difference between the layers of the two heads.
+    /// Difference between the layers of the two heads; 0 for pairs within one layer.
     pub layers: usize,
     /// Number of pairs with this layer difference.
     pub pairs: u64,
@@ -143,17 +147,19 @@ pub struct Apart {
 pub struct LayerDisagreement {
     /// Number of the layer, counted from 0.
     pub layer: usize,
-    /// Disagreement by the cosine of the heads' values.
+    /// Disagreement in values, from -1 (all alike) to 0: the negative mean cosine of two heads' value vectors for a token.
     #[schemars(range(min = -1, max = 0))]
     pub subspace: f64,
     /// 95 % interval of `subspace`.
     pub subspace_ci95: Option<Interval>,
-    /// Disagreement by the product of the heads' attention weights, summed over the keys.
+    /// Disagreement in attended positions, from -1 (all on one key) to 0: the negative mean inner product of two heads'
+    /// attention rows.
     #[schemars(range(min = -1, max = 0))]
     pub position: f64,
     /// 95 % interval of `position`.
     pub position_ci95: Option<Interval>,
-    /// Disagreement by the cosine of the heads' contexts.
+    /// Disagreement in contexts (weighted sums of values), from -1 (all alike) to 0: the negative mean cosine of two heads'
+    /// contexts.
     #[schemars(range(min = -1, max = 0))]
     pub output: f64,
     /// 95 % interval of `output`.
@@ -188,9 +194,8 @@ impl Similarity {
         let by_block = PairsByBlock(&sums.blocks);
         let index = |[a, b]: [usize; 2]| HeadPairs::pair_index(a, b);
         let places = |pair: [usize; 2]| pair.map(|place| grid.head_place(place));
-        let mut ranked: Vec<[usize; 2]> = pairs.pairs().collect();
-        ranked.sort_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
-        let close = |&pair: &[usize; 2]| ClosePair {
+        let ranked = pairs.pairs().sorted_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
+        let close = |pair: [usize; 2]| ClosePair {
             heads: places(pair),
             distance: distances[index(pair)],
             distance_ci95: by_block.distance_ci95(pair),
@@ -232,7 +237,7 @@ impl Similarity {
                 .collect(),
             median_distance: median(&distances),
             distance_with_cka: all_cka.and_then(|cka| spearman(&distances, &cka)),
-            closest: ranked.iter().take(MAX_LISTED_PAIRS).map(close).collect(),
+            closest: ranked.take(MAX_LISTED_PAIRS).map(close).collect(),
             clusters: clusters.collect(),
             same_layer: comparisons(&distances, &cka, &of_layer, &neighbour_layer_strata(grid)),
             same_label: Comparisons::default(),
@@ -264,7 +269,6 @@ impl Similarity {
     }
 }
 
-/// Compares pairs of heads within one group with other pairs, by distance and by CKA.
 pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize>], strata: &[Stratum]) -> Comparisons {
     if distance.is_empty() {
         return Comparisons::default();
@@ -276,7 +280,7 @@ pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize
     }
 }
 
-/// Disagreement of the heads of each layer.
+/// Disagreement of each layer's heads: means over attention rows, with jackknife intervals. Empty without rows.
 fn layer_disagreements(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();
@@ -318,8 +322,7 @@ impl Map {
         let (means, mean) = (squares.row_mean(), squares.mean());
         let centred = DMatrix::from_fn(heads, heads, |a, b| (means[a] + means[b] - mean - squares[(a, b)]) / 2.0);
         let SymmetricEigen { eigenvectors, eigenvalues } = centred.symmetric_eigen();
-        let mut order: Vec<usize> = (0..heads).collect();
-        order.sort_by(|&a, &b| eigenvalues[b].total_cmp(&eigenvalues[a]));
+        let order = (0..heads).sorted_by(|&a, &b| eigenvalues[b].total_cmp(&eigenvalues[a])).collect_vec();
         let positive: f64 = eigenvalues.iter().filter(|value| **value > 0.0).sum();
         if positive <= 0.0 {
             return None;

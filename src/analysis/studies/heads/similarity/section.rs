@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use comfy_table::Table;
+use itertools::Itertools;
 
 use super::compare::{Comparison, layer_strata};
 use super::measure::{CUT_SHARE_OF_MEDIAN, tree_joins};
@@ -60,14 +61,11 @@ impl Section for Similarity {
         let in_cluster = in_cluster.map(|head| neighbour("in a cluster with", grid.index(head.layer, head.head)));
         let neighbours = looks_like.into_iter().chain(in_cluster).collect();
         let alike = cluster.map(|cluster| {
-            let others = cluster.heads.iter().filter(|&&head| head != place);
-            let names: Vec<String> = others.map(ToString::to_string).collect();
-            format!("looks where {} {}", names.join(", "), plural(&names.len(), "looks", "look"))
+            let others = cluster.heads.iter().filter(|&&head| head != place).collect_vec();
+            format!("looks where {} {}", others.iter().join(", "), plural(&others.len(), "looks", "look"))
         });
-        let cluster = cluster.map(|cluster| {
-            let names: Vec<String> = cluster.heads.iter().map(ToString::to_string).collect();
-            format!("it is in a cluster that holds: {}", names.join(" "))
-        });
+        let cluster =
+            cluster.map(|cluster| format!("it is in a cluster that holds: {}", cluster.heads.iter().join(" ")));
         HeadCard { neighbours, ..nearest.into_iter().chain(cluster).collect() }.with_clauses(alike)
     }
 
@@ -205,32 +203,25 @@ fn write_comparison(out: &mut Summary, which: &str, comparisons: &Comparisons) -
     let part = |name: &str, found: &Option<Comparison>| {
         found.map(|Comparison { same, others, p, .. }| format!("{name} {same:.3}, others {others:.3} (p {p:.4})"))
     };
-    let parts: Vec<String> =
-        [part("distance", &comparisons.distance), part("CKA", &comparisons.cka)].into_iter().flatten().collect();
-    if parts.is_empty() { Ok(()) } else { writeln!(out, "Pairs of heads {which}: {}.", parts.join("; ")) }
+    let parts =
+        [part("distance", &comparisons.distance), part("CKA", &comparisons.cka)].into_iter().flatten().join("; ");
+    if parts.is_empty() { Ok(()) } else { writeln!(out, "Pairs of heads {which}: {parts}.") }
 }
 
 fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
     let row = |Cluster { heads, labels, widest, mean_cka, together, .. }: &Cluster| {
-        let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let together = together.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
         let labels = counted_labels(labels);
-        [heads.join(" "), labels, format!("{widest:.3}"), correlation_text(*mean_cka), together]
+        [heads.iter().join(" "), labels, format!("{widest:.3}"), correlation_text(*mean_cka), together]
     };
     aligned_table(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
 }
 
 /// Lists each label once, in the order of first occurrence, with its count if that is above 1: `label x2`.
 fn counted_labels(labels: &[String]) -> String {
-    let mut seen: Vec<(&str, usize)> = Vec::new();
-    for label in labels {
-        match seen.iter_mut().find(|(known, _)| known == label) {
-            Some((_, count)) => *count += 1,
-            None => seen.push((label, 1)),
-        }
-    }
-    let word = |(label, count): (&str, usize)| if count > 1 { format!("{label} x{count}") } else { label.to_owned() };
-    seen.into_iter().map(word).collect::<Vec<_>>().join(", ")
+    let counts = labels.iter().counts();
+    let word = |label: &String| if counts[label] > 1 { format!("{label} x{}", counts[label]) } else { label.clone() };
+    labels.iter().unique().map(word).join(", ")
 }
 
 fn layer_table(similarity: &Similarity, spectra: &[Spectrum]) -> Table {

@@ -35,8 +35,8 @@ pub struct SimilarityTotals {
     /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers *
     /// heads]`.
     pub from_even: Vec<ComponentSum>,
-    /// Agreement of the heads of each layer, summed over attention rows, `[layers]`; empty without rows.
-    /// Disagreement is its negative.
+    /// Agreement (minus disagreement) of the heads of each layer, summed over attention rows, `[layers]`; empty without
+    /// rows.
     pub disagreement: Vec<Disagreement>,
     /// Number of batches of tokens whose outputs are compared.
     pub batches: u64,
@@ -67,8 +67,8 @@ impl SimilaritySums {
         Self { grid, classes: classes.clone(), blocks, weighed: None, outputs: PackOutputs::default() }
     }
 
-    /// Adds the squared distances of an amount of attention `rows`: `squares` between heads, `from_even` from
-    /// uniform attention.
+    /// Counts `rows` attention rows, and adds squared distances between heads (`squares`) and from uniform attention
+    /// (`from_even`).
     pub(super) fn add_distances(&mut self, block: usize, rows: usize, [squares, from_even]: [&[f64]; 2]) {
         let sums = &mut self.blocks[block];
         sums.rows += rows as u64;
@@ -87,8 +87,8 @@ impl SimilaritySums {
         add_elementwise(&mut sums.covariances, &batches.covariances);
     }
 
-    /// Adds the distances between all heads, from the `roots` of a sequence, and the sums over batches if the pack
-    /// is complete.
+    /// Adds the distances between all heads in a sequence, from its `roots`. Once per pack, also adds the sums over the
+    /// pack's batches.
     fn end_pack(&mut self, block: usize, roots: &AttentionRoots) {
         if !roots.values().is_empty() {
             let heads = self.grid.head_count();
@@ -112,8 +112,8 @@ pub struct SimilarityState {
     block: usize,
     /// Square roots of the attention rows of all heads.
     roots: AttentionRoots,
-    /// Number in the pack and text tokens of each sentence whose outputs are compared. Empty if the sequence is not
-    /// the first of its sentence family.
+    /// Sentences whose outputs are compared, as `(number in the pack, positions of text tokens)`. Empty if the sequence
+    /// is not the first of its sentence family.
     compared: Vec<(usize, Vec<usize>)>,
     /// Sums over the heads of the current layer.
     layer: LayerSums,
@@ -207,15 +207,15 @@ impl Sums for SimilaritySums {
     }
 }
 
-/// Agreement of a layer's heads, summed over rows: the mean over all pairs of heads, pairs of a head with itself
-/// included. The disagreement of Li et al. 2018 is its negative.
+/// Agreement of a layer's heads, summed over rows: the mean similarity of all pairs of heads, pairs of a head with
+/// itself included. The disagreement of Li et al. 2018 is its negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
-    /// Sum of the cosines between the values of two heads, mean over pairs of heads.
+    /// Cosine of two heads' value vectors, averaged over pairs of heads and summed over rows.
     pub subspace: ExactSum,
-    /// Sum of the products of two heads' attention weights on the same key, mean over pairs of heads.
+    /// Inner product of two heads' attention rows (attended positions), averaged over pairs of heads, summed over rows.
     pub position: ExactSum,
-    /// Sum of the cosines between the contexts of two heads, mean over pairs of heads.
+    /// Cosine of two heads' context vectors, averaged over pairs of heads and summed over rows.
     pub output: ExactSum,
 }
 
@@ -257,7 +257,7 @@ impl LayerSums {
         }
     }
 
-    /// Agreement of the layer's heads in the sequence, after the last head was added.
+    /// Agreement of the layer's heads, summed over the rows of the sequence. Clears the sums for the next layer.
     pub fn agreement(&mut self, heads: usize) -> Disagreement {
         let mut take_mean_square = |vectors: fn(&mut Self) -> &mut Vec<f32>| {
             let sums = vectors(self);
@@ -275,7 +275,6 @@ impl LayerSums {
     }
 }
 
-/// Adds `values` to `sums`, one by one.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn add_values(values: &[f32], sums: &mut [f32]) {
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);

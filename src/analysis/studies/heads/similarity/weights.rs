@@ -1,5 +1,6 @@
 //! Similarity by the weights of heads: spectra of `W_Q W_Kᵀ`, and composition scores (how much a head reads what another writes).
 
+use itertools::Itertools;
 use nalgebra::DMatrix;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::system::parallel::{core_count, parallel_map};
 /// figure 1).
 const COVERED_SPECTRUM_SHARE: f64 = 0.9;
 
-/// Maximum number of pairs listed for each input.
+/// Maximum number of listed pairs of heads for each of queries, keys and values.
 const MAX_LISTED_PAIRS: usize = 5;
 
 /// Similarity of attention heads by their weights alone: spectra and composition scores.
@@ -26,14 +27,14 @@ pub struct Weighed {
     pub composition: Composition,
 }
 
-/// Number of dimensions with 90 % of the spectrum (squared singular values) of `W_Q W_Kᵀ` in a layer.
+/// Spectrum of `W_Q W_Kᵀ` in a layer: number of largest singular values that reach 90 % of the summed squares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spectrum {
     /// Number of the layer, counted from 0.
     pub layer: usize,
-    /// Number of dimensions for each head by itself, at most `head_dim`.
+    /// Number of singular values with 90 % of the summed squares, for `W_Q W_Kᵀ` of each head; at most `head_dim`.
     pub heads: Vec<usize>,
-    /// Number of dimensions for the sum of all heads' products (heads concatenated), at most `hidden_size`.
+    /// Number of singular values with 90 % of the summed squares, for `W_Q W_Kᵀ` of all heads together; at most `hidden_size`.
     pub concatenated: usize,
 }
 
@@ -42,11 +43,11 @@ pub struct Spectrum {
 pub struct Composition {
     /// Score of two matrices rotated against each other at random: `1 / sqrt(hidden_size)`.
     pub random: f64,
-    /// Scores for reading through the queries of the later head.
+    /// Q-composition: how strongly the later head's queries read the earlier head's output.
     pub queries: Scores,
-    /// Scores for reading through the keys of the later head.
+    /// K-composition: how strongly the later head's keys read the earlier head's output.
     pub keys: Scores,
-    /// Scores for reading through the values of the later head.
+    /// V-composition: how strongly the later head's values read the earlier head's output.
     pub values: Scores,
 }
 
@@ -209,11 +210,12 @@ fn squared_norms(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
     a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner_product(a, b)).collect()
 }
 
-/// Computes the composition scores of all heads of a layer with all heads of a later layer, `[sources, targets]`.
+/// Composition scores `|A B| / (|A| |B|)` of the heads of a layer (`A = W_V W_O`) with the heads of a later layer
+/// (`B`), `[sources, targets]`.
 ///
-/// `output` is the output projection of the earlier layer, and `reads` the weights of the later layer that multiply
-/// it. `before` and `after` are the Gram matrices of the outermost weight matrices. `written` and `read` are the
-/// squared norms of each head's two factors `A` and `B`.
+/// `output` is `W_O` of the earlier layer, and `reads` the first factor of `B` in the later layer. `before` and
+/// `after` are the Gram matrices of `W_V` and of the second factor of `B`. `written` and `read` are `|A|²` and `|B|²`
+/// of each head.
 fn composition_scores(
     output: Matrix<'_>,
     reads: Matrix<'_>,
@@ -257,12 +259,11 @@ fn composed_pairs(scores: &[f64], (source, target): (usize, usize), heads: usize
 
 impl Scores {
     fn new(edges: impl Iterator<Item = Composed>) -> Self {
-        let mut edges: Vec<Composed> = edges.collect();
+        let edges = edges.collect_vec();
         let sum: f64 = edges.iter().map(|edge| edge.above_random).sum();
         let mean_above_random = (!edges.is_empty()).then(|| sum / edges.len() as f64);
-        edges.sort_by(|a, b| b.above_random.total_cmp(&a.above_random));
-        edges.truncate(MAX_LISTED_PAIRS);
-        Self { mean_above_random, strongest: edges }
+        let ranked = edges.into_iter().sorted_by(|a, b| b.above_random.total_cmp(&a.above_random));
+        Self { mean_above_random, strongest: ranked.take(MAX_LISTED_PAIRS).collect() }
     }
 }
 
@@ -274,15 +275,11 @@ mod tests {
     fn squared_singular_values_by_hand() {
         let a = DMatrix::from_row_slice(3, 2, &[1.0, 0.0, 0.0, 2.0, 0.0, 0.0]);
         let b = DMatrix::from_row_slice(3, 2, &[3.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
-        let sorted = |b: &DMatrix<f64>| {
-            let mut values = squared_singular_values(&a, b);
-            values.sort_by(f64::total_cmp);
-            values
-        };
-        assert!(sorted(&b).iter().zip([4.0, 9.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
+        let sorted = |b: &DMatrix<f64>| squared_singular_values(&a, b).into_iter().sorted_by(f64::total_cmp);
+        assert!(sorted(&b).zip([4.0, 9.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
         // A matrix of rank one has no triangle.
         let flat = DMatrix::from_row_slice(3, 2, &[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-        assert!(sorted(&flat).iter().zip([0.0, 5.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
+        assert!(sorted(&flat).zip([0.0, 5.0]).all(|(found, expected)| (found - expected).abs() < 1e-12));
     }
 
     #[test]
