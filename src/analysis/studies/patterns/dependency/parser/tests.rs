@@ -1,5 +1,7 @@
 use std::num::NonZeroUsize;
 
+use itertools::Itertools;
+
 use super::accuracies::ParserTally;
 use super::fit::{FittedParser, GRADIENT_TOLERANCE};
 use super::graph::{GraphParser, NodeScores};
@@ -224,10 +226,13 @@ fn what_cannot_be_fitted_says_why() {
         report.view(ViewContext::new(&default_policy())).summary.to_string()
     };
     let treeless = Sequence { tree: None, ..sentence(0, 3, "obj") };
-    assert!(none(&[treeless]).contains("no sentence of the sample has a dependency tree"));
-    assert!(none(&[sentence(0, 1, "root"), sentence(1, 1, "root")]).contains("no word of the sample"));
-    assert!(none(&[sentence(0, 3, "obj")]).contains("no word in blocks of odd number"));
-    assert!(none(&[sentence(0, 1, "obj"), sentence(1, 3, "obj")]).contains("no word in blocks of even number"));
+    let summaries = [
+        none(&[treeless]),
+        none(&[sentence(0, 1, "root"), sentence(1, 1, "root")]),
+        none(&[sentence(0, 3, "obj")]),
+        none(&[sentence(0, 1, "obj"), sentence(1, 3, "obj")]),
+    ];
+    insta::assert_snapshot!(summaries.concat(), @"");
 }
 
 #[test]
@@ -260,7 +265,9 @@ fn every_parser_is_scored_on_the_same_words() {
     assert_eq!(report.defect(GRID), None);
     assert!(report.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
     let summary = report.view(ViewContext::new(&default_policy())).summary.to_string();
-    assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
+    assert!(summary.contains("right-branching"), "{summary}");
+    let headings = summary.lines().filter_map(|line| Some(line.split_once(':')?.0)).join("\n");
+    insta::assert_snapshot!(headings, @"");
     assert_eq!(
         report
             .view(ViewContext::new(&default_policy()))
