@@ -1,5 +1,7 @@
-//! Study `choice`: how much of a head's distance from uniform attention is restored without context
-//! (docs/methodology/choice.md).
+//! Study `choice`: how well position and token alone explain each head's attention (docs/methodology/choice.md).
+//!
+//! A regression predicts each layer's inputs from a token's position and embedding. The head attends once more on the
+//! predicted inputs, and the study measures how far this attention is from the actual one.
 
 mod fit;
 mod labels;

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use itertools::Itertools;
+
 use super::relation::{HeadAccuracy, RelationMetrics};
 use crate::corpus::relation::POOLED_RELATION;
 use crate::stats::interval::Interval;
@@ -38,9 +40,8 @@ pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
 /// Returns the relations with enough words for a label, most frequent first.
 pub(super) fn testable_relations<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {
     let min_count = policy.count(&MIN_COUNT);
-    let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= min_count).collect();
-    tested.sort_by_key(|relation| Reverse(relation.count));
-    tested
+    let testable = relations.iter().filter(|relation| relation.count >= min_count);
+    testable.sorted_by_key(|relation| Reverse(relation.count)).collect()
 }
 
 /// Returns the name of the accuracy metric of a relation and direction, as printed in label rules.

@@ -57,7 +57,7 @@ impl TagRules {
         Self(std::array::from_fn(|class| rule_with_most_hits(|rule| hits_of(class, rule))))
     }
 
-    /// Cues of these rules, one for each UPOS of the dependent.
+    /// Each UPOS of the dependent paired with its best rule.
     pub fn cues(&self) -> impl Iterator<Item = Cue> {
         self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
     }

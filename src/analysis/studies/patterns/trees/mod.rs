@@ -77,7 +77,7 @@ pub struct TreeCounts {
 
 merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 
-/// Counts of all blocks.
+/// Counts of gold tree edges in all jackknife blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TreeSums {
     grid: HeadGrid,
@@ -101,7 +101,7 @@ pub struct TreeState {
     block: usize,
     /// Gold edges of each sentence in the sequence.
     gold: Vec<GoldEdges>,
-    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with one mask.
+    /// Factors that divide a decoder's attention by uniform attention, for each attention mask that layers have.
     lifts: Vec<LiftFactors>,
 }
 

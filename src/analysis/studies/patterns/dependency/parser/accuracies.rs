@@ -101,7 +101,6 @@ impl Default for ParserHits {
 }
 
 impl ParserHits {
-    /// Counts one prediction.
     fn count_prediction(&mut self, block: usize, is_right: bool) {
         self.words[block] += 1.0;
         self.correct[block] += f64::from(u8::from(is_right));

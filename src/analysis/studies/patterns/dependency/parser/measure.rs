@@ -1,5 +1,9 @@
 //! Fits each parser on one fold, scores it on the other fold, and compares it with simpler parsers.
 
+use std::cmp::Reverse;
+
+use itertools::Itertools;
+
 use super::accuracies::{
     ParserAccuracy, ParserHits, ParserTally, SentencePrediction, measure_accuracies, measure_difference, measure_share,
 };
@@ -30,9 +34,7 @@ struct ParserPlan<'a> {
 
 /// A parser fitted on each fold, with counts of its predictions in the other fold.
 struct ScoredParser {
-    /// The parser fitted on each fold.
     fits: [FittedParser; 2],
-    /// Counts of the predictions on both folds.
     tally: ParserTally,
 }
 
@@ -202,7 +204,7 @@ fn pooled_accuracies(
     measure_accuracies(&PARSERS, &right, &relation_hits(&parsed[0].tally, POOLED_RELATION).words)
 }
 
-/// Computes the accuracies for each relation, most frequent first. `simple` returns the simple parsers of a relation by its
+/// Computes the accuracies for each relation, most frequent first, then by name. `simple` returns the simple parsers of a relation by its
 /// name.
 fn relation_accuracies(tally: &ParserTally, simple: impl Fn(&str) -> BaselineParsers) -> Vec<RelationAccuracy> {
     let accuracy = |(name, hits): (&String, &ParserHits)| {
@@ -216,9 +218,7 @@ fn relation_accuracies(tally: &ParserTally, simple: impl Fn(&str) -> BaselinePar
             beside: SimpleAccuracies { best_head, offset, tags },
         }
     };
-    let mut relations: Vec<RelationAccuracy> = tally.relations.iter().map(accuracy).collect();
-    relations.sort_by(|a, b| b.words.cmp(&a.words).then_with(|| a.relation.cmp(&b.relation)));
-    relations
+    tally.relations.iter().map(accuracy).sorted_by_key(|one| Reverse(one.words)).collect()
 }
 
 /// Computes the accuracy lost without each layer, given the parser on all layers and the parsers without one layer.

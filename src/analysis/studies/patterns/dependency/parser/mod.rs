@@ -12,6 +12,8 @@ mod section;
 mod sentence;
 mod sums;
 
+use itertools::Itertools;
+
 use crate::passes::observer::Sums;
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::studies::patterns::dependency::sums::DependencySums;
@@ -76,8 +78,7 @@ impl Study for AttentionParser {
 
 /// Returns the sums of type `S` of both models: `[trained, untrained]`.
 fn sums_of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
-    let sums: Vec<&S> = observed.all_sums().collect();
-    sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))
+    observed.all_sums().collect_array().expect("a pass of either model")
 }
 
 const CAVEATS: &[Caveat] = &[
