@@ -190,8 +190,8 @@ impl RowSums {
 /// ([`EmbeddingSums::scatter_inverses`]).
 type SumsAndInverses<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
 
-/// Returns the index in [`RIDGES`] of the penalty with the smallest residual in cross-validation; the smaller penalty among
-/// equals. Each half of the fold is fitted and tested on the other half.
+/// Returns the index in [`RIDGES`] of the penalty with the smallest residual in cross-validation; the smaller penalty
+/// among equals. Each penalty is fitted on one half of the fold and tested on the other, both ways.
 fn select_ridge(halves: [SumsAndInverses<'_>; 2], rows: &[RowSums; 2]) -> usize {
     let [first, second] = [[0, 1], [1, 0]]
         .map(|[fitted, tested]| residual_squares(halves[fitted], halves[tested].0, [&rows[fitted], &rows[tested]]));

@@ -139,9 +139,7 @@ impl RebuiltSums {
         let (Some(folds), Some(embeddings)) = (&**folds, embeddings) else { return };
         let layers = [Positions::Used, Positions::Ignored].map(|positions| encoder.layer_attention(layer, positions));
         let [Some(seen), Some(unseen)] = &layers else { return };
-        let attention_with = |positions: &Positions| -> &dyn LayerAttention {
-            if matches!(positions, Positions::Used) { &**seen } else { &**unseen }
-        };
+        let (seen, unseen): (&dyn LayerAttention, &dyn LayerAttention) = (&**seen, &**unseen);
         replaced.compute_parts(layer, pack, folds, embeddings);
         let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.token_count).collect();
         seen.project(&pack.inputs, &lengths, actual);
@@ -149,12 +147,12 @@ impl RebuiltSums {
         let outputs = actual.rows.len() / pack.tokens.len();
         for ((positions, added), projected) in REPLACEMENTS.iter().zip(&mut *replacements) {
             replaced.write_rows(added, products, outputs, &mut projected.rows);
-            attention_with(positions).normalise_and_rotate(&lengths, projected);
+            let attention = if matches!(positions, Positions::Used) { seen } else { unseen };
+            attention.normalise_and_rotate(&lengths, projected);
         }
         replaced.write_rows(BOTH_PARTS, &replaced.parts, pack.input_width(), inputs);
         let [special, position, token, position_token] = &*replacements;
         let actual = &*actual;
-        let (seen, unseen) = (attention_with(&Positions::Used), attention_with(&Positions::Ignored));
         let variants = [
             (unseen, [special; 2]),
             (seen, [position; 2]),

@@ -24,9 +24,10 @@ pub struct ReplacedInputs {
 /// Rows of [`ReplacedInputs::parts`] that one token's replaced input sums.
 #[derive(Clone, Copy, Debug)]
 struct TokenParts {
-    /// Row of the mean input.
+    /// Row of [`ReplacedInputs::parts`] with the mean input.
     base_part: usize,
-    /// Rows of the regression's terms, `[position, embedding]`. `None` for special tokens, which have the mean alone.
+    /// Rows of [`ReplacedInputs::parts`] with the regression's terms, `[position, embedding]`. `None` for special
+    /// tokens, which have the mean alone.
     text_parts: Option<[usize; 2]>,
 }
 

@@ -87,8 +87,8 @@ pub(super) fn assess_on_relation(relation: &RelationMetrics, place: usize, polic
     Direction::BOTH.into_iter().filter_map(of_direction).collect()
 }
 
-/// Returns the strongest baseline that an attention head's label beats. The relation `all` has no step [`Reach::Relation`],
-/// since it leaves no other arcs to compare with.
+/// Returns the strongest baseline that an attention head's label beats. The relation `all` never has
+/// [`Reach::Relation`], since no other arcs are left to compare with.
 fn strongest_reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Reach {
     let is_shown = |q: Option<f64>, ci95: Option<Interval>, margin: &Threshold| {
         let above = || ci95.is_some_and(|difference| difference.low() > policy.share(margin));

@@ -147,7 +147,7 @@ fn is_universal_relation(relation: &str) -> bool {
     UNIVERSAL_RELATIONS.split_whitespace().any(|known| known == main)
 }
 
-/// Verdict on a syntactic label: does the attention head predict this relation better than other arcs of these sentences?
+/// Verdict on a syntactic label: does the attention head predict the relation better than other arcs of its sentences?
 const SPECIFICITY_VERDICT: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond other arcs",
     statistic: "accuracy on the relation less that on the other arcs of the same sentences",

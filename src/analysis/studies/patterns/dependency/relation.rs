@@ -332,14 +332,14 @@ impl RelationMetrics {
         })
     }
 
-    /// Tests, for every attention head and direction, that its lead over the best offset exceeds `margin`. Ordered as in
-    /// [`Self::per_head_and_direction`].
+    /// Tests, for every attention head and direction, that its accuracy exceeds that of the best offset by `margin`.
+    /// Ordered as in [`Self::per_head_and_direction`].
     pub(super) fn offset_tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.offset_comparisons().map(|offset| self.test_difference(lead_over_offset(offset), margin)).collect()
     }
 
-    /// Tests, for every attention head and direction, that its lead over the better baseline exceeds `margin`. Ordered as
-    /// in [`Self::per_head_and_direction`]; empty without a tag baseline.
+    /// Tests, for every attention head and direction, that its accuracy exceeds that of the better baseline by
+    /// `margin`. Ordered as in [`Self::per_head_and_direction`]; empty without a tag baseline.
     pub(super) fn better_baseline_tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.per_head_and_direction(|head, direction| {
             Some(self.test_difference(self.versus_better_baseline(head, direction)?, margin))

@@ -62,7 +62,7 @@ impl TagRules {
         self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
     }
 
-    /// Number of arcs that these rules predict right. `hits` has the number for each cue.
+    /// Number of arcs that the rules predict right, given the number for each cue.
     pub fn count_hits(&self, hits: &BTreeMap<Cue, u64>) -> u64 {
         self.cues().filter_map(|cue| hits.get(&cue)).sum()
     }

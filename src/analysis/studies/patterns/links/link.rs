@@ -251,8 +251,8 @@ impl RuleLead {
         Self { difference: difference.value(), standard_error: difference.standard_error() }
     }
 
-    /// Converts the lead to an estimate with the denominator `basis`. `None` without a standard error, or with too few
-    /// blocks for a test.
+    /// Converts the difference to an estimate with the denominator `basis`. `None` without a standard error, or with
+    /// too few blocks for a test.
     fn to_estimate(self, basis: Denominator, scale: Scale) -> Option<Estimate> {
         basis.estimate(self.difference, self.standard_error?, scale)
     }

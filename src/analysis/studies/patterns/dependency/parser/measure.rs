@@ -94,7 +94,7 @@ fn reason_not_fitted(sums: &ParserSums) -> Option<String> {
 }
 
 impl ParserReport {
-    /// Fits and scores all parsers. `arcs` has the counts of single attention heads on these sentences.
+    /// Fits and scores all parsers. `arcs` has the counts of single attention heads on the sampled sentences.
     pub fn new(
         trained: &ParserSums,
         untrained: &ParserSums,

@@ -68,10 +68,10 @@ impl Study for AttentionParser {
         let [trained, untrained] = sums_of_models(observed);
         let parser = ParserReport::new(trained, untrained, observed.first_sums(), context);
         let [trained, untrained] = sums_of_models(observed);
-        let LinkParserResults { types, left_out_sequences: left_out, kept_bytes } =
-            LinkParserResults::new(trained, untrained, context);
-        let kept_bytes = parser.kept_bytes + kept_bytes;
-        let parser = ParserReport { links: types, links_left_out: left_out, kept_bytes, ..parser };
+        let links = LinkParserResults::new(trained, untrained, context);
+        let kept_bytes = parser.kept_bytes + links.kept_bytes;
+        let parser =
+            ParserReport { links: links.types, links_left_out: links.left_out_sequences, kept_bytes, ..parser };
         (Estimates::without_metrics(context.grid.head_count()), parser)
     }
 }

@@ -150,7 +150,7 @@ pub struct FitReport {
 }
 
 impl FitReport {
-    /// Converts the courses of a parser's fits on both folds to report entries.
+    /// Creates the report's entries on a parser's fits, given the fit on each fold.
     pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
         [("even", courses[0]), ("odd", courses[1])].map(
             |(fold, FitCourse { count: words, loss, steps, gradient_norm: gradient })| Self {
@@ -231,7 +231,7 @@ impl ParserReport {
     }
 }
 
-/// Table of these relations: the attention parser beside simpler parsers.
+/// Table with a row for each relation: the attention parser beside simpler parsers.
 fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
     let row = |RelationAccuracy { relation, words, share, beside }: &&RelationAccuracy| {
         let [best_head, offset, tags] = [beside.best_head, beside.offset, beside.tags].map(percent);

@@ -7,9 +7,11 @@ use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
 
+use crate::corpus::LinkSet;
 use crate::model::grid::visibility::LayerClasses;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
+use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::patterns::dependency::arcs::{OFFSET_CLASS_COUNT, offset_class};
 use crate::studies::patterns::dependency::parser::lexical::{LexicalChoice, LexicalSentence};
@@ -47,16 +49,16 @@ pub struct KeptLinks {
     /// Number of sources for which each attention head chooses a target, by [`Direction::BOTH_OF_LINKS`], `[heads]`.
     /// For pairs, the first entry is the number of linked pairs among the pairs with the largest corrected weights.
     pub hits: Vec<[u32; 2]>,
-    /// Attention as half-precision bits. For sources, each head's attention from source to candidate and back:
-    /// `[candidates of all sources, heads, 2]`. For pairs, each head's attention between both words, symmetrised and
-    /// with the average product correction ([`LinkedPairs::corrected_weights`]), times [`PAIR_WEIGHT_FACTOR`]: `[pairs,
-    /// heads]`.
+    /// Attention as half-precision bits. For sources, `[candidates of all sources, heads, 2]`: each head's attention
+    /// from source to candidate and back. For pairs, `[pairs, heads]`: each head's attention between both words,
+    /// symmetrised and with the average product correction ([`LinkedPairs::corrected_weights`]), times
+    /// [`PAIR_WEIGHT_FACTOR`].
     terms: Vec<u16>,
 }
 
 impl KeptLinks {
     /// Selects the links that are scored under `key`. `None` if no link is.
-    fn new(words: &LinkedWords<'_>, links: &crate::corpus::LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
+    fn new(words: &LinkedWords<'_>, links: &LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
         let sentence = words.sentence_of(links)?;
         let is_of_pairs = scores_pairs(key);
         let pairs = if is_of_pairs { Some(words.pairs(links)?) } else { None };
@@ -90,8 +92,7 @@ impl KeptLinks {
         let as_count = |right: u64| u32::try_from(right).expect("a sentence has fewer than 2^32 words");
         if let Some(pairs) = &self.pairs {
             pairs.corrected_weights(attention, corrected);
-            // The regressor is the corrected A + Aᵀ: twice the result of `corrected_weights`, which takes half of A +
-            // Aᵀ.
+            // The regressor is the corrected A + Aᵀ, and `corrected_weights` takes half of that sum.
             let terms =
                 corrected.iter().map(|weight| f16::from_f64(2.0 * weight * f64::from(PAIR_WEIGHT_FACTOR)).to_bits());
             rows.zip(terms).for_each(|(row, term)| row[head] = term);
@@ -247,7 +248,7 @@ impl ObservedLinks {
             keys.iter().filter_map(|key| KeptLinks::new(&words, set, key, heads)).collect()
         };
         let links: Vec<KeptLinks> = sequence.links.iter().flat_map(of_set).collect();
-        let tokens = |word: &crate::sequences::span::WordSpan| sequence.ids[word.tokens.clone()].to_vec();
+        let tokens = |word: &WordSpan| sequence.ids[word.tokens.clone()].to_vec();
         let kept = LinkedSequence {
             block: block_of(sequence.family.number),
             is_first: sequence.family.is_first,

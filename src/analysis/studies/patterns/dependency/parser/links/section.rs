@@ -129,7 +129,7 @@ pub struct LinkFit {
 }
 
 impl LinkFit {
-    /// Converts the courses of a model's fits on both folds to report entries.
+    /// Creates the report's entries on a model's fits, given the fit on each fold.
     pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
         [("even", courses[0]), ("odd", courses[1])].map(
             |(fold, FitCourse { count, loss, steps, gradient_norm: gradient })| Self {
