@@ -297,7 +297,7 @@ fn fit_layer(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     }
 }
 
-/// Mean row at each position, `[positions, width]`. `at` has the sum of rows at each position. A position without
+/// Mean row at each position, `[positions, width]`, given the sum of rows at each position in `at`. A position without
 /// tokens gets the mean of the position in `nearest`.
 fn position_means(at: &[f64], width: usize, tokens: &[f64], nearest: &[usize]) -> Vec<f64> {
     let row = |&place: &usize| at[place * width..][..width].iter().map(move |sum| sum / tokens[place]);

@@ -72,8 +72,8 @@ impl Study for ChoiceStudy {
         let (moments, sums): (&InputMoments, &RebuiltSums) = (observed.first_sums(), observed.first_sums());
         let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, head: usize| {
-            let is_even = attends_uniformly(blocks.total(), head);
-            ChoiceInputs { block: blocks.sums(number), head, is_uniform: is_even }.metric_values()
+            let is_uniform = attends_uniformly(blocks.total(), head);
+            ChoiceInputs { block: blocks.sums(number), head, is_uniform }.metric_values()
         };
         let of_chance = |number: Option<usize>| metrics::chance_levels(blocks.sums(number));
         (Estimates::new(&columns(self), context, of_head, of_chance), Choice::new(moments, sums, context.grid))

@@ -37,9 +37,8 @@ impl CoreferenceInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Accuracy of the attention head minus that of a baseline, for one kind of anaphors and one direction. `cell` is
-    /// their index among the values of a metric. `other` returns the baseline's number of right choices, given the sums
-    /// and the index of the best rule.
+    /// Accuracy of the attention head minus that of a baseline, for the kind of anaphors and the direction with index
+    /// `cell`. `other` returns the baseline's number of right choices, given the sums and the index of the best rule.
     fn accuracy_lead(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
         let (kind, direction) = (cell / DIRECTION_NAMES.len(), cell % DIRECTION_NAMES.len());
         if !scored_directions(self.visibility).contains(&direction) {

@@ -313,7 +313,8 @@ impl RelationMetrics {
         &'a self,
         value: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
     ) -> impl Iterator<Item = T> {
-        self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| value(head, direction))).flatten()
+        let cells = self.by_head.iter().cartesian_product(Direction::BOTH);
+        cells.filter_map(move |(head, direction)| value(head, direction))
     }
 
     /// Comparisons of each attention head in each scored direction with the best offset.

@@ -141,8 +141,8 @@ impl LinksSection {
         Ok(())
     }
 
-    /// Writes the numbers of firm and of borderline link labels. Of the firm ones, also writes how many have
-    /// [`Reach::Class`] or more, and how many [`Reach::All`]. Writes nothing without labels.
+    /// Writes the numbers of firm and of borderline link labels, and how many firm ones reach [`Reach::Class`] and
+    /// [`Reach::All`]. Writes nothing without labels.
     fn write_label_counts(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.links.iter().flat_map(|links| (0..links.by_head.len()).map(move |place| (links, place)));
         let mut assessed: Vec<Vec<Assessment>> =

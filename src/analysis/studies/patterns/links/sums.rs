@@ -161,8 +161,8 @@ impl Sums for LinksSums {
         }
         if !state.links.is_empty() {
             state.special = Some(SpecialTokens::new(sequence, from));
-            let kinds = self.classes.visibilities().iter();
-            state.partners = kinds.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
+            let visibilities = self.classes.visibilities().iter();
+            state.partners = visibilities.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         }
         // A sequence without scored links may be the neighbour of the next one.
         Some(state)

@@ -122,8 +122,8 @@ impl Sums for TreeSums {
             counts.sentences += u64::from(sequence.family.is_first);
             counts.chain_hits += sentence.count_in_chain();
         }
-        let kinds = self.classes.visibilities().iter();
-        let lifts = kinds.map(|&visibility| LiftFactors::new(sequence, visibility, self.from)).collect();
+        let visibilities = self.classes.visibilities().iter();
+        let lifts = visibilities.map(|&visibility| LiftFactors::new(sequence, visibility, self.from)).collect();
         Some(TreeState { block, gold, lifts })
     }
 

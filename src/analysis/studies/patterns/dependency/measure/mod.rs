@@ -199,9 +199,9 @@ impl ArcScores<'_> {
         }
     }
 
-    /// Compares an attention head with an offset. `both` is the number of words that both predict right. `later` has
-    /// the number of words in duplicate sentences that only one predicts right, `[head only, offset only]`; `McNemar`'s
-    /// test leaves them out.
+    /// Compares an attention head with an offset; `both` is the number of words that both predict right. `McNemar`'s
+    /// test leaves out the words in duplicate sentences; `later` counts those that only one predicts right, `[head
+    /// only, offset only]`.
     fn compare_with_offset(&self, head: &HitCounts, offset: &HitCounts, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.share_difference(&head.by_block, &offset.by_block);
@@ -211,7 +211,7 @@ impl ArcScores<'_> {
         Comparison { difference, ci95, standard_error, head_only, offset_only, mcnemar_p, p: None, q: None }
     }
 
-    /// Compares an attention head with the tag rules. `both` is the number of words that both predict right.
+    /// Compares an attention head with the tag rules; `both` is the number of words that both predict right.
     fn compare_with_tags(&self, head: &HitCounts, tags: &HitCounts, both: u64) -> TagComparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.share_difference(&head.by_block, &tags.by_block);

@@ -307,14 +307,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The function `(x - 3)² + 100 (y + 1)²`, whose minimum is at (3, -1).
+    fn bowl(at: &[f64], gradient: &mut [f64]) -> f64 {
+        let (x, y) = (at[0] - 3.0, at[1] + 1.0);
+        gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
+        x * x + 100.0 * y * y
+    }
+
     #[test]
     fn a_bowl_and_a_logistic_loss() {
-        // (x - 3)² + 100 (y + 1)², whose minimum is at (3, -1).
-        let found = minimise(2, 1e-9, |at, gradient| {
-            let (x, y) = (at[0] - 3.0, at[1] + 1.0);
-            gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
-            x * x + 100.0 * y * y
-        });
+        let found = minimise(2, 1e-9, bowl);
         assert!((found.point[0] - 3.0).abs() < 1e-9 && (found.point[1] + 1.0).abs() < 1e-9, "{found:?}");
         assert!(found.gradient_norm <= 1e-9 && found.steps < 30);
         // Two of three coins show heads: -2/3 ln p - 1/3 ln (1 - p) is smallest at p = 2/3, whose logit is ln 2.
@@ -353,17 +355,7 @@ mod tests {
 
     #[test]
     fn a_bowl_takes_one_step_and_a_logistic_loss_few() {
-        // (x - 3)² + 100 (y + 1)², whose minimum is at (3, -1).
-        let found = minimise_by_newton(
-            2,
-            1e-9,
-            |at, gradient| {
-                let (x, y) = (at[0] - 3.0, at[1] + 1.0);
-                gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
-                x * x + 100.0 * y * y
-            },
-            |_| vec![2.0, 0.0, 0.0, 200.0],
-        );
+        let found = minimise_by_newton(2, 1e-9, bowl, |_| vec![2.0, 0.0, 0.0, 200.0]);
         let near = |at: f64, expected: f64| (at - expected).abs() < 1e-12;
         assert!(near(found.point[0], 3.0) && near(found.point[1], -1.0) && found.steps == 1, "{found:?}");
         // One of a thousand coins shows heads: the logit is -ln 999, far from 0.

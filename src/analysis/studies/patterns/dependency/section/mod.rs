@@ -196,8 +196,8 @@ impl Relations {
         Ok(())
     }
 
-    /// Writes how many firm syntactic labels have [`Reach::Relation`] or more, and how many [`Reach::Tags`]. Writes
-    /// nothing without firm labels.
+    /// Writes how many firm syntactic labels reach [`Reach::Relation`], and how many [`Reach::Tags`]. Writes nothing
+    /// without firm labels.
     fn write_beaten_baselines(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.relations.iter().flat_map(|one| (0..one.by_head.len()).map(move |place| (one, place)));
         let mut assessed: Vec<Vec<Assessment>> =
@@ -275,29 +275,27 @@ impl Relations {
 
     /// Returns the accuracy of each attention head. The accuracy of the selected best head is left out: its interval
     /// ignores the selection, so a test would exceed its level.
-    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
+    fn numbers<'a>(&'a self, policy: &Policy) -> Vec<Number<'a>> {
         let min_count = policy.count(&MIN_COUNT);
-        let mut numbers = Vec::new();
-        for relation in &self.relations {
-            for (head, entry) in relation.by_head.iter().enumerate() {
-                numbers.extend(scored_directions(relation.side).iter().map(|&direction| Number {
-                    part: Part::Relations,
-                    head,
-                    subject: relation.relation.clone(),
-                    name: accuracy_name(&relation.relation, direction),
-                    unit: Unit::Shares,
-                    base_number: None,
-                    value: *entry.accuracy.get(direction),
-                    ci95: *entry.ci95.get(direction),
-                    blocks: relation.blocks,
-                    effective_blocks: relation.effective_blocks,
-                    trials: Some(relation.count),
-                    has_enough_evidence: relation.count >= min_count,
-                    jackknife: entry.left_out.get(direction).as_ref(),
-                }));
-            }
-        }
-        numbers
+        let numbers_of = |relation: &'a RelationMetrics| {
+            let cells = relation.by_head.iter().enumerate().cartesian_product(scored_directions(relation.side));
+            cells.map(move |((head, entry), &direction)| Number {
+                part: Part::Relations,
+                head,
+                subject: relation.relation.clone(),
+                name: accuracy_name(&relation.relation, direction),
+                unit: Unit::Shares,
+                base_number: None,
+                value: *entry.accuracy.get(direction),
+                ci95: *entry.ci95.get(direction),
+                blocks: relation.blocks,
+                effective_blocks: relation.effective_blocks,
+                trials: Some(relation.count),
+                has_enough_evidence: relation.count >= min_count,
+                jackknife: entry.left_out.get(direction).as_ref(),
+            })
+        };
+        self.relations.iter().flat_map(numbers_of).collect()
     }
 }
 

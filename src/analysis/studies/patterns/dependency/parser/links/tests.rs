@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use itertools::Itertools;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -189,7 +190,7 @@ fn contacts(count: u64, permuted: bool) -> Vec<Made> {
     let ring = |rng: &mut ChaCha8Rng| -> Vec<(usize, usize)> {
         let mut order: Vec<usize> = (0..12).collect();
         order.shuffle(rng);
-        (0..12).map(|place| (order[place], order[(place + 1) % 12])).collect()
+        order.into_iter().circular_tuple_windows().collect()
     };
     let made = |index| {
         let known = ring(&mut rng);
