@@ -48,7 +48,7 @@ impl ReplacedInputs {
         parts.clear();
         tokens.clear();
         let (mut bases, mut positions): (PartIndices<(BaseInput, u32)>, PartIndices<usize>) = Default::default();
-        let (mut kinds, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
+        let (mut indices_by_id, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
         let mut push_part = |row: &[f32]| {
             parts.extend_from_slice(row);
             parts.len() / hidden - 1
@@ -61,28 +61,29 @@ impl ReplacedInputs {
             let base = *bases.entry((fold, mean_key)).or_insert_with(|| push_part(mean_input(fit, token)));
             let text_parts = (token.base == BaseInput::Text).then(|| {
                 let position = position_part(fit, token.position);
-                let next = kinds[fold].len();
-                let kind = *kinds[fold].entry(token.id).or_insert_with(|| {
-                    let (embedding, mean) = (embeddings.get(token.id), &folds[1 - fold].mean_embedding);
-                    centred[fold].extend(embedding.iter().zip(mean).map(|(value, mean)| value - mean));
+                let next = indices_by_id[fold].len();
+                let embedding = *indices_by_id[fold].entry(token.id).or_insert_with(|| {
+                    let (values, mean) = (embeddings.get(token.id), &folds[1 - fold].mean_embedding);
+                    centred[fold].extend(values.iter().zip(mean).map(|(value, mean)| value - mean));
                     next
                 });
-                [*positions.entry((fold, token.position)).or_insert_with(|| push_part(position)), kind]
+                [*positions.entry((fold, token.position)).or_insert_with(|| push_part(position)), embedding]
             });
             tokens.push(TokenParts { base_part: base, text_parts });
         }
         // Parts of embeddings come last, fold by fold.
         let first = parts.len() / hidden;
-        let firsts = [first, first + kinds[0].len()];
+        let firsts = [first, first + indices_by_id[0].len()];
         for (token, places) in pack.tokens.iter().zip(tokens) {
-            places.text_parts.iter_mut().for_each(|[_, kind]| *kind += firsts[token.block % 2]);
+            places.text_parts.iter_mut().for_each(|[_, embedding]| *embedding += firsts[token.block % 2]);
         }
-        for (fold, kinds) in kinds.iter().enumerate().filter(|(_, kinds)| !kinds.is_empty()) {
-            let (start, count, width) = (parts.len(), kinds.len(), embeddings.width());
+        let width = embeddings.width();
+        for (fold, centred) in centred.iter().enumerate().filter(|(_, centred)| !centred.is_empty()) {
+            let (start, count) = (parts.len(), centred.len() / width);
             parts.resize(start + count * hidden, 0.0);
             let weights = Matrix::new(&fit_of(fold).weights, width, hidden);
             let rows = MatrixMut::new(&mut parts[start..], count, hidden);
-            multiply(rows, Matrix::new(&centred[fold], count, width), weights);
+            multiply(rows, Matrix::new(centred, count, width), weights);
         }
     }
 

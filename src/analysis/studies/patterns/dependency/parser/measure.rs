@@ -119,10 +119,10 @@ impl ParserReport {
         let lexical = fit_lexical_baseline(trained, context);
         let simple = |relation: &str| BaselineParsers::new(arcs, relation, context.grid.head_count());
         let attention = &parsed[0];
-        let courses = |parsed: &ScoredParser| parsed.fits.each_ref().map(|fit| fit.course);
-        let of_plans = plans.iter().zip(&parsed).map(|(plan, parsed)| (&*plan.name, courses(parsed)));
+        let records = |parsed: &ScoredParser| parsed.fits.each_ref().map(|fit| fit.course);
+        let of_plans = plans.iter().zip(&parsed).map(|(plan, parsed)| (&*plan.name, records(parsed)));
         let of_words = lexical.iter().map(|(fits, _)| (PARSERS[1], fits.each_ref().map(|fit| fit.course)));
-        let fits = of_plans.chain(of_words).flat_map(|(name, courses)| FitReport::for_folds(name, courses));
+        let fits = of_plans.chain(of_words).flat_map(|(name, records)| FitReport::for_folds(name, records));
         let words = sentences.filter(|sentence| sentence.words.len() > 1).flat_map(|sentence| &sentence.words);
         Self {
             words: scored_word_count(&relation_hits(&attention.tally, POOLED_RELATION)),

@@ -131,13 +131,13 @@ impl LinkParser {
         }
     }
 
-    /// Sets `accuracies`, `lead` and `fits`. `courses` has the name of each fitted model, with its fits on both folds.
+    /// Sets `accuracies`, `lead` and `fits`. `records` has the name of each fitted model, with its fits on both folds.
     fn with_models<'a>(
         self,
         accuracies: Vec<ParserAccuracy>,
-        courses: impl Iterator<Item = (&'a str, [FitCourse; 2])>,
+        records: impl Iterator<Item = (&'a str, [FitCourse; 2])>,
     ) -> Self {
-        let fits = courses.flat_map(|(name, courses)| LinkFit::for_folds(name, courses)).collect();
+        let fits = records.flat_map(|(name, records)| LinkFit::for_folds(name, records)).collect();
         Self { lead: attention_lead(&accuracies), accuracies, fits, ..self }
     }
 
@@ -236,13 +236,13 @@ impl LinkParser {
         let chance = per_pairs(LinkedPairs::expected_linked);
         let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
         let accuracies = measure_accuracies(&PAIR_MODELS, &right, &taken_pairs);
-        let courses = zip(PAIR_MODELS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
+        let records = zip(PAIR_MODELS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
             let from = f64::midpoint(even.weights[head], odd.weights[head]);
             LinkWeights { place: context.grid.head_place(head), from, to: None }
         };
-        Self { heads: (0..heads).map(weights).collect(), ..empty.with_models(accuracies, courses) }
+        Self { heads: (0..heads).map(weights).collect(), ..empty.with_models(accuracies, records) }
     }
 }
 

@@ -130,8 +130,8 @@ pub struct LinkFit {
 
 impl LinkFit {
     /// Creates the report's entries on a model's fits, given the fit on each fold.
-    pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
-        [("even", courses[0]), ("odd", courses[1])].map(
+    pub fn for_folds(parser: &str, records: [FitCourse; 2]) -> [Self; 2] {
+        [("even", records[0]), ("odd", records[1])].map(
             |(fold, FitCourse { count, loss, steps, gradient_norm: gradient })| Self {
                 parser: parser.to_owned(),
                 fold: fold.to_owned(),
