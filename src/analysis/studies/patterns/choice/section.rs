@@ -34,7 +34,7 @@ pub const MIN_LEAD_OVER_SPECIAL: Threshold = Threshold::rule(
     "smallest `rebuilt_over_special` of `chooses:position` and `chooses:token`: as much as `chooses_rebuilt` leaves open",
 );
 
-/// Whether a head with the restored shares `shares` gets no label `chooses:…`. The report then describes it by numbers.
+/// Whether a head with these restored shares gets no label `chooses:…`. The report then describes it by numbers.
 fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool {
     let reaches = |variant: usize| {
         shares[variant].zip(policy.rule(&MIN_REBUILT_SHARE)).is_some_and(|(share, least)| share >= least)

@@ -204,8 +204,8 @@ fn pooled_accuracies(
     measure_accuracies(&PARSERS, &right, &relation_hits(&parsed[0].tally, POOLED_RELATION).words)
 }
 
-/// Computes the accuracies for each relation, most frequent first, then by name. `simple` returns the simple parsers of a relation by its
-/// name.
+/// Computes the accuracies for each relation, most frequent first, then by name. `simple` returns the simple parsers of
+/// a relation by its name.
 fn relation_accuracies(tally: &ParserTally, simple: impl Fn(&str) -> BaselineParsers) -> Vec<RelationAccuracy> {
     let accuracy = |(name, hits): (&String, &ParserHits)| {
         let simple = simple(name);

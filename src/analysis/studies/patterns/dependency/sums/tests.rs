@@ -13,8 +13,8 @@ fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sentence, view.into())));
 }
 
-/// Attention between a first token, four words and a last token. Each word but the first attends most to the word before it,
-/// its syntactic head.
+/// Attention between a first token, four words and a last token. Each word but the first attends most to the word
+/// before it, its syntactic head.
 fn attention_to_heads() -> [f32; 36] {
     let mut weights = [0.125; 36];
     (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
