@@ -9,8 +9,8 @@ use lbfgs::Lbfgs;
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
-/// Number of past steps from which L-BFGS estimates curvature. 30 cost hardly more than 10, beside an evaluation, and save
-/// evaluations (Liu & Nocedal 1989, table 2).
+/// Number of past steps from which L-BFGS estimates curvature. 30 steps need fewer evaluations than 10, at little extra
+/// cost for each (Liu & Nocedal 1989, table 2).
 const LBFGS_MEMORY_STEPS: usize = 30;
 
 /// Maximum number of L-BFGS steps. A small encoder's 72 heads need some hundred; a fit that needs more than the maximum
