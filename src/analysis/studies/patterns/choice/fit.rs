@@ -27,7 +27,7 @@ pub struct LayerFit {
     pub weights: Vec<f32>,
     /// Mean input over special tokens at the start of a sequence, `[hidden]`. Without such tokens, it equals `mean`.
     pub first_token: Vec<f32>,
-    /// Mean input over the other special tokens of each token id, `[hidden]`.
+    /// Mean input over the special tokens of each token id that are not at the start of a sequence, `[hidden]`.
     pub specials: BTreeMap<u32, Vec<f32>>,
     /// Index in [`RIDGES`] of the selected penalty.
     pub ridge: u8,
@@ -155,7 +155,7 @@ struct RowSums {
     squared_norms: f64,
     /// Number and summed input rows of special tokens at the start of a sequence.
     first_tokens: (f64, Vec<f64>),
-    /// Number and summed input rows of other special tokens, by token id.
+    /// Number and summed input rows of the special tokens that are not at the start of a sequence, by token id.
     specials: BTreeMap<u32, (f64, Vec<f64>)>,
 }
 
@@ -186,13 +186,13 @@ impl RowSums {
     }
 }
 
-/// Half of a fold: its embedding sums, and the inverted scatter matrix for each ridge penalty
+/// Embedding sums of one half of a fold, and the inverted scatter matrix for each ridge penalty
 /// ([`EmbeddingSums::scatter_inverses`]).
-type FoldHalf<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
+type SumsAndInverses<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
 
-/// Returns the index in [`RIDGES`] of the penalty with the smallest residual in cross-validation; the smaller penalty among
-/// equals. Each half of the fold is fitted and tested on the other half.
-fn select_ridge(halves: [FoldHalf<'_>; 2], rows: &[RowSums; 2]) -> usize {
+/// Returns the index in [`RIDGES`] of the penalty with the smallest residual in cross-validation; the smaller penalty
+/// among equals. Each penalty is fitted on one half of the fold and tested on the other, both ways.
+fn select_ridge(halves: [SumsAndInverses<'_>; 2], rows: &[RowSums; 2]) -> usize {
     let [first, second] = [[0, 1], [1, 0]]
         .map(|[fitted, tested]| residual_squares(halves[fitted], halves[tested].0, [&rows[fitted], &rows[tested]]));
     let residuals: [f64; RIDGES.len()] = std::array::from_fn(|place| first[place] + second[place]);
@@ -205,13 +205,13 @@ fn select_ridge(halves: [FoldHalf<'_>; 2], rows: &[RowSums; 2]) -> usize {
 /// token's position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, computed from the
 /// sums of the tested half.
 fn residual_squares(
-    (fit_sums, inverses): FoldHalf<'_>,
+    (fit_sums, inverses): SumsAndInverses<'_>,
     test_sums: &EmbeddingSums,
     [fit_rows, test_rows]: [&RowSums; 2],
 ) -> [f64; RIDGES.len()] {
     let (embedding, hidden) = (fit_sums.width, fit_rows.width);
     let positions = test_sums.tokens_by_position.len();
-    let Some(nearest) = nearest_with_tokens(&fit_sums.tokens_by_position, positions) else {
+    let Some(nearest) = nearest_filled_positions(&fit_sums.tokens_by_position, positions) else {
         return [0.0; RIDGES.len()];
     };
     let x_centres = position_means(&fit_rows.sums_by_position, hidden, &fit_sums.tokens_by_position, &nearest);
@@ -274,7 +274,7 @@ fn fit_layer(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     let weights =
         inverse.map_or_else(|| vec![0.0; embedding * hidden], |inverse| regression_weights(sums, rows, inverse));
     let (mean, centre) = (mean_row(&rows.sums_by_position, hidden, sums.token_count()), sums.mean_embedding());
-    let nearest = nearest_with_tokens(&sums.tokens_by_position, sums.tokens_by_position.len()).unwrap_or_default();
+    let nearest = nearest_filled_positions(&sums.tokens_by_position, sums.tokens_by_position.len()).unwrap_or_default();
     let centred = |at: &[f64], width: usize, centre: &[f64]| -> Vec<f64> {
         let means = position_means(at, width, &sums.tokens_by_position, &nearest);
         means.iter().zip(centre.iter().cycle()).map(|(mean, centre)| mean - centre).collect()
@@ -297,8 +297,8 @@ fn fit_layer(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     }
 }
 
-/// Mean row at each position, `[positions, width]`, from the sums `at`. A position without tokens uses the position in
-/// `nearest`.
+/// Mean row at each position, `[positions, width]`, given the sum of rows at each position in `at`. A position without
+/// tokens gets the mean of the position in `nearest`.
 fn position_means(at: &[f64], width: usize, tokens: &[f64], nearest: &[usize]) -> Vec<f64> {
     let row = |&place: &usize| at[place * width..][..width].iter().map(move |sum| sum / tokens[place]);
     nearest.iter().flat_map(row).collect()
@@ -306,7 +306,7 @@ fn position_means(at: &[f64], width: usize, tokens: &[f64], nearest: &[usize]) -
 
 /// Maps each position to the position whose mean stands for it: itself, else the nearest lower one with a token, else the
 /// nearest higher one. `None` if there are no tokens.
-fn nearest_with_tokens(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
+fn nearest_filled_positions(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
     let nearest_to = |position: usize| {
         if tokens.get(position).is_some_and(|&tokens| tokens > 0.0) {

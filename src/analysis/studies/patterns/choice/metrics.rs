@@ -13,8 +13,8 @@ pub const MIN_MEAN_DISTANCE: f64 = 0.01;
 
 pub const REBUILT_OVER_SPECIAL_METRIC: &str = "rebuilt_over_special";
 
-/// Indices of the variants that keep one part of the input: position or token.
-const SINGLE_PART_VARIANTS: [usize; 2] = [POSITION_VARIANT, TOKEN_VARIANT];
+/// Indices in [`VARIANTS`] of the inputs that keep the position alone, or the token alone.
+const POSITION_OR_TOKEN_VARIANTS: [usize; 2] = [POSITION_VARIANT, TOKEN_VARIANT];
 
 /// Sums of one head from which the metrics are computed.
 pub struct ChoiceInputs<'a> {
@@ -31,43 +31,43 @@ pub fn attends_uniformly(total: &RebuiltBlock, head: usize) -> bool {
 }
 
 impl ChoiceInputs<'_> {
-    /// Values of all metrics of the head, one for each cell.
+    /// Values of all metrics of the head. A metric with variants, such as `rebuilt`, has one value for each.
     pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
     /// Attaches the numbers of attention rows and sentences that a fraction rests on.
-    fn with_row_evidence(&self, fraction: Fraction) -> Fraction {
+    fn with_row_counts(&self, fraction: Fraction) -> Fraction {
         fraction.with_evidence(self.block.rows, self.block.sentences)
     }
 
-    /// Returns `distance(d, variants)` as a share of `d`, the head's summed distance from uniform attention. `variants` has
-    /// the head's distances from its attention on replaced inputs.
+    /// Returns `distance(d, variants)` divided by `d`, the summed distance between the head's attention and uniform
+    /// attention. `variants` has the distances to the head's attention on the inputs of each of [`VARIANTS`].
     fn share_of_uniform(&self, distance: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
         if self.is_uniform {
             return Fraction::NONE;
         }
         let sums = &self.block.heads[self.head];
         let even = sums.even.value();
-        self.with_row_evidence(Fraction::new(distance(even, &sums.variants.map(ExactSum::value)), even))
+        self.with_row_counts(Fraction::new(distance(even, &sums.variants.map(ExactSum::value)), even))
     }
 }
 
-/// Chance levels of all metrics, one for each cell, valid for all heads. By chance, attention from replaced inputs is
-/// uniform.
+/// Chance level of each metric, in the order of [`ChoiceInputs::metric_values`]. By chance, a head attends uniformly on
+/// inputs without context.
 pub fn chance_levels(block: &RebuiltBlock) -> Vec<Fraction> {
     let rows = block.rows as f64;
     let cell = |chance: f64| Fraction::new(chance * rows, rows).with_evidence(block.rows, block.sentences);
-    let chances = VARIANTS.map(|_| 0.0).into_iter().chain(SINGLE_PART_VARIANTS.map(|_| 0.0)).chain([1.0, 0.0]);
+    let chances = VARIANTS.map(|_| 0.0).into_iter().chain(POSITION_OR_TOKEN_VARIANTS.map(|_| 0.0)).chain([1.0, 0.0]);
     chances.map(cell).collect()
 }
 
-const BY_VARIANT: Keys = Keys::Several(VARIANTS.len(), |variant| VARIANTS[variant].to_owned());
+const VARIANT_KEYS: Keys = Keys::Several(VARIANTS.len(), |variant| VARIANTS[variant].to_owned());
 
 type ChoiceMetric = Metric<for<'a> fn(&ChoiceInputs<'a>, usize) -> Fraction>;
 
 pub const METRICS: &[ChoiceMetric] = &[
-    ChoiceMetric::keyed(BY_VARIANT, |inputs, variant| inputs.share_of_uniform(|even, variants| even - variants[variant])).with_explanation(
+    ChoiceMetric::keyed(VARIANT_KEYS, |inputs, variant| inputs.share_of_uniform(|even, variants| even - variants[variant])).with_explanation(
         Explanation {
             name: "rebuilt",
             measures: "Share of a head's distance from even attention that comes back when its queries and keys are \
@@ -84,8 +84,8 @@ pub const METRICS: &[ChoiceMetric] = &[
                 belongs to a token at a place, counts as context.",
         },
     ),
-    ChoiceMetric::keyed(Keys::Several(SINGLE_PART_VARIANTS.len(), |place| VARIANTS[SINGLE_PART_VARIANTS[place]].to_owned()), |inputs, place| {
-        inputs.share_of_uniform(|_, variants| variants[SPECIAL_VARIANT] - variants[SINGLE_PART_VARIANTS[place]])
+    ChoiceMetric::keyed(Keys::Several(POSITION_OR_TOKEN_VARIANTS.len(), |place| VARIANTS[POSITION_OR_TOKEN_VARIANTS[place]].to_owned()), |inputs, place| {
+        inputs.share_of_uniform(|_, variants| variants[SPECIAL_VARIANT] - variants[POSITION_OR_TOKEN_VARIANTS[place]])
     })
     .with_explanation(Explanation {
         name: REBUILT_OVER_SPECIAL_METRIC,
@@ -108,7 +108,7 @@ pub const METRICS: &[ChoiceMetric] = &[
     }),
     ChoiceMetric::single(|inputs, _| {
         let (even, rows) = (inputs.block.heads[inputs.head].even.value(), inputs.block.rows as f64);
-        inputs.with_row_evidence(Fraction::new(even, rows))
+        inputs.with_row_counts(Fraction::new(even, rows))
     })
     .with_explanation(Explanation {
         name: "distance_from_even",

@@ -1,5 +1,7 @@
-//! Study `choice`: how much of a head's distance from uniform attention is restored without context
-//! (docs/methodology/choice.md).
+//! Study `choice`: how well position and token alone explain each head's attention (docs/methodology/choice.md).
+//!
+//! A regression predicts each layer's inputs from a token's position and embedding. The head attends once more on the
+//! predicted inputs, and the study measures how far this attention is from the actual one.
 
 mod fit;
 mod labels;
@@ -70,8 +72,8 @@ impl Study for ChoiceStudy {
         let (moments, sums): (&InputMoments, &RebuiltSums) = (observed.first_sums(), observed.first_sums());
         let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, head: usize| {
-            let is_even = attends_uniformly(blocks.total(), head);
-            ChoiceInputs { block: blocks.sums(number), head, is_uniform: is_even }.metric_values()
+            let is_uniform = attends_uniformly(blocks.total(), head);
+            ChoiceInputs { block: blocks.sums(number), head, is_uniform }.metric_values()
         };
         let of_chance = |number: Option<usize>| metrics::chance_levels(blocks.sums(number));
         (Estimates::new(&columns(self), context, of_head, of_chance), Choice::new(moments, sums, context.grid))

@@ -24,7 +24,7 @@ use crate::study::instruments::vector_sums::{VectorSums, upper_half_len, upper_p
 /// fold.
 pub const QUARTER_COUNT: usize = 4;
 
-/// Lengths of the two kinds of vectors.
+/// Lengths of word embeddings and of input rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Widths {
     /// Length of a word embedding.
@@ -33,7 +33,7 @@ pub struct Widths {
     pub hidden: usize,
 }
 
-/// Sums over one kind of special tokens, for their mean input.
+/// Number and summed inputs of special tokens that share a mean input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecialSums {
     pub tokens: u64,
@@ -54,13 +54,13 @@ pub struct LayerMoments {
     pub squares: ExactSum,
     /// Sums over the special tokens at the start of sequences.
     pub first: SpecialSums,
-    /// Sums over other special tokens, by token id.
+    /// Sums over the special tokens that are not at the start of a sequence, by token id.
     pub specials: BTreeMap<u32, SpecialSums>,
 }
 
 merge_fields!(LayerMoments { rows, crosses, squares, first, specials });
 
-/// Sums over one quarter of the corpus.
+/// Sums over one quarter of the corpus: a quarter of the jackknife blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarterMoments {
     /// Number of text tokens at each position.
@@ -75,7 +75,7 @@ pub struct QuarterMoments {
 merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
 
 impl QuarterMoments {
-    /// Number of text tokens in the quarter.
+    /// Number of text tokens in this quarter of the corpus.
     pub fn text_token_count(&self) -> u64 {
         self.tokens.iter().sum()
     }

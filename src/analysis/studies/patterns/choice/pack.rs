@@ -4,18 +4,17 @@ use crate::model::forward::rows::Rows;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::block_of;
 
-/// Mean input that replaces a token's input when context is removed.
+/// Mean input that replaces a token's input: the mean over tokens of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BaseInput {
-    /// Mean over text tokens. Deviations for position and embedding are added to it.
+    /// Mean over text tokens. The regression adds terms for position and embedding to it.
     Text,
     /// Mean over first tokens: special tokens at the start of a sequence, or a decoder's first token.
     First,
-    /// Mean over tokens of equal id, for the other special tokens.
+    /// Mean over special tokens of equal id that are not at the start of a sequence.
     Special,
 }
 
-/// A token of a pack.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedToken {
     /// Index of the token in the pack.
@@ -23,13 +22,12 @@ pub struct PackedToken {
     /// Position of the token in its sequence.
     pub position: usize,
     pub id: u32,
-    /// Kind of mean that replaces the token's input.
+    /// Mean that replaces the token's input when context is removed.
     pub base: BaseInput,
     /// Index of the jackknife block of the token's sequence.
     pub block: usize,
 }
 
-/// A sequence of a pack.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedSequence {
     /// Index in the pack of the sequence's first token.

@@ -1,4 +1,4 @@
-//! Distances between each head's attention and its attention on replaced inputs, which lack context.
+//! Distances between each head's attention and its attention on inputs without context.
 
 use std::sync::Arc;
 
@@ -22,25 +22,25 @@ use crate::stats::blocks::{Blocks, merge_fields};
 use crate::stats::exact::{ExactSum, add_elementwise};
 use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
 
-/// Names of the replaced inputs. The first four keep special tokens only, positions, tokens, or positions and tokens. The
-/// last two keep positions and tokens in keys only or in queries only.
+/// Names of the inputs without context that replace a layer's inputs. The first four keep special tokens only,
+/// positions, tokens, or both. The last two are replaced in keys only or in queries only, and keep both there.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
-/// Index in [`VARIANTS`] of the inputs with special tokens only.
+/// Index in [`VARIANTS`] of the inputs that keep special tokens only.
 pub const SPECIAL_VARIANT: usize = 0;
-/// Index in [`VARIANTS`] of the inputs with positions.
+/// Index in [`VARIANTS`] of the inputs that keep positions only.
 pub const POSITION_VARIANT: usize = 1;
-/// Index in [`VARIANTS`] of the inputs with tokens.
+/// Index in [`VARIANTS`] of the inputs that keep tokens (their embeddings) only.
 pub const TOKEN_VARIANT: usize = 2;
-/// Index in [`VARIANTS`] of the inputs with positions and tokens, in queries and keys.
+/// Index in [`VARIANTS`] of the inputs that keep positions and tokens, in queries and keys.
 pub const POSITION_TOKEN_VARIANT: usize = 3;
 
 /// Squared Hellinger distances between attention rows of one head, summed over the rows of text tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadDistances {
-    /// Distance from uniform attention over visible keys.
+    /// Distance between the head's attention and uniform attention over visible keys.
     pub even: ExactSum,
-    /// Distance from the head's attention on the replaced inputs of each of [`VARIANTS`].
+    /// Distance between the head's attention and its attention on the inputs of each of [`VARIANTS`].
     pub variants: [ExactSum; VARIANTS.len()],
 }
 
@@ -51,8 +51,8 @@ merge_fields!(HeadDistances { even, variants });
 pub struct InputShare {
     /// Total sum of squares, `|x - m|²` with the input `x` and the mean `m`.
     pub all: ExactSum,
-    /// Residual sum of squares, `|x - m - P - E B|²`. Here `x` is the input, `m` the mean, `P` the deviation for the
-    /// position and `E B` that for the embedding.
+    /// Residual sum of squares, `|x - m - P - E B|²`. Here `x` is the input, `m` the mean, `P` the term for the
+    /// position and `E B` the term for the embedding.
     pub left: ExactSum,
 }
 
@@ -63,7 +63,7 @@ merge_fields!(InputShare { all, left });
 pub struct RebuiltBlock {
     /// Number of attention rows of text tokens.
     pub rows: u64,
-    /// Number of sentences with text rows. Related sentences count once.
+    /// Number of sentences with text tokens. Only the first sentence of a group of related sentences counts.
     pub sentences: u64,
     /// Total and residual sum of squares of each layer's inputs, `[layers]`.
     pub layers: Vec<InputShare>,
@@ -73,7 +73,7 @@ pub struct RebuiltBlock {
 
 merge_fields!(RebuiltBlock { rows, sentences, layers, heads });
 
-/// Sums of all blocks, with the fits that replace the inputs.
+/// Sums of all jackknife blocks, with the regressions that predict the replaced inputs.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct RebuiltSums {
     grid: HeadGrid,
@@ -83,11 +83,11 @@ pub struct RebuiltSums {
     pub ridges: Vec<[u8; 2]>,
     pub blocks: Blocks<RebuiltBlock>,
     #[serde(skip)]
-    buffers: RebuildBuffers,
+    buffers: DistanceBuffers,
 }
 
-/// For each of the first four [`VARIANTS`]: whether queries and keys use positions, and which parts are added to the mean
-/// input.
+/// For each of the first four [`VARIANTS`]: whether attention sees positions (by rotation or distance), and which terms
+/// of the regression are added to the mean input.
 const REPLACEMENTS: [(Positions, &[usize]); 4] = [
     (Positions::Ignored, &[]),
     (Positions::Used, &[POSITION_PART]),
@@ -95,12 +95,12 @@ const REPLACEMENTS: [(Positions, &[usize]); 4] = [
     (Positions::Used, BOTH_PARTS),
 ];
 
-/// Indices of the parts for position and for embedding.
+/// Indices in a token's `text_parts` of its terms for position and for embedding.
 const BOTH_PARTS: &[usize] = &[POSITION_PART, EMBEDDING_PART];
 
 /// Fits on both folds, and buffers for the current pack.
 #[derive(Clone, Default)]
-struct RebuildBuffers {
+struct DistanceBuffers {
     /// Fit on each fold; `None` if a fold has too few text tokens.
     folds: Arc<Option<[FoldFit; 2]>>,
     embeddings: Option<WordEmbeddings>,
@@ -110,9 +110,9 @@ struct RebuildBuffers {
     actual: QueriesAndKeys,
     /// Queries and keys of a layer, computed from the inputs of each of [`REPLACEMENTS`].
     replacements: [QueriesAndKeys; REPLACEMENTS.len()],
-    /// Products of each part of the replaced inputs with a layer's query and key weights, one row per part.
+    /// Products of each of [`ReplacedInputs::parts`] with a layer's query and key weights, one row per part.
     products: Vec<f32>,
-    /// Replaced inputs with position and token, `[tokens, hidden]`.
+    /// Each token's input as the regression predicts it from position and embedding, `[tokens, hidden]`.
     inputs: Vec<f32>,
     scratch: AttentionScratch,
 }
@@ -127,21 +127,19 @@ impl RebuiltSums {
         };
         let of_layer = |layer: usize| folds.as_ref().map(|folds| folds.each_ref().map(|fold| fold.layers[layer].ridge));
         let ridges = (0..grid.layers).filter_map(of_layer).collect();
-        let buffers = RebuildBuffers { folds: Arc::new(folds), ..RebuildBuffers::default() };
+        let buffers = DistanceBuffers { folds: Arc::new(folds), ..DistanceBuffers::default() };
         Self { grid, classes: classes.clone(), ridges, blocks: Blocks::new(empty), buffers }
     }
 
-    /// Adds one layer's distances for all sequences in the pack.
+    /// Adds the [`HeadDistances`] of one layer's heads, and its [`InputShare`], over all sequences in the pack.
     fn add_layer(&mut self, layer: usize, encoder: &dyn Encoder) {
         let Self { grid, classes, blocks, buffers, .. } = self;
-        let RebuildBuffers { folds, embeddings, pack, replaced, actual, replacements, products, inputs, scratch } =
+        let DistanceBuffers { folds, embeddings, pack, replaced, actual, replacements, products, inputs, scratch } =
             buffers;
         let (Some(folds), Some(embeddings)) = (&**folds, embeddings) else { return };
         let layers = [Positions::Used, Positions::Ignored].map(|positions| encoder.layer_attention(layer, positions));
         let [Some(seen), Some(unseen)] = &layers else { return };
-        let attention_with = |positions: &Positions| -> &dyn LayerAttention {
-            if matches!(positions, Positions::Used) { &**seen } else { &**unseen }
-        };
+        let (seen, unseen): (&dyn LayerAttention, &dyn LayerAttention) = (&**seen, &**unseen);
         replaced.compute_parts(layer, pack, folds, embeddings);
         let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.token_count).collect();
         seen.project(&pack.inputs, &lengths, actual);
@@ -149,12 +147,12 @@ impl RebuiltSums {
         let outputs = actual.rows.len() / pack.tokens.len();
         for ((positions, added), projected) in REPLACEMENTS.iter().zip(&mut *replacements) {
             replaced.write_rows(added, products, outputs, &mut projected.rows);
-            attention_with(positions).normalise_and_rotate(&lengths, projected);
+            let attention = if matches!(positions, Positions::Used) { seen } else { unseen };
+            attention.normalise_and_rotate(&lengths, projected);
         }
         replaced.write_rows(BOTH_PARTS, &replaced.parts, pack.input_width(), inputs);
         let [special, position, token, position_token] = &*replacements;
         let actual = &*actual;
-        let (seen, unseen) = (attention_with(&Positions::Used), attention_with(&Positions::Ignored));
         let variants = [
             (unseen, [special; 2]),
             (seen, [position; 2]),
@@ -217,7 +215,6 @@ fn squared_hellinger(roots: &[f32], weights: &[f32]) -> f64 {
     reduce_lanes(partial.map(f64::from), |a, b| a + b) / 2.0
 }
 
-/// Returns the squared Euclidean distance of two vectors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     let mut partial = [0.0_f64; LANES];

@@ -1,6 +1,8 @@
-//! Replaced inputs of a layer. They lack context: each is a mean input, plus deviations for position, token, or both.
+//! Inputs without context that replace a layer's inputs: a mean input, plus the regression's terms for position and
+//! token.
 //!
-//! Replaced inputs are sums of parts. A pack has fewer parts than tokens, so linear maps are computed once per part.
+//! A replaced input is a sum of at most three vectors, its parts: the mean, a term for the position and a term for the
+//! embedding. Tokens share parts, so linear maps are computed once per part and not once per token.
 
 use std::collections::BTreeMap;
 
@@ -9,34 +11,36 @@ use super::pack::{BaseInput, PackedToken, TokenPack};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
-/// Replaced inputs of the tokens in a pack, stored as parts that are summed for each token.
+/// Replaced inputs of the tokens in a pack: the distinct parts, and which of them each token sums.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedInputs {
-    /// Parts of inputs, `[parts, hidden]`: means, deviations for positions, and deviations for embeddings.
+    /// Distinct vectors that replaced inputs sum, `[parts, hidden]`: means, terms for positions, then terms for
+    /// embeddings.
     pub parts: Vec<f32>,
-    /// Indices of each token's parts, `[tokens]`.
+    /// Rows of `parts` that each token sums, `[tokens]`.
     tokens: Vec<TokenParts>,
 }
 
-/// Indices in [`ReplacedInputs::parts`] of one token's parts.
+/// Rows of [`ReplacedInputs::parts`] that one token's replaced input sums.
 #[derive(Clone, Copy, Debug)]
 struct TokenParts {
-    /// Index of the mean input.
+    /// Row of [`ReplacedInputs::parts`] with the mean input.
     base_part: usize,
-    /// Indices of the deviations, `[position, embedding]`. `None` for special tokens, which have the mean alone.
+    /// Rows of [`ReplacedInputs::parts`] with the regression's terms, `[position, embedding]`. `None` for special
+    /// tokens, which have the mean alone.
     text_parts: Option<[usize; 2]>,
 }
 
-/// Index in [`TokenParts::text_parts`] of the part for the position: its deviation from the mean input.
+/// Index in [`TokenParts::text_parts`] of the regression's term for the position.
 pub const POSITION_PART: usize = 0;
-/// Index in [`TokenParts::text_parts`] of the part for the embedding: its deviation from the mean input.
+/// Index in [`TokenParts::text_parts`] of the regression's term for the embedding.
 pub const EMBEDDING_PART: usize = 1;
 
-/// Index of each part, by fold and a key such as the position.
+/// Row in [`ReplacedInputs::parts`] by fold and key. A key is a position, or a mean and token id.
 type PartIndices<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {
-    /// Computes the parts for one layer. Each sequence uses the fit on the fold that does not contain it.
+    /// Computes the replaced inputs of one layer. Each sequence uses the regression fitted on the fold without it.
     pub fn compute_parts(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
         let fit_of = |fold: usize| &folds[1 - fold].layers[layer];
         let Self { parts, tokens } = self;
@@ -44,7 +48,7 @@ impl ReplacedInputs {
         parts.clear();
         tokens.clear();
         let (mut bases, mut positions): (PartIndices<(BaseInput, u32)>, PartIndices<usize>) = Default::default();
-        let (mut kinds, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
+        let (mut indices_by_id, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
         let mut push_part = |row: &[f32]| {
             parts.extend_from_slice(row);
             parts.len() / hidden - 1
@@ -57,28 +61,29 @@ impl ReplacedInputs {
             let base = *bases.entry((fold, mean_key)).or_insert_with(|| push_part(mean_input(fit, token)));
             let text_parts = (token.base == BaseInput::Text).then(|| {
                 let position = position_part(fit, token.position);
-                let next = kinds[fold].len();
-                let kind = *kinds[fold].entry(token.id).or_insert_with(|| {
-                    let (embedding, mean) = (embeddings.get(token.id), &folds[1 - fold].mean_embedding);
-                    centred[fold].extend(embedding.iter().zip(mean).map(|(value, mean)| value - mean));
+                let next = indices_by_id[fold].len();
+                let embedding = *indices_by_id[fold].entry(token.id).or_insert_with(|| {
+                    let (values, mean) = (embeddings.get(token.id), &folds[1 - fold].mean_embedding);
+                    centred[fold].extend(values.iter().zip(mean).map(|(value, mean)| value - mean));
                     next
                 });
-                [*positions.entry((fold, token.position)).or_insert_with(|| push_part(position)), kind]
+                [*positions.entry((fold, token.position)).or_insert_with(|| push_part(position)), embedding]
             });
             tokens.push(TokenParts { base_part: base, text_parts });
         }
         // Parts of embeddings come last, fold by fold.
         let first = parts.len() / hidden;
-        let firsts = [first, first + kinds[0].len()];
+        let firsts = [first, first + indices_by_id[0].len()];
         for (token, places) in pack.tokens.iter().zip(tokens) {
-            places.text_parts.iter_mut().for_each(|[_, kind]| *kind += firsts[token.block % 2]);
+            places.text_parts.iter_mut().for_each(|[_, embedding]| *embedding += firsts[token.block % 2]);
         }
-        for (fold, kinds) in kinds.iter().enumerate().filter(|(_, kinds)| !kinds.is_empty()) {
-            let (start, count, width) = (parts.len(), kinds.len(), embeddings.width());
+        let width = embeddings.width();
+        for (fold, centred) in centred.iter().enumerate().filter(|(_, centred)| !centred.is_empty()) {
+            let (start, count) = (parts.len(), centred.len() / width);
             parts.resize(start + count * hidden, 0.0);
             let weights = Matrix::new(&fit_of(fold).weights, width, hidden);
             let rows = MatrixMut::new(&mut parts[start..], count, hidden);
-            multiply(rows, Matrix::new(&centred[fold], count, width), weights);
+            multiply(rows, Matrix::new(centred, count, width), weights);
         }
     }
 
@@ -87,8 +92,9 @@ impl ReplacedInputs {
         &self.parts[self.tokens[token].base_part * hidden..][..hidden]
     }
 
-    /// Writes each token's replaced row to `rows`: its mean plus, for text tokens, the deviations in `added`.
-    /// `mapped_parts` has a linear map of every part, `[parts, width]`.
+    /// Writes a linear map of each token's replaced input to `rows`, `[tokens, width]`. The input of a text token is
+    /// its mean plus the terms in `added` ([`POSITION_PART`], [`EMBEDDING_PART`]). `mapped_parts` has the map of each
+    /// part, `[parts, width]`.
     pub fn write_rows(&self, added: &[usize], mapped_parts: &[f32], width: usize, rows: &mut Vec<f32>) {
         let part = |place: usize| &mapped_parts[place * width..][..width];
         rows.clear();
@@ -102,7 +108,7 @@ impl ReplacedInputs {
     }
 }
 
-/// Mean input that replaces a token's input, `[hidden]`: over text tokens, first tokens, or special tokens of its id.
+/// Mean input that replaces a token's input, `[hidden]`: the mean over the tokens of its kind, `token.base`.
 fn mean_input<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     match token.base {
         BaseInput::Text => &fit.mean,
@@ -112,7 +118,7 @@ fn mean_input<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     }
 }
 
-/// Deviation from the mean for a position, `[hidden]`. Positions after the fold's last one use the last.
+/// Regression's term for a position, `[hidden]`. Positions beyond the longest sequence of the fitted fold use its last.
 fn position_part(fit: &LayerFit, position: usize) -> &[f32] {
     let width = fit.mean.len();
     let last = fit.positions.len() / width - 1;

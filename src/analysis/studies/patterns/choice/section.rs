@@ -1,4 +1,4 @@
-//! Report section `choice`: how much of each layer's inputs, and of its heads' attention, follows without context.
+//! Report section `choice`: how well position and token embedding predict each layer's inputs and its heads' attention.
 
 use std::fmt::{self, Write};
 
@@ -34,7 +34,7 @@ pub const MIN_LEAD_OVER_SPECIAL: Threshold = Threshold::rule(
     "smallest `rebuilt_over_special` of `chooses:position` and `chooses:token`: as much as `chooses_rebuilt` leaves open",
 );
 
-/// Whether a head with these shares gets no label `chooses:…`. The report then describes it by numbers.
+/// Whether a head with these restored shares gets no label `chooses:…`. The report then describes it by numbers.
 fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool {
     let reaches = |variant: usize| {
         shares[variant].zip(policy.rule(&MIN_REBUILT_SHARE)).is_some_and(|(share, least)| share >= least)
@@ -95,14 +95,14 @@ pub struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// Creates the shares; `share` returns the share for an index in [`VARIANTS`].
+    /// Creates the shares from `share`, which returns the share of the distance restored for an index in [`VARIANTS`].
     fn new(share: impl Fn(usize) -> Option<f64>) -> Self {
         let [special, position, token, position_token, keys, queries] = std::array::from_fn(share);
         Self { special, position, token, position_token, keys, queries }
     }
 
-    /// Shares in the order of [`VARIANTS`].
-    fn shares(&self) -> [Option<f64>; VARIANTS.len()] {
+    /// Shares of the distance restored, in the order of [`VARIANTS`].
+    fn variant_shares(&self) -> [Option<f64>; VARIANTS.len()] {
         [self.special, self.position, self.token, self.position_token, self.keys, self.queries]
     }
 }
@@ -136,7 +136,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Phrase in a head's sentence for the share restored from position and token.
+/// Words that follow the share restored from position and token, in the report's sentence about a head.
 const BOTH_PARTS_PHRASE: &str = "rebuilt from tokens and positions without context";
 
 impl Choice {
@@ -176,7 +176,7 @@ impl Choice {
         let layer = |(layer, ridge): (usize, &[u8; 2])| {
             let of_layer = heads[layer * grid.heads..][..grid.heads].iter();
             let uneven: Vec<&HeadChoice> = of_layer.filter(|head| !head.is_even).collect();
-            let mean = |variant: usize| mean(uneven.iter().filter_map(|head| head.rebuilt.shares()[variant]));
+            let mean = |variant: usize| mean(uneven.iter().filter_map(|head| head.rebuilt.variant_shares()[variant]));
             let varies = total.layers[layer].all.value() > 0.0;
             let share = jackknifed_ratio(
                 sums,
@@ -197,12 +197,14 @@ impl Choice {
         Self { fitted_on, needed, layers, heads }
     }
 
-    /// Sets `sharp_control` of each layer: the mean over the controls, one for each seed.
-    fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
+    /// Sets `sharp_control` of each layer: the mean of `rebuilt` over the untrained models, one for each seed.
+    fn set_sharp_control(&mut self, seeds: &[&dyn Section]) {
         let controls: Vec<&Self> = seeds.iter().map(|&seed| downcast_section(seed)).collect();
         for (number, layer) in self.layers.iter_mut().enumerate() {
             let mean = |variant: usize| {
-                mean(controls.iter().filter_map(|control| control.layers.get(number)?.rebuilt.shares()[variant]))
+                mean(
+                    controls.iter().filter_map(|control| control.layers.get(number)?.rebuilt.variant_shares()[variant]),
+                )
             };
             layer.sharp_control = Some(Rebuilt::new(mean));
         }
@@ -247,8 +249,9 @@ fn layers_table(layers: &[LayerChoice]) -> comfy_table::Table {
     let header = ["", "special", "position", "token", "both", "both in keys", "both in queries", "input's own share"];
     let row = |LayerChoice { layer, own_share, ci95, rebuilt, sharp_control, .. }: &LayerChoice| {
         let cell = |variant: usize| {
-            let control = sharp_control.map(|control| format!(" ({})", whole_percent(control.shares()[variant])));
-            whole_percent(rebuilt.shares()[variant]) + &control.unwrap_or_default()
+            let control =
+                sharp_control.map(|control| format!(" ({})", whole_percent(control.variant_shares()[variant])));
+            whole_percent(rebuilt.variant_shares()[variant]) + &control.unwrap_or_default()
         };
         let input_share = whole_percent(*own_share) + &plus_minus_percent(*ci95);
         [format!("L{layer}")].into_iter().chain((0..VARIANTS.len()).map(cell)).chain([input_share]).collect::<Vec<_>>()
@@ -261,7 +264,7 @@ stored!(Choice as choice);
 impl Section for Choice {
     fn complete(&mut self, known: &LateFact<'_>) {
         if let LateFact::Control(ControlKind::RandomSharp, seeds) = known {
-            self.compare_with_sharp(seeds);
+            self.set_sharp_control(seeds);
         }
     }
 
@@ -279,7 +282,7 @@ impl Section for Choice {
         if head.is_even {
             return HeadCard::from_iter(["its attention is even: there is nothing to rebuild".to_owned()]);
         }
-        let [special, position, token, both, keys, queries] = head.rebuilt.shares().map(whole_percent);
+        let [special, position, token, both, keys, queries] = head.rebuilt.variant_shares().map(whole_percent);
         let ci95 = plus_minus_percent(head.ci95);
         let by_construction = if place.layer == 0 { " (layer 0 reads nothing else)" } else { "" };
         let line = format!(
@@ -287,7 +290,7 @@ impl Section for Choice {
              alone, {position} % from position, {token} % from the token; {keys} % with context in queries alone, {queries} % with \
              it in keys alone{by_construction}"
         );
-        let shares = head.rebuilt.shares();
+        let shares = head.rebuilt.variant_shares();
         let is_mentioned = place.layer > 0 && is_unlabelled(shares, policy);
         let clause = shares[POSITION_TOKEN_VARIANT].filter(|_| is_mentioned).map(|share| {
             let (part, phrase) =

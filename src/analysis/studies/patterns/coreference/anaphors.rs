@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use itertools::Itertools;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{Annotation, Mentions, TreeHead, Upos};
@@ -84,16 +85,11 @@ impl MentionWindow {
         let values = words.iter().map(|word| word.entity.as_deref());
         let Mentions { mentions, unmatched } = Mentions::parse(values, sequence.entity_fields.as_deref());
         let tree_head = |word: usize| sequence.tree.as_ref().map_or(TreeHead::Unknown, |tree| tree[word].head);
-        let mut headed: Vec<(&str, usize)> =
-            mentions.iter().filter_map(|mention| Some((mention.entity, mention.head(tree_head)?))).collect();
-        // Groups the mentions by entity.
-        headed.sort_unstable();
-        let mut heads: Vec<usize> = headed.iter().map(|&(_, head)| head).collect();
-        heads.sort_unstable();
-        heads.dedup();
         let counted = sequence.counted_words();
-        headed.retain(|(_, head)| counted.contains(head));
-        heads.retain(|head| counted.contains(head));
+        let headed = mentions.iter().filter_map(|mention| Some((mention.entity, mention.head(tree_head)?)));
+        // The order groups the mentions by entity.
+        let headed: Vec<(&str, usize)> = headed.filter(|(_, head)| counted.contains(head)).sorted_unstable().collect();
+        let heads = headed.iter().map(|&(_, head)| head).sorted_unstable().dedup().collect();
         let (mentions, headless) = (headed.len() as u64, (mentions.len() - headed.len()) as u64);
         let met = MentionCounts { windows: 1, mentions, headless, unmatched, ..MentionCounts::default() };
         let mut window = Self { heads, counts: met, ..Self::default() };
@@ -111,9 +107,7 @@ impl MentionWindow {
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
             let place = |(_, head): &(&str, usize)| window.heads.partition_point(|other| other < head);
             let mention_places: Vec<usize> = of_entity.iter().map(place).collect();
-            let mut places = mention_places.clone();
-            places.dedup();
-            window.entities.push(places);
+            window.entities.push(mention_places.iter().copied().dedup().collect());
             // The first mention has no antecedent, nor has another mention with its head word.
             mention_places
                 .iter()

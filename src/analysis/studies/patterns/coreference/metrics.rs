@@ -1,6 +1,7 @@
 //! Metric table of the study `coreference`, and the label of attention heads that find antecedents.
 
 use anstyle::AnsiColor;
+use itertools::Itertools;
 
 use super::anaphors::{ALL_ANAPHORS, ANAPHOR_KINDS, BASELINES, OTHER_LEMMA};
 use super::sums::{DIRECTION_NAMES, KindBlock, KindSums, scored_directions};
@@ -30,13 +31,14 @@ pub fn best_baselines(total: &KindBlock) -> [usize; ANAPHOR_KINDS.len()] {
 }
 
 impl CoreferenceInputs<'_> {
-    /// Values of all metrics of the head, one for each cell.
+    /// Values of all metrics of the head: for each metric, one value for each kind of anaphors and direction
+    /// ([`cell_key`]).
     pub fn metric_values(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Accuracy of the attention head minus that of a baseline, in one cell (kind and direction). `other` returns the
-    /// baseline's number of right choices, given the sums and the index of the best rule.
+    /// Accuracy of the attention head minus that of a baseline, for the kind of anaphors and the direction with index
+    /// `cell`. `other` returns the baseline's number of right choices, given the sums and the index of the best rule.
     fn accuracy_lead(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
         let (kind, direction) = (cell / DIRECTION_NAMES.len(), cell % DIRECTION_NAMES.len());
         if !scored_directions(self.visibility).contains(&direction) {
@@ -48,12 +50,12 @@ impl CoreferenceInputs<'_> {
     }
 }
 
-/// Returns the key of a metric's cell, such as `all:anaphor->antecedent`.
+/// Returns the key of a metric's value for one kind of anaphors and one direction, such as `all:anaphor->antecedent`.
 fn cell_key(kind: usize, direction: usize) -> String {
     format!("{}:{}", ANAPHOR_KINDS[kind], DIRECTION_NAMES[direction])
 }
 
-const BY_KIND: Keys = Keys::Several(ANAPHOR_KINDS.len() * DIRECTION_NAMES.len(), |cell| {
+const KIND_KEYS: Keys = Keys::Several(ANAPHOR_KINDS.len() * DIRECTION_NAMES.len(), |cell| {
     cell_key(cell / DIRECTION_NAMES.len(), cell % DIRECTION_NAMES.len())
 });
 
@@ -62,7 +64,7 @@ const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not 
 type CoreferenceMetric = Metric<fn(&CoreferenceInputs<'_>, usize) -> Fraction>;
 
 pub const METRICS: &[CoreferenceMetric] = &[
-    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_lead(cell, |_, _| 0)).with_explanation(Explanation {
+    CoreferenceMetric::keyed(KIND_KEYS, |inputs, cell| inputs.accuracy_lead(cell, |_, _| 0)).with_explanation(Explanation {
         name: "coreference_accuracy",
         measures: "How often, of the head words of all mentions before an anaphor, the one that it attends to most, or \
             that attends to it most, heads a mention of the same entity.",
@@ -75,7 +77,7 @@ pub const METRICS: &[CoreferenceMetric] = &[
             names and nouns: compare coreference_gain and the kind other-lemma. In a decoder antecedent->anaphor is null: no \
             antecedent sees its anaphor.",
     }),
-    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_lead(cell, |sums, best| sums.baselines[best])).with_explanation(
+    CoreferenceMetric::keyed(KIND_KEYS, |inputs, cell| inputs.accuracy_lead(cell, |sums, best| sums.baselines[best])).with_explanation(
         Explanation {
             name: "coreference_gain",
             measures: "How much more often a head is right about an anaphor than the best rule without a head.",
@@ -104,9 +106,7 @@ pub(super) const COREFERENCE_DETECTOR: Detector = Detector {
     phrase: Phrase::Fixed("finds the earlier mention of an entity"),
     style: LabelStyle::new(Some("coref"), AnsiColor::Green),
     assess: |evidence, policy| {
-        let cells = [ALL_ANAPHORS, OTHER_LEMMA]
-            .into_iter()
-            .flat_map(|kind| (0..DIRECTION_NAMES.len()).map(move |direction| (kind, direction)));
+        let cells = [ALL_ANAPHORS, OTHER_LEMMA].into_iter().cartesian_product(0..DIRECTION_NAMES.len());
         let tested = cells.filter_map(|(kind, direction)| {
             let (label, key) = (format!("coreference:{}", ANAPHOR_KINDS[kind]), cell_key(kind, direction));
             let measured = evidence.metric("coreference_gain", Some(&key));

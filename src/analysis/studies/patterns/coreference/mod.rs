@@ -8,6 +8,7 @@ mod sums;
 use std::fmt::{self, Write};
 use std::num::NonZeroU64;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,7 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::instruments::fold_scores::FoldScores;
+use crate::study::instruments::linked::rules::first_best;
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
@@ -186,7 +188,7 @@ pub struct KindIntervals {
 }
 
 impl Coreference {
-    /// Creates the section from the class of layers whose queries see most antecedents.
+    /// Creates the section from the counts of the layers with the widest attention window, which see most antecedents.
     pub fn new(classes: &ByLayerClass<CoreferenceSums>, context: &EstimationContext) -> Self {
         let out_of_sight = classes.values().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
         let sums = classes.values().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
@@ -219,7 +221,7 @@ impl Coreference {
             // Kinds too rare for a label are only in the report, except the first.
             let shown: Vec<&KindMetrics> =
                 kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= min_count).collect();
-            out.table_with_optional_columns(column_table(&COLUMNS, &shown), DROP_ORDER);
+            out.table_with_optional_columns(column_table(&COLUMNS, &shown), COLUMN_DROP_ORDER);
             writeln!(out)?;
             if all.count < min_count {
                 writeln!(out, "A coreference label needs {}, so none was tested.", format_count(min_count, "anaphor"))?;
@@ -255,10 +257,8 @@ impl Coreference {
 /// Returns the index and the direction of the attention head with most right choices. Among equals, the lowest index, then
 /// the first direction.
 fn best_head(sums: &KindSums) -> (usize, usize) {
-    let cells =
-        (0..sums.heads.len()).flat_map(|head| (0..DIRECTION_NAMES.len()).map(move |direction| (head, direction)));
-    let right = |(head, direction): (usize, usize)| sums.heads[head][direction];
-    cells.reduce(|best, next| if right(next) > right(best) { next } else { best }).expect("there are heads")
+    let cells = (0..sums.heads.len()).cartesian_product(0..DIRECTION_NAMES.len());
+    first_best(cells, |&(head, direction)| sums.heads[head][direction]).expect("there are heads")
 }
 
 impl KindMetrics {
@@ -314,7 +314,7 @@ const COLUMNS: [TableColumn<KindMetrics>; 11] = [
 ];
 
 /// Indices of [`COLUMNS`] dropped when the table is too wide, first to last.
-const DROP_ORDER: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
+const COLUMN_DROP_ORDER: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
 
 const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
 

@@ -50,7 +50,7 @@ impl KindSums {
         Self { heads: vec![[0; DIRECTION_NAMES.len()]; grid.head_count()], ..Self::default() }
     }
 
-    /// Whether no count of right choices or windows exceeds the number of anaphors. Sums read from a file may fail this.
+    /// Whether no other count exceeds the number of anaphors. Sums read from a file may fail this.
     fn is_valid(&self) -> bool {
         let counts = self.baselines.iter().chain(self.heads.iter().flatten());
         self.windows <= self.anaphors && counts.copied().all(|counts| counts <= self.anaphors)
@@ -62,7 +62,7 @@ merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 /// Sums of one jackknife block, for each of [`ANAPHOR_KINDS`].
 pub type KindBlock = [KindSums; ANAPHOR_KINDS.len()];
 
-/// Counts of all blocks of windows.
+/// Counts of the anaphors whose antecedents rules and attention heads find, in all windows of sentences.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
     grid: HeadGrid,

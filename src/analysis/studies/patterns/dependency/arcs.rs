@@ -109,10 +109,11 @@ pub struct RelationSums {
     pub tagged: u64,
     /// Number of arcs that each rule of the tag baseline predicts, by the rule and the dependent's UPOS ([`Cue`]).
     pub cues: BTreeMap<Cue, u64>,
-    /// Number of arcs in sentences that also have arcs of other relations. Only relations that `all` pools count as other.
+    /// Number of arcs in sentences that also have arcs of other relations. Arcs of `punct` do not count as other arcs.
     pub with_others: u64,
-    /// Each head's right predictions on the arcs of `with_others`, minus those expected from its accuracy on the other
-    /// arcs. In fixed point ([`FIXED_POINT_UNIT`]), with the shape of `hits`.
+    /// Right predictions of each attention head on the arcs that `with_others` counts, minus those expected from its
+    /// accuracy on arcs of other relations in the same sentences. In fixed point ([`FIXED_POINT_UNIT`]), with the shape
+    /// of `hits`.
     pub over_others: Vec<[i64; 2]>,
     /// Number of arcs that each attention head predicts right, by
     /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH), `[layers * heads]`.
@@ -135,7 +136,7 @@ impl RelationSums {
         Self { hits: vec![[0; 2]; heads], ..Self::default() }
     }
 
-    /// Counts one arc of the relation.
+    /// Counts one arc, and makes room for the counts of `heads` attention heads.
     pub fn count_arc(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
         self.to_special.resize(heads, [0; 2]);
@@ -188,7 +189,8 @@ impl AgreementCounts {
         self.cues[place].resize(heads, [0; 2]);
     }
 
-    /// Adds `right` (0 or 1 per direction) to the counts of attention head `head`. The lists must have room for the arc.
+    /// Adds `right` (0 or 1 per direction) to the counts of attention head `head`. [`Self::resize_for_heads`] and
+    /// [`Self::resize_for_cue`] must have made room.
     pub fn add_right_predictions(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         zip(&mut self.places[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
         if let Some(cue) = arc.cue {
@@ -223,10 +225,10 @@ impl AgreementCounts {
 /// an offset leave these arcs out, since they are no independent evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
-    /// Number of these arcs in each offset class of the syntactic head.
+    /// Number of duplicate arcs in each offset class of the syntactic head.
     pub words: [u64; OFFSET_CLASS_COUNT],
-    /// Number of these arcs that each attention head predicts right, with the shape of [`AgreementCounts::places`]. Empty
-    /// if there are none.
+    /// Number of duplicate arcs that each attention head predicts right, with the shape of [`AgreementCounts::places`].
+    /// Empty if there are no duplicate arcs.
     pub right: Vec<[[u64; OFFSET_CLASS_COUNT]; 2]>,
 }
 
@@ -244,8 +246,8 @@ impl DuplicateArcs {
         zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
     }
 
-    /// Whether the right and the wrong predictions in duplicate sentences are at most those in all sentences. `all` has the
-    /// counts of heads, and `total` those of offsets.
+    /// Whether each attention head has at most as many right and wrong predictions in duplicate sentences as in all
+    /// sentences. `all` and `total` are the counts over all sentences.
     pub fn is_consistent_with(&self, all: &AgreementCounts, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; OFFSET_CLASS_COUNT];
@@ -259,8 +261,8 @@ impl DuplicateArcs {
             .all(|(right, all)| (0..OFFSET_CLASS_COUNT).all(|place| holds(place, right[place], all[place])))
     }
 
-    /// Returns how many of these arcs an attention head predicts right in one direction:
-    /// `[of all offsets, of offset class place]`.
+    /// Returns how many duplicate arcs an attention head predicts right in one direction: in all offset classes, and in
+    /// the offset class `place`.
     pub fn right_counts(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
     }

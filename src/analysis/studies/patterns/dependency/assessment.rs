@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use itertools::Itertools;
+
 use super::relation::{HeadAccuracy, RelationMetrics};
 use crate::corpus::relation::POOLED_RELATION;
 use crate::stats::interval::Interval;
@@ -38,9 +40,8 @@ pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
 /// Returns the relations with enough words for a label, most frequent first.
 pub(super) fn testable_relations<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {
     let min_count = policy.count(&MIN_COUNT);
-    let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= min_count).collect();
-    tested.sort_by_key(|relation| Reverse(relation.count));
-    tested
+    let testable = relations.iter().filter(|relation| relation.count >= min_count);
+    testable.sorted_by_key(|relation| Reverse(relation.count)).collect()
 }
 
 /// Returns the name of the accuracy metric of a relation and direction, as printed in label rules.
@@ -86,8 +87,8 @@ pub(super) fn assess_on_relation(relation: &RelationMetrics, place: usize, polic
     Direction::BOTH.into_iter().filter_map(of_direction).collect()
 }
 
-/// Returns the strongest baseline that an attention head's label beats. The relation `all` has no step [`Reach::Relation`],
-/// since it leaves no other arcs to compare with.
+/// Returns the strongest baseline that an attention head's label beats. The relation `all` never has
+/// [`Reach::Relation`], since no other arcs are left to compare with.
 fn strongest_reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Reach {
     let is_shown = |q: Option<f64>, ci95: Option<Interval>, margin: &Threshold| {
         let above = || ci95.is_some_and(|difference| difference.low() > policy.share(margin));

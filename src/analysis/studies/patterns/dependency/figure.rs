@@ -1,5 +1,7 @@
 //! Figures of dependency relations: accuracies of attention heads beside the offset and the tag baseline.
 
+use itertools::Itertools;
+
 use super::assessment::{MARGIN, MIN_COUNT, testable_relations};
 use super::relation::{AtDistance, BaselineIntervals, HeadAccuracy, RelationMetrics};
 use super::tags::Side;
@@ -61,9 +63,11 @@ fn forest_chart(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
 /// Maximum number of relations in an attention head's figure; more do not fit on a card.
 const MAX_HEAD_RELATIONS: usize = 6;
 
-/// Returns the figures of one attention head. The first has the relations on which its lead reaches the label margin, or on
-/// which it is the best head. The second has its accuracy by distance, on the clearest relation on which it is the best
-/// head.
+/// Returns up to two figures of one attention head: its accuracy by relation, and its accuracy by distance on one
+/// relation.
+///
+/// The first shows the relations on which the head is the best one, or beats the best offset by the label margin. The
+/// second shows the relation with the largest lead over the best offset, among those on which it is the best head.
 pub(super) fn head_figures(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
     let clearest = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
@@ -73,9 +77,8 @@ pub(super) fn head_figures(relations: &[RelationMetrics], place: HeadPlace, poli
         clearest.filter(|(lead, _)| *lead >= margin || relation.place == place)
     };
     let tested = relations.iter().filter(|relation| relation.count >= least);
-    let mut shown: Vec<(f64, Direction, &RelationMetrics)> =
-        tested.filter_map(|relation| clearest(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
-    shown.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let shown = tested.filter_map(|relation| clearest(relation).map(|(lead, direction)| (lead, direction, relation)));
+    let shown: Vec<(f64, Direction, &RelationMetrics)> = shown.sorted_by(|a, b| b.0.total_cmp(&a.0)).collect();
     let relation_row = |&(_, direction, relation): &(f64, Direction, &RelationMetrics)| {
         let accuracy_mark =
             |head: &HeadAccuracy| Mark::from_value(*head.accuracy.get(direction), *head.ci95.get(direction));

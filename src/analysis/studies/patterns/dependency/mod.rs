@@ -46,9 +46,9 @@ pub struct Dependency;
 /// index of the direction.
 type DependencyMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
 
-const BY_DIRECTION: Keys = Keys::Several(2, |direction| Direction::BOTH[direction].name().to_owned());
+const DIRECTION_KEYS: Keys = Keys::Several(2, |direction| Direction::BOTH[direction].name().to_owned());
 
-const METRICS: &[DependencyMetric] = &[DependencyMetric::keyed(BY_DIRECTION, |sums, head, direction| {
+const METRICS: &[DependencyMetric] = &[DependencyMetric::keyed(DIRECTION_KEYS, |sums, head, direction| {
     let sums = &sums[direction];
     let hits = sums.hits.get(head).map_or(0, |hits| hits[direction]);
     Fraction::new(hits as f64, sums.count as f64)
@@ -80,7 +80,7 @@ impl Study for Dependency {
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
         is_share_metric: |_| true,
-        verdicts: &[SPECIFIC_VERDICT, BEYOND_VERDICT],
+        verdicts: &[SPECIFICITY_VERDICT, BETTER_BASELINE_VERDICT],
         aim: |label| {
             let (relation, direction) = (label.label.strip_prefix("syntactic:")?.to_owned(), label.direction?);
             Some((Aim::Partner { relation, direction }, None))
@@ -147,8 +147,8 @@ fn is_universal_relation(relation: &str) -> bool {
     UNIVERSAL_RELATIONS.split_whitespace().any(|known| known == main)
 }
 
-/// Verdict on a syntactic label: does the attention head predict this relation better than other arcs of these sentences?
-const SPECIFIC_VERDICT: VerdictRule = VerdictRule {
+/// Verdict on a syntactic label: does the attention head predict the relation better than other arcs of its sentences?
+const SPECIFICITY_VERDICT: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond other arcs",
     statistic: "accuracy on the relation less that on the other arcs of the same sentences",
     margin: "syntactic_specific_margin {syntactic_specific_margin}",
@@ -158,7 +158,7 @@ const SPECIFIC_VERDICT: VerdictRule = VerdictRule {
 };
 
 /// Verdict on a syntactic label: does the attention head beat both baselines, the fixed offset and the tag rules?
-const BEYOND_VERDICT: VerdictRule = VerdictRule {
+const BETTER_BASELINE_VERDICT: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond word classes, of those beyond other arcs",
     statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",
     margin: "syntactic_beyond_margin {syntactic_beyond_margin}",

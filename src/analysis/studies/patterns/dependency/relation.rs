@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -132,8 +133,7 @@ impl RelationMetrics {
                 q: offset.q,
             })
         };
-        let mut heads: Vec<TrackingHead> = self.per_head_and_direction(tracker).collect();
-        heads.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
+        let heads = self.per_head_and_direction(tracker).sorted_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
         RelationScores {
             relation: self.relation.clone(),
             part: self.side.zip(self.share).map(|(side, share)| RelationPart { side: side.name(), share }),
@@ -141,7 +141,7 @@ impl RelationMetrics {
             offset: self.baseline.offset,
             offset_accuracy: self.baseline.accuracy,
             tags_accuracy: self.tag_baseline.as_ref().map(|tags| tags.accuracy),
-            heads,
+            heads: heads.collect(),
         }
     }
 }
@@ -288,7 +288,7 @@ impl MarginExcess {
 }
 
 impl RelationMetrics {
-    /// Drops tests and further comparisons of attention heads below the best offset, in directions where they are below. The
+    /// Drops tests and further comparisons wherever an attention head is less accurate than the best offset. The
     /// accuracy, the difference and their intervals stay. The best head keeps everything.
     pub(super) fn drop_unlabelled_comparisons(&mut self) {
         for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
@@ -313,7 +313,8 @@ impl RelationMetrics {
         &'a self,
         value: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
     ) -> impl Iterator<Item = T> {
-        self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| value(head, direction))).flatten()
+        let cells = self.by_head.iter().cartesian_product(Direction::BOTH);
+        cells.filter_map(move |(head, direction)| value(head, direction))
     }
 
     /// Comparisons of each attention head in each scored direction with the best offset.
@@ -321,8 +322,8 @@ impl RelationMetrics {
         self.per_head_and_direction(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
-    /// Returns the accuracy of an attention head minus that of the better baseline; the tag rules if both are equal. `None`
-    /// without a tag baseline.
+    /// Returns the accuracy of an attention head minus that of the better baseline. If both baselines are equally
+    /// accurate, the tag rules count as the better one. `None` without a tag baseline.
     pub(super) fn versus_better_baseline(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
@@ -332,14 +333,14 @@ impl RelationMetrics {
         })
     }
 
-    /// Tests, for every attention head and direction, that its lead over the best offset exceeds `margin`. Ordered as in
-    /// [`Self::per_head_and_direction`].
+    /// Tests, for every attention head and direction, that its accuracy exceeds that of the best offset by `margin`.
+    /// Ordered as in [`Self::per_head_and_direction`].
     pub(super) fn offset_tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.offset_comparisons().map(|offset| self.test_difference(lead_over_offset(offset), margin)).collect()
     }
 
-    /// Tests, for every attention head and direction, that its lead over the better baseline exceeds `margin`. Ordered as
-    /// in [`Self::per_head_and_direction`]; empty without a tag baseline.
+    /// Tests, for every attention head and direction, that its accuracy exceeds that of the better baseline by
+    /// `margin`. Ordered as in [`Self::per_head_and_direction`]; empty without a tag baseline.
     pub(super) fn better_baseline_tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.per_head_and_direction(|head, direction| {
             Some(self.test_difference(self.versus_better_baseline(head, direction)?, margin))
@@ -347,9 +348,11 @@ impl RelationMetrics {
         .collect()
     }
 
-    /// Tests, for every attention head and direction, that its specificity exceeds `margin`. Specificity is the accuracy on
-    /// this relation minus that on other arcs of these sentences. `is_above` also requires a lead over the best offset of
-    /// `margin_over_offset`, as a label does. Ordered as in [`Self::per_head_and_direction`].
+    /// Tests, for every attention head and direction, that its specificity exceeds `margin`. Specificity is the
+    /// accuracy on this relation minus the accuracy on other arcs of the same sentences.
+    ///
+    /// [`MarginExcess::is_above_margin`] also requires, as a label does, that the head beats the best offset by
+    /// `margin_over_offset`. Ordered as in [`Self::per_head_and_direction`].
     pub(super) fn specificity_tests(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
             let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
@@ -391,8 +394,8 @@ impl RelationMetrics {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
-    /// Whether the best attention head is compared with the best offset in the best direction. False only in a broken
-    /// report.
+    /// Whether the best attention head has a comparison with the best offset in the relation's `direction`. False only
+    /// in a broken report.
     pub(super) fn is_best_head_scored(&self) -> bool {
         self.best_head().versus_offset.get(self.direction).is_some()
     }

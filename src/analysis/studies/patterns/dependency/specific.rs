@@ -1,5 +1,9 @@
-//! Specificity: how much better an attention head finds one relation's arcs than the other arcs of the same sentences. A head
-//! that follows all arcs alike beats a fixed offset on every relation, even with relation names permuted within sentences.
+//! Specificity: how much better an attention head finds one relation's arcs than the other arcs of the same sentences.
+//! A head that follows all arcs alike beats a fixed offset on every relation, even with relation names permuted within
+//! sentences.
+//!
+//! The other arcs come from the sentence's pool: the arcs that the relation `all` counts, which are all but `punct`. A
+//! decoder scores only one direction of an arc, so its sentences have one pool for each side of the syntactic head.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +11,17 @@ use super::arcs::{FIXED_POINT_UNIT, ScoredArc};
 use super::tags::Side;
 use crate::stats::blocks::Merge;
 
-/// Arcs of one relation in one sentence.
+/// Arcs of one relation in one sentence. In a decoder, relations that differ in the side of the syntactic head are
+/// distinct.
 #[derive(Clone, Debug)]
 struct RelationGroup {
-    /// Index of the relation.
     relation_index: usize,
-    /// Number of arcs of the relation in the sentence.
     arc_count: u64,
-    /// Number of the sentence's arcs of other relations, counting only relations that `all` pools.
+    /// Number of arcs in the pool that are not of the relation.
     other_arc_count: u64,
-    /// Whether the relation is one of those that `all` pools.
+    /// Whether the relation's own arcs are in the pool. False for `punct`.
     is_pooled: bool,
-    /// Index of the sentence's pool: all its arcs that `all` pools. In a decoder, there is one pool per side of the
-    /// syntactic head.
+    /// Index of the pool that the relation is compared with.
     pool_index: usize,
 }
 
@@ -27,16 +29,15 @@ struct RelationGroup {
 #[derive(Clone, Debug, Default)]
 pub struct ArcsBySentence {
     groups: Vec<RelationGroup>,
-    /// Indices, for each arc, of its pool and of its `groups`. The pool is `None` if `all` does not pool the arc.
+    /// Index of each arc's pool (`None` for `punct`), and the indices in `groups` of its relations in its sentence.
     pool_and_groups: Vec<(Option<usize>, Vec<usize>)>,
-    /// Right predictions of the current attention head by direction, `[per pool, per group]`.
+    /// Right predictions of the current attention head by direction, `[in each pool, in each of groups]`.
     hits: [Vec<[u64; 2]>; 2],
 }
 
 impl ArcsBySentence {
-    /// Groups `arcs` by sentence and relation. `sentence` returns the index of an arc's sentence. `all` has the indices of
-    /// the relation `all`: in a decoder, one for each side of the syntactic head. There, arcs are compared only with arcs
-    /// on their side.
+    /// Groups `arcs` by sentence and relation. `sentence` returns the index of an arc's sentence. `all` has the indices
+    /// of the relation `all`: one in an encoder, in a decoder one for each side of the syntactic head.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pool_indices, mut group_indices) = (BTreeMap::new(), BTreeMap::new());
         let (mut places, mut pooled_arcs) = (Vec::new(), Vec::<u64>::new());
@@ -71,8 +72,8 @@ impl ArcsBySentence {
         Self { groups, pool_and_groups: places, hits }
     }
 
-    /// Returns pairs of a relation's index and its number of arcs in one sentence. Sentences without other arcs are left
-    /// out.
+    /// Returns pairs of a relation's index and its number of arcs in one sentence. Sentences without arcs of other
+    /// relations are left out.
     pub fn compared_arc_counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.groups
             .iter()
@@ -85,7 +86,7 @@ impl ArcsBySentence {
         self.hits.iter_mut().for_each(|hits| hits.fill([0; 2]));
     }
 
-    /// Adds `right` (0 or 1 per direction) to the counts of the arc's pool and groups.
+    /// Adds `right` (0 or 1 per direction) for the arc with index `arc` to the counts of its pool and of its relations.
     pub fn add_right_predictions(&mut self, arc: usize, right: [u64; 2]) {
         let (pool, groups) = &self.pool_and_groups[arc];
         let [pool_hits, group_hits] = &mut self.hits;
@@ -93,9 +94,11 @@ impl ArcsBySentence {
         groups.iter().for_each(|&group| group_hits[group].merge(&right));
     }
 
-    /// Returns pairs of a relation's index and its lead `n (a - b)` in one sentence, in both directions, in fixed point
-    /// ([`FIXED_POINT_UNIT`]). The attention head predicts a share `a` of the relation's `n` arcs, and a share `b` of the
-    /// sentence's other arcs. Sentences without other arcs are left out.
+    /// Returns, for each relation in each sentence, the relation's index and `n (a - b)` per direction, in fixed point
+    /// ([`FIXED_POINT_UNIT`]). Sentences without arcs of other relations are left out.
+    ///
+    /// The sentence has `n` arcs of the relation. The attention head predicts a share `a` of them right, and a share
+    /// `b` of the sentence's arcs of other relations.
     pub fn hits_over_expected(&self) -> impl Iterator<Item = (usize, [i64; 2])> {
         let [pool_hits, group_hits] = &self.hits;
         self.groups.iter().zip(group_hits).filter(|(group, _)| group.other_arc_count > 0).map(|(group, hits)| {

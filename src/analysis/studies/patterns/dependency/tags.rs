@@ -57,12 +57,12 @@ impl TagRules {
         Self(std::array::from_fn(|class| rule_with_most_hits(|rule| hits_of(class, rule))))
     }
 
-    /// Cues of these rules, one for each UPOS of the dependent.
+    /// Each UPOS of the dependent paired with its best rule.
     pub fn cues(&self) -> impl Iterator<Item = Cue> {
         self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
     }
 
-    /// Number of arcs that these rules predict right. `hits` has the number for each cue.
+    /// Number of arcs that the rules predict right, given the number for each cue.
     pub fn count_hits(&self, hits: &BTreeMap<Cue, u64>) -> u64 {
         self.cues().filter_map(|cue| hits.get(&cue)).sum()
     }

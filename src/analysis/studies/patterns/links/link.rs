@@ -251,8 +251,8 @@ impl RuleLead {
         Self { difference: difference.value(), standard_error: difference.standard_error() }
     }
 
-    /// Converts the lead to an estimate with the denominator `basis`. `None` without a standard error, or with too few
-    /// blocks for a test.
+    /// Converts the difference to an estimate with the denominator `basis`. `None` without a standard error, or with
+    /// too few blocks for a test.
     fn to_estimate(self, basis: Denominator, scale: Scale) -> Option<Estimate> {
         basis.estimate(self.difference, self.standard_error?, scale)
     }
@@ -273,11 +273,12 @@ pub struct LeadTest {
     pub q: Option<f64>,
 }
 
-/// Steps that a link label can reach, weakest first: beyond position rules, beyond same-class rules, beyond all rules.
+/// Rules that an attention head with a link label may beat: rules of position, then rules of the same class as well,
+/// then all.
 pub const LINK_REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
-    /// The test of each step in [`LINK_REACHES`].
+    /// The test for each of [`LINK_REACHES`].
     pub fn tests_mut(&mut self) -> [&mut LeadTest; LINK_REACHES.len()] {
         [&mut self.over_place, &mut self.over_class, &mut self.over_all]
     }
@@ -295,16 +296,19 @@ impl LinkMetrics {
         self.by_head.iter().find(|head| head.place == self.place)
     }
 
-    /// Converts a lead over a rule to an estimate. `None` without a standard error, or with too few blocks for a test.
+    /// Converts a difference from a rule's accuracy to an estimate. `None` without a standard error, or with too few
+    /// blocks for a test.
     pub fn estimate_lead(&self, lead: RuleLead) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let (value, scale) = (lead.difference, Scale::Difference);
         Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.if_testable()
     }
 
-    /// Tests the leads that one step, `reach`, requires. Returns the test, and whether all leads reach their margins. The
-    /// lead among one class must exceed 0. Leads among one class and over the same positions are required only if they rest
-    /// on `min_count` sources.
+    /// Tests whether an attention head beats the rules that `reach` names by their margin. Returns the test, and
+    /// whether all differences reach the margin.
+    ///
+    /// [`Leads::among_class`], with the margin 0, is tested too unless `reach` is `Place`, and [`Leads::same_places`]
+    /// if it is `All`. Both are tested only if they rest on at least `min_count` sources.
     pub fn test_leads(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),

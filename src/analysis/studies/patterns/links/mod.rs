@@ -40,7 +40,7 @@ impl Study for Links {
         is_default: true,
         controls: &ControlKind::ALL,
         labels: &[LINK_DETECTOR],
-        verdicts: &[BEYOND_VERDICT],
+        verdicts: &[BEATEN_RULES_VERDICT],
         caveats: section::CAVEATS,
         figures: &["links"],
         tables: &["links", "links_by_head", "link_rules", "paper_links"],
@@ -64,7 +64,7 @@ impl Study for Links {
 }
 
 /// Verdict on a link label: which groups of rules does the attention head beat?
-const BEYOND_VERDICT: VerdictRule = VerdictRule {
+const BEATEN_RULES_VERDICT: VerdictRule = VerdictRule {
     verdict: "a label of links is beyond rules of the same class, or beyond every rule",
     statistic: "accuracy less that of each rule: of the rules of the same class, or of all; and where the source's class has targets, \
         accuracy among candidates of the class less chance, above 0",

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
+use itertools::Itertools;
 use serde::Serialize;
 
 use super::link::{BestRule, LINK_REACHES, LeadTest, LinkMetrics, MARGIN};
@@ -71,14 +72,12 @@ impl LinksSection {
 
     /// Types of links with enough sources and sentences for tests, most frequent first.
     fn testable_links(&self, policy: &Policy) -> Vec<&LinkMetrics> {
-        let mut testable: Vec<&LinkMetrics> =
-            self.links.iter().filter(|links| has_enough_sources(links, policy)).collect();
-        testable.sort_by_key(|links| Reverse(links.count));
-        testable
+        let testable = self.links.iter().filter(|links| has_enough_sources(links, policy));
+        testable.sorted_by_key(|links| Reverse(links.count)).collect()
     }
 
-    /// Runs all tests of each step in [`LINK_REACHES`], and computes their q-values. The family of tests has every attention
-    /// head and direction on the types with enough sources.
+    /// Runs the tests for each of [`LINK_REACHES`], and computes their q-values. A family of tests has one reach, and
+    /// every attention head and direction on the types with enough sources.
     fn set_q_values(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_QUERIES);
         for (step, reach) in LINK_REACHES.into_iter().enumerate() {
@@ -119,7 +118,7 @@ impl LinksSection {
              the best head of one half of the sentences on the other half, `to special` the share of sources for which a special \
              token has more weight than every candidate:\n"
         )?;
-        out.table_with_optional_columns(column_table(&COLUMNS, &tested), DROP_ORDER);
+        out.table_with_optional_columns(column_table(&COLUMNS, &tested), COLUMN_DROP_ORDER);
         let hidden: u64 = tested.iter().map(|links| links.out_of_sight).sum();
         if hidden > 0 {
             writeln!(out, "\nNot scored: {} whose target is no candidate.", format_count(hidden, "link"))?;
@@ -133,7 +132,7 @@ impl LinksSection {
             )?;
         }
         tested.iter().filter_map(|links| links.pairs_line()).try_for_each(|line| writeln!(out, "{line}"))?;
-        self.write_reach(out, policy)?;
+        self.write_label_counts(out, policy)?;
         let rare = self.links.len() - tested.len();
         if rare > 0 {
             let (is, types) = (plural(&rare, "is", "are"), format_count(rare, "rarer type"));
@@ -142,9 +141,9 @@ impl LinksSection {
         Ok(())
     }
 
-    /// Writes how many firm link labels hold beyond same-class rules, and how many beyond all rules. Also
-    /// writes the number of borderline labels. Writes nothing if no label is firm or borderline.
-    fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+    /// Writes the numbers of firm and of borderline link labels, and how many firm ones reach [`Reach::Class`] and
+    /// [`Reach::All`]. Writes nothing without labels.
+    fn write_label_counts(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.links.iter().flat_map(|links| (0..links.by_head.len()).map(move |place| (links, place)));
         let mut assessed: Vec<Vec<Assessment>> =
             places.map(|(links, place)| assess_on_links(links, place, policy)).collect();
@@ -199,7 +198,8 @@ impl LinksSection {
 
     /// Returns the tables of the export: types of links, attention heads on each type, rules, and the table for a paper.
     fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
-        /// Row for one entry of a type of links.
+        /// Row of table `links_by_head` or `link_rules`: an entry of that list in a type's metrics, with the type's
+        /// name.
         #[derive(Serialize)]
         struct LinkEntryRow<'a, T> {
             #[serde(rename = "type")]
@@ -214,14 +214,14 @@ impl LinksSection {
             TableRows::new("links", &self.links),
             TableRows::new("links_by_head", self.links.iter().flat_map(|links| entry_rows(links, &links.by_head))),
             TableRows::new("link_rules", self.links.iter().flat_map(|links| entry_rows(links, &links.rules))),
-            paper_table(self.testable_links(policy), policy),
+            table_for_paper(self.testable_links(policy), policy),
         ]
     }
 }
 
 impl LinkMetrics {
     fn numbers(&self, enough: bool) -> Vec<Number<'_>> {
-        let number = |head: usize, direction: Direction| {
+        let number = |(head, direction): (usize, Direction)| {
             let entry = &self.by_head[head];
             entry.leads.get(direction).is_some().then(|| Number {
                 part: Part::Relations,
@@ -239,10 +239,7 @@ impl LinkMetrics {
                 jackknife: entry.left_out.get(direction).as_ref(),
             })
         };
-        (0..self.by_head.len())
-            .flat_map(|head| Direction::BOTH_OF_LINKS.map(|direction| number(head, direction)))
-            .flatten()
-            .collect()
+        (0..self.by_head.len()).cartesian_product(Direction::BOTH_OF_LINKS).filter_map(number).collect()
     }
 }
 
@@ -346,7 +343,7 @@ const COLUMNS: [TableColumn<LinkMetrics>; 11] = [
 ];
 
 /// Indices of [`COLUMNS`] dropped when the table is too wide, first to last.
-const DROP_ORDER: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
+const COLUMN_DROP_ORDER: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
 
 /// Formats the best rule of a group with its accuracy.
 fn format_rule(best: &BestRule) -> String {
@@ -370,7 +367,7 @@ struct PaperRow {
 }
 
 /// Returns the table for a paper, with a row for each tested type of links.
-fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static> {
+fn table_for_paper(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static> {
     let row = |links: &LinkMetrics| PaperRow {
         links: links.title(),
         sources: links.count,
@@ -379,13 +376,13 @@ fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static>
         place: links.by_place.accuracy,
         same_class: links.by_class.accuracy,
         held_out: links.heldout_accuracy,
-        firm: is_firm(links, policy),
+        firm: is_best_head_firm(links, policy),
     };
     TableRows::new("paper_links", tested.into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// Whether the best attention head has a firm label for the type, by the corrected q-value.
-fn is_firm(links: &LinkMetrics, policy: &Policy) -> bool {
+fn is_best_head_firm(links: &LinkMetrics, policy: &Policy) -> bool {
     let place = links.by_head.iter().position(|head| head.place == links.place);
     let assessed = place.map_or_else(Vec::new, |place| assess_on_links(links, place, policy));
     let leads = links.best_head().and_then(|head| head.leads.get(links.direction).as_ref());

@@ -33,7 +33,7 @@ pub struct LinkTypeSums {
     pub words: BTreeMap<Box<str>, u64>,
     /// Attention of each head from scored sources by offset to the key, `[layers * heads]`.
     pub profiles: Vec<ProfileSums>,
-    /// Number of pairs of a scored source and another word, by offset. Targets are counted separately.
+    /// Weight of uniform attention from scored sources to other words, by offset: to all words, and to targets alone.
     pub positions: PositionPairs,
     /// Number of candidate pairs by the distance between their words, in each fold (blocks of even, of odd index).
     pub separations: [PairsByLength; 2],
@@ -65,10 +65,11 @@ pub struct LinksSums {
     pub types: BTreeMap<LinkKey, LinkTypeSums>,
     #[serde(skip)]
     predictions: Predictions,
-    /// Buffer for corrected weights of pairs.
+    /// Buffer for the pairs' weights after the average product correction.
     #[serde(skip)]
     corrected: Vec<f64>,
-    /// Attention in the sequence before, for the choice by position alone.
+    /// Attention of each head in the previous sequence of the pack. It shows which targets the head chooses by position
+    /// alone.
     #[serde(skip)]
     neighbours: Neighbours<WordAttention>,
 }
@@ -85,7 +86,7 @@ merge_fields!(LinksSums[grid, classes, from] { types });
 #[derive(Debug)]
 struct ScoredLinks {
     key: LinkKey,
-    /// Scored sources of the links, each with its candidates.
+    /// Scored sources, each with its candidates.
     sources: Vec<LinkSource>,
     /// Candidate pairs of words. `None` unless the type is undirected and the model an encoder.
     pairs: Option<LinkedPairs>,
@@ -96,12 +97,12 @@ struct ScoredLinks {
 pub struct LinksState {
     block: usize,
     links: Vec<ScoredLinks>,
-    /// The sequence before in the pack, for the choice by position alone.
+    /// The previous sequence of the pack. Its attention shows which targets a head chooses by position alone.
     neighbour: Neighbour,
     /// Special tokens of the sequence. `None` if no link is scored.
     special: Option<SpecialTokens>,
-    /// Candidate partners of each word, with factors that make their weights comparable, for each class of layers with one
-    /// mask.
+    /// Candidates for the other word of a link, for each attention mask that layers have. In a decoder, [`Partners`]
+    /// divides weights by uniform attention.
     partners: Vec<Partners>,
 }
 
@@ -160,8 +161,8 @@ impl Sums for LinksSums {
         }
         if !state.links.is_empty() {
             state.special = Some(SpecialTokens::new(sequence, from));
-            let kinds = self.classes.visibilities().iter();
-            state.partners = kinds.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
+            let visibilities = self.classes.visibilities().iter();
+            state.partners = visibilities.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         }
         // A sequence without scored links may be the neighbour of the next one.
         Some(state)

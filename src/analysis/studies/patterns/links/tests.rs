@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use itertools::Itertools;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -252,10 +253,8 @@ fn labels(corpus: &[(Sequence, Vec<Vec<Option<usize>>>)]) -> Vec<Vec<FoundLabel>
     let results = Results::new(&[(find_study("links").unwrap(), passes)], &context, &default_policy());
     let of_verdict = |verdict: Verdict| {
         let labels = verdict.labels.into_iter();
-        let mut labels: Vec<FoundLabel> =
-            labels.map(|label| (label.label, label.direction, label.beyond, label.borderline)).collect();
-        labels.sort_by(|a, b| a.0.cmp(&b.0));
-        labels
+        let labels = labels.map(|label| (label.label, label.direction, label.beyond, label.borderline));
+        labels.sorted_by(|a, b| a.0.cmp(&b.0)).collect()
     };
     results.verdicts(&default_policy()).into_iter().map(of_verdict).collect()
 }
@@ -267,8 +266,8 @@ fn firm(name: &str, reach: Reach) -> FoundLabel {
 #[test]
 fn planted_heads_reach_as_far_as_they_deserve() {
     let mut rng = ChaCha8Rng::seed_from_u64(50);
-    let corpus: Vec<_> = (0..300).map(|index| planted(index, &mut rng)).collect();
-    let corpus: Vec<_> = corpus.into_iter().map(|(sequence, heads)| (sequence, heads.to_vec())).collect();
+    let corpus = (0..300).map(|index| planted(index, &mut rng));
+    let corpus: Vec<_> = corpus.map(|(sequence, heads)| (sequence, heads.to_vec())).collect();
     let expected = [
         vec![],
         vec![],

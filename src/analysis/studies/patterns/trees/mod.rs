@@ -77,7 +77,7 @@ pub struct TreeCounts {
 
 merge_fields!(TreeCounts { edges, sentences, chain_hits, hits });
 
-/// Counts of all blocks.
+/// Counts of gold tree edges in all jackknife blocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TreeSums {
     grid: HeadGrid,
@@ -101,7 +101,7 @@ pub struct TreeState {
     block: usize,
     /// Gold edges of each sentence in the sequence.
     gold: Vec<GoldEdges>,
-    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with one mask.
+    /// Factors that divide a decoder's attention by uniform attention, for each attention mask that layers have.
     lifts: Vec<LiftFactors>,
 }
 
@@ -122,8 +122,8 @@ impl Sums for TreeSums {
             counts.sentences += u64::from(sequence.family.is_first);
             counts.chain_hits += sentence.count_in_chain();
         }
-        let kinds = self.classes.visibilities().iter();
-        let lifts = kinds.map(|&visibility| LiftFactors::new(sequence, visibility, self.from)).collect();
+        let visibilities = self.classes.visibilities().iter();
+        let lifts = visibilities.map(|&visibility| LiftFactors::new(sequence, visibility, self.from)).collect();
         Some(TreeState { block, gold, lifts })
     }
 

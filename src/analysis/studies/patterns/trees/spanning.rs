@@ -48,9 +48,11 @@ impl GoldEdges {
     }
 
     /// Number of gold edges in the maximum spanning tree over `max(W, Wᵀ)`, where `W` is the attention times `lifts`.
+    /// In a decoder, `lifts` divides attention by uniform attention; in an encoder, all its factors are 1.
     ///
-    /// Prim's algorithm from the first word. Among equal weights, the word of lowest index joins first, to the word that
-    /// joined earliest.
+    /// Prim's algorithm from the first word. Of several words with the largest weight, the one with the lowest index
+    /// joins the tree. Of several edges from this word with that weight, the tree gets the one to the word that joined
+    /// it earliest.
     pub fn count_in_spanning_tree(
         &self,
         attention: &WordAttention,
@@ -72,12 +74,13 @@ impl GoldEdges {
 /// padded to whole SIMD vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
-    /// Edge weights `max(W, Wᵀ)` between words that are not punctuation, `[words, width]`. `W` is the attention times the
-    /// lift factors.
+    /// Edge weights `max(W, Wᵀ)` between words that are not punctuation, `[words, width]`. `W` is the attention times
+    /// the lift factors.
     weights: Vec<f64>,
     /// Largest weight of an edge into the tree, for each word outside the tree, `[width]`.
     best_weights: Vec<f64>,
-    /// Index of the tree word at the other end of that edge, for each word outside the tree, `[width]`.
+    /// Index of the tree word at the other end of the edge in `best_weights`, for each word outside the tree,
+    /// `[width]`.
     tree_ends: Vec<u64>,
     /// Number added to a word's edge weights, `[width]`: 0 for words outside the tree, minus infinity for words in it and
     /// for padding.

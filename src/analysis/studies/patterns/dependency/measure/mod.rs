@@ -1,5 +1,7 @@
 //! Accuracies of attention heads and baselines on one dependency relation, and their differences, computed from counts.
 
+use itertools::Itertools;
+
 use super::arcs::{
     AgreementCounts, BASELINE_OFFSET_COUNT, DuplicateArcs, MAX_BASELINE_OFFSET, OFFSET_CLASS_COUNT, RelationSums,
     baseline_offsets, fixed_point_to_arcs,
@@ -14,6 +16,7 @@ use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{Merge, PerBlock};
 use crate::stats::significance::mcnemar_p;
 use crate::study::instruments::fold_scores::{FoldScores, HitCounts, ShareDifference};
+use crate::study::instruments::linked::rules::first_best;
 use crate::study::labels::evidence::{Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
@@ -163,8 +166,8 @@ impl BaselineParsers {
 type ArcScores<'a> = FoldScores<'a, RelationSums>;
 
 impl ArcScores<'_> {
-    /// Returns how much more accurate an attention head is on the relation than on other arcs of these sentences. `None`
-    /// without such arcs.
+    /// Returns how much more accurate an attention head is on the relation than on other arcs of the same sentences.
+    /// `None` if no sentence has both.
     fn specificity(&self, place: usize, direction: usize) -> Option<Specificity> {
         let of_head = |sums: &RelationSums| {
             sums.over_others.get(place).map_or(0.0, |differences| fixed_point_to_arcs(differences[direction]))
@@ -179,12 +182,13 @@ impl ArcScores<'_> {
         })
     }
 
-    /// Number of the relation's words, per block, in sentences that also have other arcs.
+    /// Number of the relation's words, per jackknife block, in sentences that also have arcs of other relations.
     fn words_with_other_arcs(&self) -> PerBlock {
         self.per_block(|sums| sums.with_others as f64)
     }
 
-    /// Denominator of `specific`: words of the relation in sentences that also have other arcs.
+    /// Denominator of [`HeadAccuracy::specific`]: words of the relation in sentences that also have arcs of other
+    /// relations.
     fn specificity_denominator(&self) -> Denominator {
         let words = self.words_with_other_arcs();
         Denominator {
@@ -195,8 +199,9 @@ impl ArcScores<'_> {
         }
     }
 
-    /// Compares an attention head with an offset; `both` words are right by both. `later` has the duplicate sentences'
-    /// words that only one gets right, `[head only, offset only]`; `McNemar`'s test leaves them out.
+    /// Compares an attention head with an offset; `both` is the number of words that both predict right. `McNemar`'s
+    /// test leaves out the words in duplicate sentences; `later` counts those that only one predicts right, `[head
+    /// only, offset only]`.
     fn compare_with_offset(&self, head: &HitCounts, offset: &HitCounts, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.share_difference(&head.by_block, &offset.by_block);
@@ -206,7 +211,7 @@ impl ArcScores<'_> {
         Comparison { difference, ci95, standard_error, head_only, offset_only, mcnemar_p, p: None, q: None }
     }
 
-    /// Compares an attention head with the tag rules; `both` words are right by both.
+    /// Compares an attention head with the tag rules; `both` is the number of words that both predict right.
     fn compare_with_tags(&self, head: &HitCounts, tags: &HitCounts, both: u64) -> TagComparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.share_difference(&head.by_block, &tags.by_block);
@@ -276,12 +281,10 @@ impl RelationSums {
 /// Returns the index and direction of the attention head with most right predictions. Among equals, the lowest index, then
 /// the first direction. `has` says whether the model has a head.
 fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> bool) -> (usize, usize) {
-    let scored = scored_directions(side);
+    let directions = scored_directions(side).iter().map(|&direction| direction as usize);
+    let first = directions.clone().next().expect("a side has a direction");
     let present = (0..sums.hits.len()).filter(|&place| has(place));
-    let cells = present.flat_map(|place| scored.iter().map(move |&direction| (place, direction as usize)));
-    // Among equals, `max_by_key` takes the last.
-    let best = cells.rev().max_by_key(|&cell| sums.right_predictions(cell));
-    best.unwrap_or((0, scored[0] as usize))
+    first_best(present.cartesian_product(directions), |&cell| sums.right_predictions(cell)).unwrap_or((0, first))
 }
 
 /// Returns the index in [`baseline_offsets`] of the offset with most right predictions. Among equals, the shorter distance,

@@ -27,10 +27,17 @@ fn obj() -> RelationKey {
 }
 
 fn measure(blocks: &[Option<&RelationSums>], agreement: &AgreementCounts) -> RelationMetrics {
-    let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
-    let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
+    measure_with_duplicates(blocks, agreement, &DuplicateArcs::default())
+}
+
+fn measure_with_duplicates(
+    blocks: &[Option<&RelationSums>],
+    agreement: &AgreementCounts,
+    duplicates: &DuplicateArcs,
+) -> RelationMetrics {
+    let blocks: Vec<_> = blocks.iter().copied().pad_using(BLOCKS, |_| None).collect();
     let context = EstimationContext { keeps_replicates: true, ..EstimationContext::new(GRID, NonZeroUsize::MIN) };
-    RelationMetrics::new(&obj(), &blocks, (agreement, &DuplicateArcs::default()), &context)
+    RelationMetrics::new(&obj(), &blocks, (agreement, duplicates), &context)
 }
 
 #[test]
@@ -42,10 +49,7 @@ fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
     let mut later = DuplicateArcs { right: vec![[[0; OFFSET_CLASS_COUNT]; 2]; 2], ..DuplicateArcs::default() };
     (later.words[slot(1)], later.words[slot(-2)]) = (4, 4);
     (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
-    let none = std::iter::repeat_n(None, BLOCKS - 1);
-    let blocks: Vec<_> = [Some(&sums)].into_iter().chain(none).collect();
-    let context = EstimationContext { keeps_replicates: true, ..EstimationContext::new(GRID, NonZeroUsize::MIN) };
-    let measured = RelationMetrics::new(&obj(), &blocks, (&agreement, &later), &context);
+    let measured = measure_with_duplicates(&[Some(&sums)], &agreement, &later);
     let Comparison { difference, head_only, offset_only, mcnemar_p: p, .. } = measured.versus_offset;
     // Alone the head is right on 12 - 7 = 5 words and the offset on 3; of these 5 - 3 = 2 and 4 - 3 = 1 come later.
     assert_eq!((head_only, offset_only, p), (Some(3), Some(2), Some(mcnemar_p(3, 2))));

@@ -61,16 +61,16 @@ pub fn measure_share(right: &PerBlock, words: &PerBlock) -> Share {
     Share { accuracy: Some(share.value()), ci95: share.interval() }
 }
 
-/// Computes the accuracy of one parser minus that of another on these words. `more` and `less` are their right predictions
-/// per jackknife block.
+/// Computes the accuracy of one parser minus that of another on the same words. `more` and `less` are their numbers of
+/// right predictions per jackknife block, and `words` has the number of words per block.
 pub fn measure_difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
     let difference = Jackknife::new(&difference, words).with_scale(Scale::Difference);
     Difference { difference: Some(difference.value()), ci95: difference.interval() }
 }
 
-/// Computes the accuracy of each parser, and the first parser's lead over it. All counts are per jackknife block, and all
-/// parsers have the same words.
+/// Computes the accuracy of each parser, and by how much the first parser is more accurate. All counts are per
+/// jackknife block, and all parsers have the same words.
 pub fn measure_accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
     let has_words = words.iter().any(|&words| words > 0.0);
     let first = right[0];
@@ -101,7 +101,6 @@ impl Default for ParserHits {
 }
 
 impl ParserHits {
-    /// Counts one prediction.
     fn count_prediction(&mut self, block: usize, is_right: bool) {
         self.words[block] += 1.0;
         self.correct[block] += f64::from(u8::from(is_right));

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroUsize;
 
+use itertools::Itertools;
+
 use super::graph::{GraphParser, NodeScores};
 use super::optimum::{BATCH_ROWS, Curvature, FitCourse, minimise_by_newton};
 use super::sentence::{GoldHead, KeptSentence};
@@ -26,16 +28,14 @@ pub fn map_folds<T: Send>(
     count: usize,
     result: impl Fn(usize, usize) -> T + Sync,
 ) -> Vec<[T; 2]> {
-    let work: Vec<(usize, usize)> = (0..count).flat_map(|item| [(item, 0), (item, 1)]).collect();
-    let mut halves = parallel_map(threads, work, |(item, fold)| result(item, fold)).into_iter();
-    let mut next = || halves.next().expect("a half for each fold");
-    (0..count).map(|_| [next(), next()]).collect()
+    let work: Vec<(usize, usize)> = (0..count).cartesian_product([0, 1]).collect();
+    let results = parallel_map(threads, work, |(item, fold)| result(item, fold));
+    results.into_iter().tuples().map(|(even, odd)| [even, odd]).collect()
 }
 
-/// A parser fitted on one fold, with the course of the fit.
+/// A parser fitted on one fold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FittedParser {
-    /// The parser with its fitted coefficients.
     pub parser: GraphParser,
     /// Coefficients of each attention head's standardised attention: from the dependent, and to it, `[heads]`. 0 for
     /// attention that does not vary.

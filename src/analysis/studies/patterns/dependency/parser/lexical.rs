@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools;
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +15,12 @@ use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::parallel_map;
 
-/// Word embeddings of the tokens that occur in the kept sentences. Empty unless `are_kept`.
+/// Word embeddings of the tokens in the sampled sentences. Empty for the untrained model.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct KeptEmbeddings {
-    /// Whether embeddings are collected during a pass.
+    /// Whether [`Self::keep_embeddings`] stores embeddings.
     are_kept: bool,
-    /// Embedding of each token that occurs, by token id.
+    /// Embedding of each token, by token id.
     of_tokens: BTreeMap<u32, Vec<f32>>,
     /// Embeddings of the whole vocabulary during a pass. `None` if the model gives no access to them.
     #[serde(skip)]
@@ -89,15 +90,15 @@ const TRIAL_TOLERANCE: f64 = 1e-4;
 /// Number of distance buckets. On each side there are 12: distances 1 to 10 in words, 11 to 20, and farther.
 const BUCKET_COUNT: usize = 24;
 
-/// Number of parameters per distance bucket: a score, then weights of the word's components, then weights of the
-/// candidate's components.
+/// Number of parameters per distance bucket: a score, then weights of the principal components of the word's embedding,
+/// then weights of the candidate's.
 const BUCKET_PARAMETER_COUNT: usize = 1 + 2 * COMPONENT_COUNT;
 
-/// Number of parameters of the baseline: parameters of all buckets, then the root's score, then the root's weights of
-/// the word's components.
+/// Number of parameters of the baseline: for each bucket, then for the root. The root has a score, and weights of the
+/// principal components of the word's embedding.
 const PARAMETER_COUNT: usize = BUCKET_COUNT * BUCKET_PARAMETER_COUNT + 1 + COMPONENT_COUNT;
 
-/// Returns the distance bucket of a word and its candidate, left side first.
+/// Returns the index of the distance bucket of a word and its candidate. Buckets of candidates to the left come first.
 fn distance_bucket(word: usize, candidate: usize) -> usize {
     let side = if candidate > word { BUCKET_COUNT / 2 } else { 0 };
     side + match candidate.abs_diff(word) {
@@ -114,18 +115,18 @@ pub struct LexicalChoice {
     pub word: usize,
     /// Word indices of the candidates, ascending. The index after the last word stands for the root.
     pub candidates: Vec<usize>,
-    /// Indices in `candidates` of the right candidates. Empty if these are unknown.
+    /// Indices in `candidates` of the gold candidates. Empty if the gold head or target is unknown.
     pub targets: Vec<usize>,
 }
 
-/// A sentence with the choices to be predicted in it.
+/// A sentence with the words whose syntactic heads or link targets are to be predicted.
 #[derive(Clone, Debug)]
 pub struct LexicalSentence<'a> {
     /// Index of the sentence's jackknife block.
     pub block: usize,
     /// Token ids of each word.
     pub words: Vec<&'a [u32]>,
-    /// Words with candidates, each a choice to be predicted.
+    /// Words whose syntactic head or link target is to be predicted.
     pub choices: Vec<LexicalChoice>,
 }
 
@@ -147,7 +148,7 @@ impl ProjectedSentence<'_> {
         self.sentence.words.len()
     }
 
-    /// Choices whose right candidates are known.
+    /// Words whose gold syntactic head or link target is known.
     fn choices_with_targets(&self) -> impl Iterator<Item = &LexicalChoice> {
         self.sentence.choices.iter().filter(|choice| !choice.targets.is_empty())
     }
@@ -193,7 +194,7 @@ impl LexicalBaseline {
         let fitted = parallel_map(context.threads, ridges, |(fold, ridge)| {
             let in_fold = sentences_in_blocks(&projected[fold], |block| block % 2 == fold);
             let minimum = fit_parameters(&in_fold, ridge, GRADIENT_TOLERANCE);
-            let words = count_known_choices(&in_fold);
+            let words = count_words_with_targets(&in_fold);
             let loss = loss(&in_fold, &minimum.point, None) / words.max(1) as f64;
             (LexicalFit { course: minimum.to_fit_course(words, loss), ridge }, minimum.point)
         });
@@ -208,8 +209,8 @@ impl LexicalBaseline {
             sentence.choices.iter().map(of_choice).collect()
         };
         let scores = sentences.iter().enumerate().map(scores_of).collect();
-        let mut fits = fitted.into_iter().map(|(fit, _)| fit);
-        Self { fits: [0, 1].map(|_| fits.next().expect("a fit for each fold")), scores }
+        let fits = fitted.into_iter().map(|(fit, _)| fit).collect_array();
+        Self { fits: fits.expect("a fit for each fold"), scores }
     }
 }
 
@@ -291,8 +292,8 @@ impl EmbeddingSpace {
     }
 }
 
-/// Number of words whose right candidates are known.
-fn count_known_choices(sentences: &[&ProjectedSentence<'_>]) -> u64 {
+/// Number of words whose gold syntactic head or link target is known.
+fn count_words_with_targets(sentences: &[&ProjectedSentence<'_>]) -> u64 {
     sentences.iter().map(|sentence| sentence.choices_with_targets().count() as u64).sum()
 }
 
@@ -312,7 +313,7 @@ fn score_candidates(sentence: &ProjectedSentence<'_>, choice: &LexicalChoice, at
     scores.extend(choice.candidates.iter().map(score_of));
 }
 
-/// Returns the loss without penalty: the mean of `-ln p` over a choice's right candidates, summed over choices. Adds its
+/// Returns the loss without penalty: the mean of `-ln p` over a word's gold candidates, summed over words. Adds its
 /// derivatives to `slopes`.
 fn loss(sentences: &[&ProjectedSentence<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
     let (mut total, mut scores) = (0.0, Vec::new());
@@ -353,7 +354,7 @@ fn add_scaled(slopes: &mut [f64], factor: f64, values: &[f64]) {
 
 /// Fits the parameters by minimising the mean loss plus the ridge penalty.
 fn fit_parameters(sentences: &[&ProjectedSentence<'_>], ridge: f64, tolerance: f64) -> Minimum {
-    let words = count_known_choices(sentences).max(1) as f64;
+    let words = count_words_with_targets(sentences).max(1) as f64;
     minimise(PARAMETER_COUNT, tolerance, |at, gradient| {
         gradient.fill(0.0);
         let loss = loss(sentences, at, Some(gradient)) / words;

@@ -1,5 +1,9 @@
 //! Fits each parser on one fold, scores it on the other fold, and compares it with simpler parsers.
 
+use std::cmp::Reverse;
+
+use itertools::Itertools;
+
 use super::accuracies::{
     ParserAccuracy, ParserHits, ParserTally, SentencePrediction, measure_accuracies, measure_difference, measure_share,
 };
@@ -30,9 +34,7 @@ struct ParserPlan<'a> {
 
 /// A parser fitted on each fold, with counts of its predictions in the other fold.
 struct ScoredParser {
-    /// The parser fitted on each fold.
     fits: [FittedParser; 2],
-    /// Counts of the predictions on both folds.
     tally: ParserTally,
 }
 
@@ -92,7 +94,7 @@ fn reason_not_fitted(sums: &ParserSums) -> Option<String> {
 }
 
 impl ParserReport {
-    /// Fits and scores all parsers. `arcs` has the counts of single attention heads on these sentences.
+    /// Fits and scores all parsers. `arcs` has the counts of single attention heads on the sampled sentences.
     pub fn new(
         trained: &ParserSums,
         untrained: &ParserSums,
@@ -117,10 +119,10 @@ impl ParserReport {
         let lexical = fit_lexical_baseline(trained, context);
         let simple = |relation: &str| BaselineParsers::new(arcs, relation, context.grid.head_count());
         let attention = &parsed[0];
-        let courses = |parsed: &ScoredParser| parsed.fits.each_ref().map(|fit| fit.course);
-        let of_plans = plans.iter().zip(&parsed).map(|(plan, parsed)| (&*plan.name, courses(parsed)));
+        let records = |parsed: &ScoredParser| parsed.fits.each_ref().map(|fit| fit.course);
+        let of_plans = plans.iter().zip(&parsed).map(|(plan, parsed)| (&*plan.name, records(parsed)));
         let of_words = lexical.iter().map(|(fits, _)| (PARSERS[1], fits.each_ref().map(|fit| fit.course)));
-        let fits = of_plans.chain(of_words).flat_map(|(name, courses)| FitReport::for_folds(name, courses));
+        let fits = of_plans.chain(of_words).flat_map(|(name, records)| FitReport::for_folds(name, records));
         let words = sentences.filter(|sentence| sentence.words.len() > 1).flat_map(|sentence| &sentence.words);
         Self {
             words: scored_word_count(&relation_hits(&attention.tally, POOLED_RELATION)),
@@ -202,8 +204,8 @@ fn pooled_accuracies(
     measure_accuracies(&PARSERS, &right, &relation_hits(&parsed[0].tally, POOLED_RELATION).words)
 }
 
-/// Computes the accuracies for each relation, most frequent first. `simple` returns the simple parsers of a relation by its
-/// name.
+/// Computes the accuracies for each relation, most frequent first, then by name. `simple` returns the simple parsers of
+/// a relation by its name.
 fn relation_accuracies(tally: &ParserTally, simple: impl Fn(&str) -> BaselineParsers) -> Vec<RelationAccuracy> {
     let accuracy = |(name, hits): (&String, &ParserHits)| {
         let simple = simple(name);
@@ -216,9 +218,7 @@ fn relation_accuracies(tally: &ParserTally, simple: impl Fn(&str) -> BaselinePar
             beside: SimpleAccuracies { best_head, offset, tags },
         }
     };
-    let mut relations: Vec<RelationAccuracy> = tally.relations.iter().map(accuracy).collect();
-    relations.sort_by(|a, b| b.words.cmp(&a.words).then_with(|| a.relation.cmp(&b.relation)));
-    relations
+    tally.relations.iter().map(accuracy).sorted_by_key(|one| Reverse(one.words)).collect()
 }
 
 /// Computes the accuracy lost without each layer, given the parser on all layers and the parsers without one layer.

@@ -12,6 +12,8 @@ mod section;
 mod sentence;
 mod sums;
 
+use itertools::Itertools;
+
 use crate::passes::observer::Sums;
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::studies::patterns::dependency::sums::DependencySums;
@@ -66,18 +68,17 @@ impl Study for AttentionParser {
         let [trained, untrained] = sums_of_models(observed);
         let parser = ParserReport::new(trained, untrained, observed.first_sums(), context);
         let [trained, untrained] = sums_of_models(observed);
-        let LinkParserResults { types, left_out_sequences: left_out, kept_bytes } =
-            LinkParserResults::new(trained, untrained, context);
-        let kept_bytes = parser.kept_bytes + kept_bytes;
-        let parser = ParserReport { links: types, links_left_out: left_out, kept_bytes, ..parser };
+        let links = LinkParserResults::new(trained, untrained, context);
+        let kept_bytes = parser.kept_bytes + links.kept_bytes;
+        let parser =
+            ParserReport { links: links.types, links_left_out: links.left_out_sequences, kept_bytes, ..parser };
         (Estimates::without_metrics(context.grid.head_count()), parser)
     }
 }
 
 /// Returns the sums of type `S` of both models: `[trained, untrained]`.
 fn sums_of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
-    let sums: Vec<&S> = observed.all_sums().collect();
-    sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))
+    observed.all_sums().collect_array().expect("a pass of either model")
 }
 
 const CAVEATS: &[Caveat] = &[

@@ -9,8 +9,8 @@ use lbfgs::Lbfgs;
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
-/// Number of past steps from which L-BFGS estimates curvature. 30 cost hardly more than 10, beside an evaluation, and save
-/// evaluations (Liu & Nocedal 1989, table 2).
+/// Number of past steps from which L-BFGS estimates curvature. 30 steps need fewer evaluations than 10, at little extra
+/// cost for each (Liu & Nocedal 1989, table 2).
 const LBFGS_MEMORY_STEPS: usize = 30;
 
 /// Maximum number of L-BFGS steps. A small encoder's 72 heads need some hundred; a fit that needs more than the maximum
@@ -36,25 +36,24 @@ pub struct Minimum {
     pub value: f64,
     /// Norm of the gradient at `point`. With an L1 penalty, norm of the shortest subgradient.
     pub gradient_norm: f64,
-    /// Number of steps taken.
     pub steps: u64,
 }
 
 impl Minimum {
-    /// Reports the minimisation as the course of a fit to `count` items with the mean loss `loss`.
+    /// Describes the minimisation as a fit to `count` words, sources or pairs with the mean loss `loss`, in nats.
     pub fn to_fit_course(&self, count: u64, loss: f64) -> FitCourse {
         FitCourse { count, loss, steps: self.steps, gradient_norm: self.gradient_norm }
     }
 }
 
-/// Size of a fit, its final loss, and how its minimisation ended.
+/// A fit in the report: the number of fitted items, the final loss, and how its minimisation ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitCourse {
     /// Number of fitted words, sources or pairs.
     pub count: u64,
     /// Mean of `-ln p` over the fitted words, sources or pairs, in nats, without the penalty.
     pub loss: f64,
-    /// Number of steps that the minimisation took.
+    /// Number of steps of the minimisation.
     pub steps: u64,
     /// Norm of the gradient at the end. With an L1 penalty, norm of the shortest subgradient.
     pub gradient_norm: f64,
@@ -114,12 +113,10 @@ fn is_low_enough((from, to): (f64, f64), predicted: f64, shortens: impl FnOnce()
     to <= from + MIN_DECREASE_SHARE * predicted || (to <= from + from.abs() * RELATIVE_ROUNDING_ERROR && shortens())
 }
 
-/// Dot product of two vectors.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Euclidean norm.
 fn norm(vector: &[f64]) -> f64 {
     dot(vector, vector).sqrt()
 }
@@ -129,7 +126,7 @@ const MAX_NEWTON_STEPS: u64 = 200;
 
 /// Ratio of gradient norms, after and before a step, below which the next step reuses the second derivatives (Shamanskii
 /// 1967). Computing second derivatives costs as much as ten evaluations.
-const MAX_REUSE_RATIO: f64 = 0.5;
+const CURVATURE_REUSE_RATIO: f64 = 0.5;
 
 /// Minimises a strictly convex function of few variables by Newton's method; otherwise as [`minimise`]. `curvature` returns
 /// the second derivatives, `[size, size]`, which must be positive definite but may be inexact.
@@ -151,14 +148,14 @@ pub fn minimise_by_newton(
         let Some(reached) = line_search((&mut at, &mut gradient, value), &direction, 1.0, &mut function) else { break };
         value = reached;
         steps += 1;
-        factors = Some(used).filter(|_| norm(&gradient) < MAX_REUSE_RATIO * before);
+        factors = Some(used).filter(|_| norm(&gradient) < CURVATURE_REUSE_RATIO * before);
     }
     Minimum { gradient_norm: norm(&gradient), point: at, value, steps }
 }
 
-/// Tolerance of coordinate descent on a quadratic model, as a share of the function's subgradient norm. The next quadratic
-/// model would undo more precision.
-const MODEL_TOLERANCE_SHARE: f64 = 0.1;
+/// Subgradient norm at which coordinate descent on a quadratic model ends, as a share of the function's subgradient
+/// norm. A smaller one is no use, since the next step has another quadratic model.
+const DESCENT_TOLERANCE_SHARE: f64 = 0.1;
 
 /// Maximum number of rounds of coordinate descent per quadratic model. Nearly collinear variables need some hundred.
 const MAX_DESCENT_ROUNDS: usize = 10_000;
@@ -180,10 +177,10 @@ pub fn minimise_with_l1(
     let (mut steps, mut reusable) = (0, None);
     while violation > tolerance && steps < MAX_NEWTON_STEPS {
         let curvature_matrix = reusable.take().unwrap_or_else(|| curvature(&at));
-        let step = minimise_model(
+        let step = minimise_quadratic(
             (&at, &gradient, penalised),
             &curvature_matrix,
-            (MODEL_TOLERANCE_SHARE * violation).max(MODEL_TOLERANCE_SHARE * tolerance),
+            (DESCENT_TOLERANCE_SHARE * violation).max(DESCENT_TOLERANCE_SHARE * tolerance),
         );
         let end: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + step).collect();
         let predicted =
@@ -205,7 +202,7 @@ pub fn minimise_with_l1(
         gradient.copy_from_slice(&next_gradient);
         steps += 1;
         let before = std::mem::replace(&mut violation, next_violation);
-        reusable = Some(curvature_matrix).filter(|_| violation < MAX_REUSE_RATIO * before);
+        reusable = Some(curvature_matrix).filter(|_| violation < CURVATURE_REUSE_RATIO * before);
     }
     Minimum { point: at, value, gradient_norm: violation, steps }
 }
@@ -227,7 +224,11 @@ fn shortest_subgradient(at: f64, slope: f64, is_penalised: bool) -> f64 {
 
 /// Returns the step to the minimum of the penalised quadratic model. Coordinate descent ends when the subgradient norm is
 /// at most `tolerance`.
-fn minimise_model((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f64], tolerance: f64) -> Vec<f64> {
+fn minimise_quadratic(
+    (at, gradient, penalised): (&[f64], &[f64], usize),
+    curvature: &[f64],
+    tolerance: f64,
+) -> Vec<f64> {
     let size = at.len();
     let (mut step, mut slopes) = (vec![0.0; size], gradient.to_vec());
     for _ in 0..MAX_DESCENT_ROUNDS {
@@ -261,12 +262,12 @@ fn minimise_model((at, gradient, penalised): (&[f64], &[f64], usize), curvature:
 /// Number of rows per matrix product, when outer products of rows are summed.
 pub const BATCH_ROWS: usize = 4096;
 
-/// Sum of the outer products `x xᵀ` of rows, `[size, size]`. Rows are multiplied in single precision in batches; the
-/// batches are added in double precision.
+/// Second derivatives of a loss: the sum of the outer products `x xᵀ` of rows `x` (candidates' features, see
+/// [`centre_rows`]). Rows are multiplied in single precision in batches; the batches are added in double precision.
 pub struct Curvature {
-    /// Sum of the outer products, `[size, size]`.
+    /// Second derivatives, `[size, size]`.
     pub matrix: Vec<f64>,
-    /// Sum over the current batch.
+    /// Sum of the outer products of the current batch of rows, `[size, size]`.
     batch_sum: Vec<f32>,
     /// Number of values per row.
     size: usize,
@@ -287,8 +288,8 @@ impl Curvature {
     }
 }
 
-/// Replaces each row `x` by `sqrt p (x - m)`. `shares` has the row's probability `p`, and `m = sum p x` is the mean row.
-/// `mean` is a buffer for one row.
+/// Replaces each row `x` by `sqrt p (x - m)`, where `m = sum p x` is the mean row. `shares` has the probability `p` of
+/// each row. `mean` is a buffer for one row.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 pub fn centre_rows(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
     mean.fill(0.0);
@@ -306,14 +307,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The function `(x - 3)² + 100 (y + 1)²`, whose minimum is at (3, -1).
+    fn bowl(at: &[f64], gradient: &mut [f64]) -> f64 {
+        let (x, y) = (at[0] - 3.0, at[1] + 1.0);
+        gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
+        x * x + 100.0 * y * y
+    }
+
     #[test]
     fn a_bowl_and_a_logistic_loss() {
-        // (x - 3)² + 100 (y + 1)², whose minimum is at (3, -1).
-        let found = minimise(2, 1e-9, |at, gradient| {
-            let (x, y) = (at[0] - 3.0, at[1] + 1.0);
-            gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
-            x * x + 100.0 * y * y
-        });
+        let found = minimise(2, 1e-9, bowl);
         assert!((found.point[0] - 3.0).abs() < 1e-9 && (found.point[1] + 1.0).abs() < 1e-9, "{found:?}");
         assert!(found.gradient_norm <= 1e-9 && found.steps < 30);
         // Two of three coins show heads: -2/3 ln p - 1/3 ln (1 - p) is smallest at p = 2/3, whose logit is ln 2.
@@ -352,17 +355,7 @@ mod tests {
 
     #[test]
     fn a_bowl_takes_one_step_and_a_logistic_loss_few() {
-        // (x - 3)² + 100 (y + 1)², whose minimum is at (3, -1).
-        let found = minimise_by_newton(
-            2,
-            1e-9,
-            |at, gradient| {
-                let (x, y) = (at[0] - 3.0, at[1] + 1.0);
-                gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
-                x * x + 100.0 * y * y
-            },
-            |_| vec![2.0, 0.0, 0.0, 200.0],
-        );
+        let found = minimise_by_newton(2, 1e-9, bowl, |_| vec![2.0, 0.0, 0.0, 200.0]);
         let near = |at: f64, expected: f64| (at - expected).abs() < 1e-12;
         assert!(near(found.point[0], 3.0) && near(found.point[1], -1.0) && found.steps == 1, "{found:?}");
         // One of a thousand coins shows heads: the logit is -ln 999, far from 0.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -149,9 +150,9 @@ pub struct FitReport {
 }
 
 impl FitReport {
-    /// Converts the courses of a parser's fits on both folds to report entries.
-    pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
-        [("even", courses[0]), ("odd", courses[1])].map(
+    /// Creates the report's entries on a parser's fits, given the fit on each fold.
+    pub fn for_folds(parser: &str, records: [FitCourse; 2]) -> [Self; 2] {
+        [("even", records[0]), ("odd", records[1])].map(
             |(fold, FitCourse { count: words, loss, steps, gradient_norm: gradient })| Self {
                 parser: parser.to_owned(),
                 fold: fold.to_owned(),
@@ -182,10 +183,12 @@ impl ParserReport {
                 && ![POOLED_RELATION, PUNCTUATION_RELATION].contains(&one.relation.as_str());
             is_base && one.words >= least
         };
-        let mut strongest: Vec<&RelationAccuracy> = self.relations.iter().filter(is_listed).collect();
-        strongest.sort_by(|a, b| b.share.accuracy.partial_cmp(&a.share.accuracy).expect("shares are numbers"));
-        strongest.truncate(6);
-        strongest
+        let strongest = self
+            .relations
+            .iter()
+            .filter(is_listed)
+            .sorted_by(|a, b| b.share.accuracy.partial_cmp(&a.share.accuracy).expect("shares are numbers"));
+        strongest.take(6).collect()
     }
 
     fn write_summary(&self, out: &mut Summary, policy: &Policy) -> std::fmt::Result {
@@ -212,9 +215,9 @@ impl ParserReport {
         let part = |&LayerPart { layer, lost, .. }: &LayerPart| {
             Some(format!("L{layer} {}", signed_points(lost.difference?, lost.ci95)))
         };
-        let parts: Vec<String> = self.layers.iter().filter_map(part).collect();
+        let parts = self.layers.iter().filter_map(part).join(", ");
         if !parts.is_empty() {
-            writeln!(out, "Points lost without a layer (refitted): {}.", parts.join(", "))?;
+            writeln!(out, "Points lost without a layer (refitted): {parts}.")?;
         }
         match self.fits.iter().filter(|fit| fit.gradient > self.tolerance).count() {
             0 => Ok(()),
@@ -228,7 +231,7 @@ impl ParserReport {
     }
 }
 
-/// Table of these relations: the attention parser beside simpler parsers.
+/// Table with a row for each relation: the attention parser beside simpler parsers.
 fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
     let row = |RelationAccuracy { relation, words, share, beside }: &&RelationAccuracy| {
         let [best_head, offset, tags] = [beside.best_head, beside.offset, beside.tags].map(percent);
@@ -263,9 +266,9 @@ impl Section for ParserReport {
 
     fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let line = |head: &HeadWeights| {
-            let weights = Direction::BOTH
-                .map(|direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name()));
-            format!("weights in the parser of all heads, for a standard deviation of attention: {}", weights.join(", "))
+            let weight = |direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name());
+            let weights = Direction::BOTH.map(weight).join(", ");
+            format!("weights in the parser of all heads, for a standard deviation of attention: {weights}")
         };
         let of_trees = self.heads.iter().filter(|head| head.place == place).map(line);
         of_trees.chain(self.links.iter().filter_map(|links| links.head_line(place))).collect()

@@ -87,13 +87,12 @@ impl KeptSentence {
 /// A sentence during a pass, while its attention is being stored.
 #[derive(Debug)]
 pub struct ObservedSentence {
-    /// The sentence as it will be kept.
     pub kept: KeptSentence,
     /// Token range of each node: of each word, then of the token that stands for the root, `[nodes]`.
     spans: Vec<WordSpan>,
     /// Whether some token of the sequence stands for the root.
     has_root: bool,
-    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with one mask.
+    /// Factors that divide a decoder's attention by uniform attention, for each attention mask that layers have.
     lifts: Vec<LiftFactors>,
 }
 
@@ -136,8 +135,8 @@ impl ObservedSentence {
         Some(Self { kept, spans, has_root: root.is_some(), lifts })
     }
 
-    /// Stores the weights of one attention head, given its index and the index of its layer's mask class. `folded` is a
-    /// buffer.
+    /// Stores the weights of one attention head, given its index and the index of its layer's attention mask. `folded`
+    /// is a buffer.
     pub fn keep_head(
         &mut self,
         (head, class): (usize, usize),

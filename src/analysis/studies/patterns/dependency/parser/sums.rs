@@ -56,7 +56,7 @@ impl Merge for ParserSums {
 }
 
 impl Sums for ParserSums {
-    /// Index of a sentence with a tree, and the sentence.
+    /// Index of the sequence in the corpus, and its sentence.
     type SequenceState = (u64, ObservedSentence);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {

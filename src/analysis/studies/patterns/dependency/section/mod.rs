@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use std::iter::{repeat, zip};
 use std::num::NonZeroU64;
 
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -164,9 +165,8 @@ impl Relations {
                 let place = side.map(|side| format!(" where the syntactic head is on the {}", side.name()));
                 (!names.is_empty()).then(|| names.join(", ") + &place.unwrap_or_default())
             };
-            let names: Vec<String> =
-                [None, Some(Side::Left), Some(Side::Right)].into_iter().filter_map(on_side).collect();
-            writeln!(out, "\nRelations on which no head is above the best fixed offset: {}.", names.join("; "))?;
+            let names = [None, Some(Side::Left), Some(Side::Right)].into_iter().filter_map(on_side).join("; ");
+            writeln!(out, "\nRelations on which no head is above the best fixed offset: {names}.")?;
         }
         let Tests { count, above, significant, out_of_sight, with_first } = self.tests;
         let are = plural(&above, "is", "are");
@@ -187,7 +187,7 @@ impl Relations {
                 "Not scored: {words} with an arc to or from the first token, which is attended to for its place."
             )?;
         }
-        self.write_reach(out, policy)?;
+        self.write_beaten_baselines(out, policy)?;
         let rare = self.relations.len() - shown.len();
         if rare > 0 {
             let (relations, is) = (format_count(rare, "rarer relation"), plural(&rare, "is", "are"));
@@ -196,9 +196,9 @@ impl Relations {
         Ok(())
     }
 
-    /// Writes how many firm syntactic labels hold beyond other arcs, and how many beyond the tag baseline. Writes nothing
+    /// Writes how many firm syntactic labels reach [`Reach::Relation`], and how many [`Reach::Tags`]. Writes nothing
     /// without firm labels.
-    fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
+    fn write_beaten_baselines(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.relations.iter().flat_map(|one| (0..one.by_head.len()).map(move |place| (one, place)));
         let mut assessed: Vec<Vec<Assessment>> =
             places.map(|(one, place)| assess_on_relation(one, place, policy)).collect();
@@ -275,29 +275,27 @@ impl Relations {
 
     /// Returns the accuracy of each attention head. The accuracy of the selected best head is left out: its interval
     /// ignores the selection, so a test would exceed its level.
-    fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
+    fn numbers<'a>(&'a self, policy: &Policy) -> Vec<Number<'a>> {
         let min_count = policy.count(&MIN_COUNT);
-        let mut numbers = Vec::new();
-        for relation in &self.relations {
-            for (head, entry) in relation.by_head.iter().enumerate() {
-                numbers.extend(scored_directions(relation.side).iter().map(|&direction| Number {
-                    part: Part::Relations,
-                    head,
-                    subject: relation.relation.clone(),
-                    name: accuracy_name(&relation.relation, direction),
-                    unit: Unit::Shares,
-                    base_number: None,
-                    value: *entry.accuracy.get(direction),
-                    ci95: *entry.ci95.get(direction),
-                    blocks: relation.blocks,
-                    effective_blocks: relation.effective_blocks,
-                    trials: Some(relation.count),
-                    has_enough_evidence: relation.count >= min_count,
-                    jackknife: entry.left_out.get(direction).as_ref(),
-                }));
-            }
-        }
-        numbers
+        let numbers_of = |relation: &'a RelationMetrics| {
+            let cells = relation.by_head.iter().enumerate().cartesian_product(scored_directions(relation.side));
+            cells.map(move |((head, entry), &direction)| Number {
+                part: Part::Relations,
+                head,
+                subject: relation.relation.clone(),
+                name: accuracy_name(&relation.relation, direction),
+                unit: Unit::Shares,
+                base_number: None,
+                value: *entry.accuracy.get(direction),
+                ci95: *entry.ci95.get(direction),
+                blocks: relation.blocks,
+                effective_blocks: relation.effective_blocks,
+                trials: Some(relation.count),
+                has_enough_evidence: relation.count >= min_count,
+                jackknife: entry.left_out.get(direction).as_ref(),
+            })
+        };
+        self.relations.iter().flat_map(numbers_of).collect()
     }
 }
 

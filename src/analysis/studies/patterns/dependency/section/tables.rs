@@ -36,7 +36,8 @@ pub(super) const DROP_ORDER: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// Returns the tables of the export. The last one has the form for a paper.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
-    /// Row for one entry of a relation.
+    /// Row of table `by_head` or `by_distance`: an entry of that list in a relation's metrics, with the relation's
+    /// name.
     #[derive(Serialize)]
     struct RelationEntry<'a, T> {
         relation: &'a str,
@@ -49,7 +50,7 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     ) -> impl Iterator<Item = RelationEntry<'a, T>> {
         entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
     }
-    /// Row for one rule of a relation's tag baseline, which applies to dependents of one UPOS.
+    /// Row of table `rules`: the tag baseline's rule for dependents of one UPOS.
     #[derive(Serialize)]
     struct RuleRow<'a> {
         relation: &'a str,
@@ -74,7 +75,7 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
         TableRows::new("by_head", all.iter().flat_map(|relation| entry_rows(relation, &relation.by_head))),
         TableRows::new("by_distance", all.iter().flat_map(|relation| entry_rows(relation, &relation.by_distance))),
         TableRows::new("rules", all.iter().flat_map(rule_rows)),
-        paper_table(all, policy),
+        table_for_paper(all, policy),
     ]
 }
 
@@ -97,7 +98,7 @@ struct PaperRow {
 }
 
 /// Returns the table for a paper: the best attention head of each tested relation, beside both baselines.
-fn paper_table(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
+fn table_for_paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     let row = |relation: &RelationMetrics| PaperRow {
         relation: relation.title(),
         words: relation.count,
@@ -106,13 +107,13 @@ fn paper_table(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'sta
         offset: relation.baseline.accuracy,
         word_classes: relation.tag_baseline.as_ref().map(|tags| tags.accuracy),
         held_out: relation.heldout_accuracy,
-        firm: is_firm(relation, policy),
+        firm: is_best_head_firm(relation, policy),
     };
     TableRows::new("paper", testable_relations(relations, policy).into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// Whether the best attention head has a firm label for the relation, by the corrected q-value.
-fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
+fn is_best_head_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
     let assessed = place.map_or_else(Vec::new, |place| assess_on_relation(relation, place, policy));
     let test = &relation.versus_offset;

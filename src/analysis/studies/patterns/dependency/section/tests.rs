@@ -37,17 +37,7 @@ fn q_values_go_to_the_tests_they_are_of() {
             versus_offset: comparison(head_to_dependent),
             versus_tags: None,
             by_distance: Vec::new(),
-            by_head: vec![HeadAccuracy {
-                place: HeadPlace { layer: 0, head: 0 },
-                accuracy: ByDirection::default(),
-                ci95: ByDirection::default(),
-                where_offset_wrong: ByDirection::default(),
-                to_special: ByDirection::default(),
-                versus_offset,
-                versus_tags: ByDirection::default(),
-                specific: ByDirection::default(),
-                left_out: ByDirection::default(),
-            }],
+            by_head: vec![HeadAccuracy { versus_offset, ..HeadAccuracy::default() }],
         }
     };
     let relations = vec![

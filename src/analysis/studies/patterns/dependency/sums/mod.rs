@@ -5,6 +5,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use itertools::Itertools;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::arcs::{AgreementCounts, DuplicateArcs, RelationSums, ScoredArc, scored_arcs};
@@ -183,13 +184,11 @@ pub struct DependencyState {
     block: usize,
     /// Whether the sequence is the first of its group of related sentences.
     is_first: bool,
-    /// Scored arcs of the sequence.
     arcs: Vec<ScoredArc>,
-    /// The scored arcs, grouped by sentence and relation.
     by_sentence: ArcsBySentence,
-    /// Candidates for the other end of an arc in a decoder, for each class of layers with one mask. Empty in an encoder.
+    /// Candidates for the other end of an arc in a decoder, for each attention mask that layers have. Empty in an
+    /// encoder.
     partners: Vec<Partners>,
-    /// Special tokens of the sequence.
     special_tokens: SpecialTokens,
 }
 
@@ -314,8 +313,6 @@ impl Sums for DependencySums {
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
-        let mut places: Vec<usize> = self.relations.values().copied().collect();
-        places.sort_unstable();
         let (heads, relations) = (grid.head_count(), self.relations.len());
         let is_sound = |relation: &RelationSums| {
             let heads = if relation.count > 0 { heads } else { 0 };
@@ -328,7 +325,7 @@ impl Sums for DependencySums {
             agreement.places.len() == heads && agreement.cues.len() <= CUE_COUNT && of_cues
         };
         (self.grid, self.from, &self.classes) == (grid, from, classes)
-            && places.into_iter().eq(0..relations)
+            && self.relations.values().copied().sorted_unstable().eq(0..relations)
             && self.agreements.len() == relations
             && self.agreements.iter().all(fits)
             && self.later.len() == relations

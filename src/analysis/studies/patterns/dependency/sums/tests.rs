@@ -13,6 +13,14 @@ fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sentence, view.into())));
 }
 
+/// Attention between a first token, four words and a last token. Each word but the first attends most to the word
+/// before it, its syntactic head.
+fn attention_to_heads() -> [f32; 36] {
+    let mut weights = [0.125; 36];
+    (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+    weights
+}
+
 fn key(name: &str) -> RelationKey {
     RelationKey { name: name.to_owned(), side: None }
 }
@@ -24,10 +32,7 @@ fn empty() -> DependencySums {
 #[test]
 fn agreements_are_right_predictions_by_the_offset_that_is_right_too() {
     let mut sums = empty();
-    // Words at tokens 1..=4; each word but the first attends most to the one before it, its head.
-    let mut weights = [0.125; 36];
-    (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
-    add(&mut sums, &sentence(0, 4, "nsubj"), &weights);
+    add(&mut sums, &sentence(0, 4, "nsubj"), &attention_to_heads());
     let place = sums.relations[&key("nsubj")];
     let minus_one = baseline_offsets().position(|offset| offset == -1).unwrap();
     let agreement = &sums.agreements[place];
@@ -42,9 +47,7 @@ fn agreements_are_right_predictions_by_the_offset_that_is_right_too() {
 #[test]
 fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
     let mut sums = empty();
-    // Each word but the first attends most to the one before it, its head.
-    let mut weights = [0.125; 36];
-    (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
+    let weights = attention_to_heads();
     let first = sentence(3, 4, "nsubj");
     let again = Sequence { index: 70, family: SentenceGroup { number: 3, is_first: false }, ..first.clone() };
     let mut both = empty();
@@ -65,11 +68,8 @@ fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
 #[test]
 fn what_comes_later_is_among_all_arcs_or_does_not_fit() {
     let mut whole = empty();
-    // Three arcs, of which the head predicts each by its row.
-    let mut weights = [0.125; 36];
-    (2..5).for_each(|token| weights[token * 6 + token - 1] = 0.5);
     let family = SentenceGroup { number: 3, is_first: false };
-    add(&mut whole, &Sequence { family, ..sentence(0, 4, "nsubj") }, &weights);
+    add(&mut whole, &Sequence { family, ..sentence(0, 4, "nsubj") }, &attention_to_heads());
     let place = whole.later[0].words.iter().position(|&words| words == 3).unwrap();
     let fits = |change: &dyn Fn(&mut DuplicateArcs)| {
         let mut sums = whole.clone();

@@ -7,9 +7,11 @@ use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use serde::{Deserialize, Serialize};
 
+use crate::corpus::LinkSet;
 use crate::model::grid::visibility::LayerClasses;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
+use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::patterns::dependency::arcs::{OFFSET_CLASS_COUNT, offset_class};
 use crate::studies::patterns::dependency::parser::lexical::{LexicalChoice, LexicalSentence};
@@ -22,7 +24,7 @@ use crate::study::labels::evidence::Direction;
 
 /// Factor on the stored weights of pairs. The weights are at most 2 but often below 2^-14, where half precision loses
 /// digits. A power of two adds no rounding.
-const PAIR_SCALE: f32 = 1024.0;
+const PAIR_WEIGHT_FACTOR: f32 = 1024.0;
 
 /// Evidence that a model of links uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +46,19 @@ pub struct KeptLinks {
     pub sources: Vec<LinkSource>,
     /// Pairs of words that may be linked. `None` unless the type is undirected and the model an encoder.
     pub pairs: Option<LinkedPairs>,
-    /// Number of right choices of each attention head, by [`Direction::BOTH_OF_LINKS`], `[heads]`. For pairs, the first
-    /// entry is the number of linked pairs among the pairs with the largest corrected weights.
+    /// Number of sources for which each attention head chooses a target, by [`Direction::BOTH_OF_LINKS`], `[heads]`.
+    /// For pairs, the first entry is the number of linked pairs among the pairs with the largest corrected weights.
     pub hits: Vec<[u32; 2]>,
-    /// Attention as half-precision bits. For sources: each head's weights to and from the candidate,
-    /// `[candidates of all sources, heads, 2]`. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
+    /// Attention as half-precision bits. For sources, `[candidates of all sources, heads, 2]`: each head's attention
+    /// from source to candidate and back. For pairs, `[pairs, heads]`: each head's attention between both words,
+    /// symmetrised and with the average product correction ([`LinkedPairs::corrected_weights`]), times
+    /// [`PAIR_WEIGHT_FACTOR`].
     terms: Vec<u16>,
 }
 
 impl KeptLinks {
     /// Selects the links that are scored under `key`. `None` if no link is.
-    fn new(words: &LinkedWords<'_>, links: &crate::corpus::LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
+    fn new(words: &LinkedWords<'_>, links: &LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
         let sentence = words.sentence_of(links)?;
         let is_of_pairs = scores_pairs(key);
         let pairs = if is_of_pairs { Some(words.pairs(links)?) } else { None };
@@ -88,8 +92,9 @@ impl KeptLinks {
         let as_count = |right: u64| u32::try_from(right).expect("a sentence has fewer than 2^32 words");
         if let Some(pairs) = &self.pairs {
             pairs.corrected_weights(attention, corrected);
-            // The feature is the corrected A + Aᵀ: twice the result of `correct`, which takes half of A + Aᵀ.
-            let terms = corrected.iter().map(|weight| f16::from_f64(2.0 * weight * f64::from(PAIR_SCALE)).to_bits());
+            // The regressor is the corrected A + Aᵀ, and `corrected_weights` takes half of that sum.
+            let terms =
+                corrected.iter().map(|weight| f16::from_f64(2.0 * weight * f64::from(PAIR_WEIGHT_FACTOR)).to_bits());
             rows.zip(terms).for_each(|(row, term)| row[head] = term);
             self.hits[head][0] = as_count(pairs.linked_among_top(corrected));
             return;
@@ -145,7 +150,7 @@ impl KeptLinks {
         let bits = &self.terms[pairs.start * self.row_width()..pairs.end * self.row_width()];
         rows.resize(bits.len(), 0.0);
         bits.reinterpret_cast::<f16>().convert_to_f32_slice(rows);
-        rows.iter_mut().for_each(|weight| *weight /= PAIR_SCALE);
+        rows.iter_mut().for_each(|weight| *weight /= PAIR_WEIGHT_FACTOR);
     }
 
     /// Whether the links are valid for this many attention heads and words. Links read from a file may fail this.
@@ -224,10 +229,9 @@ impl LinkedSequence {
 /// A sequence with links during a pass, while its attention is being stored.
 #[derive(Debug)]
 pub struct ObservedLinks {
-    /// The sequence as it will be kept.
     pub kept: LinkedSequence,
-    /// Candidate partners of each word, with factors that make their weights comparable, for each class of layers with one
-    /// mask.
+    /// Candidates for the other word of a link, for each attention mask that layers have. In a decoder, [`Partners`]
+    /// divides weights by uniform attention.
     partners: Vec<Partners>,
 }
 
@@ -244,7 +248,7 @@ impl ObservedLinks {
             keys.iter().filter_map(|key| KeptLinks::new(&words, set, key, heads)).collect()
         };
         let links: Vec<KeptLinks> = sequence.links.iter().flat_map(of_set).collect();
-        let tokens = |word: &crate::sequences::span::WordSpan| sequence.ids[word.tokens.clone()].to_vec();
+        let tokens = |word: &WordSpan| sequence.ids[word.tokens.clone()].to_vec();
         let kept = LinkedSequence {
             block: block_of(sequence.family.number),
             is_first: sequence.family.is_first,
@@ -257,8 +261,8 @@ impl ObservedLinks {
         (!kept.links.is_empty()).then_some(Self { kept, partners })
     }
 
-    /// Stores the weights of one attention head, given its index and the index of its layer's mask class. `corrected` is a
-    /// buffer.
+    /// Stores the weights of one attention head, given its index and the index of its layer's attention mask.
+    /// `corrected` is a buffer.
     pub fn keep_head(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
         for links in &mut self.kept.links {
             links.keep_head(head, attention, &self.partners[class], corrected);

@@ -27,9 +27,9 @@ const MIN_FITTED_ITEMS: u64 = 100;
 /// Links of one type in all sequences, each with its sequence.
 type LinksOfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
-/// Models of [`SOURCE_MODELS`] without word embeddings: index of the transformer (0 trained, 1 untrained), and the evidence
-/// that the model uses.
-const SOURCE_MODEL_PLANS: [(usize, LinkEvidence); 4] = [
+/// Fitted models that choose a target without word embeddings: the transformer whose attention they use (0: trained, 1:
+/// untrained), and their regressors.
+const TARGET_MODEL_PLANS: [(usize, LinkEvidence); 4] = [
     (0, LinkEvidence { has_heads: true, has_distances: false }),
     (0, LinkEvidence { has_heads: false, has_distances: true }),
     (0, LinkEvidence { has_heads: true, has_distances: true }),
@@ -131,13 +131,13 @@ impl LinkParser {
         }
     }
 
-    /// Adds the accuracies of all models, and the courses of their fits by model name.
+    /// Sets `accuracies`, `lead` and `fits`. `records` has the name of each fitted model, with its fits on both folds.
     fn with_models<'a>(
         self,
         accuracies: Vec<ParserAccuracy>,
-        courses: impl Iterator<Item = (&'a str, [FitCourse; 2])>,
+        records: impl Iterator<Item = (&'a str, [FitCourse; 2])>,
     ) -> Self {
-        let fits = courses.flat_map(|(name, courses)| LinkFit::for_folds(name, courses)).collect();
+        let fits = records.flat_map(|(name, records)| LinkFit::for_folds(name, records)).collect();
         Self { lead: attention_lead(&accuracies), accuracies, fits, ..self }
     }
 
@@ -156,11 +156,11 @@ impl LinkParser {
             return Self { none: Some(why), ..empty };
         }
         let heads = context.grid.head_count();
-        let of_plans = SOURCE_MODEL_PLANS.map(|(model, _)| if model == 0 { trained } else { fresh });
+        let of_plans = TARGET_MODEL_PLANS.map(|(model, _)| if model == 0 { trained } else { fresh });
         let models = fit_and_score(
             &of_plans,
             context,
-            |plan, links| ChoiceModel::new(links, SOURCE_MODEL_PLANS[plan].1, heads),
+            |plan, links| ChoiceModel::new(links, TARGET_MODEL_PLANS[plan].1, heads),
             ChoiceModel::count_right,
         );
         let lexical = spaces.map(|spaces| {
@@ -236,13 +236,13 @@ impl LinkParser {
         let chance = per_pairs(LinkedPairs::expected_linked);
         let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
         let accuracies = measure_accuracies(&PAIR_MODELS, &right, &taken_pairs);
-        let courses = zip(PAIR_MODELS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
+        let records = zip(PAIR_MODELS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
             let from = f64::midpoint(even.weights[head], odd.weights[head]);
             LinkWeights { place: context.grid.head_place(head), from, to: None }
         };
-        Self { heads: (0..heads).map(weights).collect(), ..empty.with_models(accuracies, courses) }
+        Self { heads: (0..heads).map(weights).collect(), ..empty.with_models(accuracies, records) }
     }
 }
 

@@ -27,7 +27,7 @@ pub struct ChoiceModel {
     /// Coefficients of each head's standardised attention: from the source, and to it, `[heads]`. 0 for attention that does
     /// not vary. Empty if the model uses no heads.
     pub standardised_weights: Vec<[f64; 2]>,
-    /// Course of the fit. Its `loss` is `-ln p` averaged over the targets of a source, then over sources.
+    /// Description of the fit. Its `loss` is `-ln p` averaged over the targets of a source, then over sources.
     pub course: FitCourse,
 }
 
@@ -205,7 +205,8 @@ pub const CONTACT_TOLERANCE: f64 = 1e-4;
 /// Logistic regression that predicts whether a pair of words is linked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactModel {
-    /// Coefficient of each attention head's corrected weight, `[heads]`.
+    /// Coefficient of each attention head's weight between the two words, after the average product correction,
+    /// `[heads]`.
     pub weights: Vec<f64>,
     /// Log-odds of a link if all weights are 0.
     bias: f64,

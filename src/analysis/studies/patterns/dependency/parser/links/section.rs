@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
 use comfy_table::Table;
+use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -128,9 +129,9 @@ pub struct LinkFit {
 }
 
 impl LinkFit {
-    /// Converts the courses of a model's fits on both folds to report entries.
-    pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
-        [("even", courses[0]), ("odd", courses[1])].map(
+    /// Creates the report's entries on a model's fits, given the fit on each fold.
+    pub fn for_folds(parser: &str, records: [FitCourse; 2]) -> [Self; 2] {
+        [("even", records[0]), ("odd", records[1])].map(
             |(fold, FitCourse { count, loss, steps, gradient_norm: gradient })| Self {
                 parser: parser.to_owned(),
                 fold: fold.to_owned(),
@@ -210,8 +211,8 @@ impl LinkParser {
     }
 }
 
-/// Layout of a summary table: introduction, first columns, names of the models beside attention, and indices of columns to
-/// drop if the table is too wide, first to last.
+/// Layout of a summary table: introduction, first columns, names of the models with a column besides attention, and
+/// indices of columns to drop if the table is too wide, first to last.
 type LinkTableLayout = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
 const SOURCES_TABLE: LinkTableLayout = (
@@ -232,7 +233,7 @@ const PAIRS_TABLE: LinkTableLayout = (
     &[1, 6, 5],
 );
 
-/// Summary table of types of links of one kind (sources or pairs), with a column for each model in `names`.
+/// Summary table with a row for each type of links in `all`, and a column for each model in `names`.
 fn summary_table(all: &[&LinkParser], first_columns: [&'static str; 3], names: &[&'static str]) -> Table {
     let short = |name: &&'static str| match *name {
         "distances and embeddings" => "embeddings",
@@ -247,8 +248,7 @@ fn summary_table(all: &[&LinkParser], first_columns: [&'static str; 3], names: &
 pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> fmt::Result {
     for (is_of_pairs, (intro, first_columns, names, drop_order)) in [(false, SOURCES_TABLE), (true, PAIRS_TABLE)] {
         let fitted = links.iter().filter(|one| one.none.is_none() && one.has_pair_models() == is_of_pairs);
-        let mut fitted: Vec<&LinkParser> = fitted.collect();
-        fitted.sort_by_key(|one| Reverse(one.count));
+        let fitted: Vec<&LinkParser> = fitted.sorted_by_key(|one| Reverse(one.count)).collect();
         if !fitted.is_empty() {
             writeln!(out, "{intro}")?;
             out.table_with_optional_columns(summary_table(&fitted, first_columns, names), drop_order);

@@ -41,7 +41,7 @@ pub struct LinkParserSums {
     /// Memory in bytes of each sequence that the workers of a pass have seen, by sequence index.
     #[serde(skip)]
     sizes: Arc<Mutex<BTreeMap<u64, u64>>>,
-    /// Buffer for corrected weights of pairs.
+    /// Buffer for the pairs' weights after the average product correction.
     #[serde(skip)]
     corrected: Vec<f64>,
 }
@@ -56,14 +56,14 @@ impl LinkParserSums {
         Self { embeddings: KeptEmbeddings::new_recording(), ..self }
     }
 
-    /// Whether the sequence with this index may be kept.
-    fn has_room_before(&self, index: u64) -> bool {
+    /// Whether the sequence with this index comes before the first that exceeds [`MAX_KEPT_BYTES`].
+    fn may_keep(&self, index: u64) -> bool {
         self.end.is_none_or(|end| index < end)
     }
 
     /// Drops the first sequence that takes the total memory over `most` bytes, and all later ones. `sizes` has the bytes of
     /// each sequence.
-    fn drop_beyond(&mut self, sizes: &BTreeMap<u64, u64>, most: u64) {
+    fn truncate_to_bytes(&mut self, sizes: &BTreeMap<u64, u64>, most: u64) {
         let mut total = 0_u64;
         let end = sizes.iter().find(|(_, bytes)| {
             total = total.saturating_add(**bytes);
@@ -91,12 +91,12 @@ impl Merge for LinkParserSums {
             self.sequences.entry(index).or_insert_with(|| sequence.clone());
         }
         self.embeddings.merge(&other.embeddings);
-        self.drop_beyond(&self.sequence_bytes(), MAX_KEPT_BYTES);
+        self.truncate_to_bytes(&self.sequence_bytes(), MAX_KEPT_BYTES);
     }
 }
 
 impl Sums for LinkParserSums {
-    /// Index of a sequence, and its links while attention is being stored.
+    /// Index of the sequence in the corpus, and its links while attention is being stored.
     type SequenceState = (u64, ObservedLinks);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
@@ -107,7 +107,7 @@ impl Sums for LinkParserSums {
         let seen = ObservedLinks::new(sequence, &self.classes, self.from, self.grid.head_count())?;
         self.seen += 1;
         let (bytes, index) = (seen.kept.attention_bytes(), sequence.index);
-        if bytes > MAX_SEQUENCE_BYTES || !self.has_room_before(index) {
+        if bytes > MAX_SEQUENCE_BYTES || !self.may_keep(index) {
             return None;
         }
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner).insert(index, bytes);
@@ -126,7 +126,7 @@ impl Sums for LinkParserSums {
                 self.sequences.insert(*index, std::mem::take(&mut seen.kept));
                 let sizes = Arc::clone(&self.sizes);
                 let sizes = sizes.lock().unwrap_or_else(PoisonError::into_inner);
-                self.drop_beyond(&sizes, MAX_KEPT_BYTES);
+                self.truncate_to_bytes(&sizes, MAX_KEPT_BYTES);
             }
             _ => {}
         }
@@ -159,16 +159,16 @@ mod tests {
             let mut sums = empty();
             let mut seen = BTreeMap::new();
             for &index in part {
-                if sums.has_room_before(index) {
+                if sums.may_keep(index) {
                     seen.insert(index, size(index));
                     sums.sequences.insert(index, nothing.clone());
-                    sums.drop_beyond(&seen, most);
+                    sums.truncate_to_bytes(&seen, most);
                 }
             }
             whole.end = whole.end.into_iter().chain(sums.end).min();
             whole.sequences.append(&mut sums.sequences);
             let known = whole.sequences.keys().map(|&index| (index, size(index))).collect();
-            whole.drop_beyond(&known, most);
+            whole.truncate_to_bytes(&known, most);
         }
         whole.sequences.into_keys().collect()
     }

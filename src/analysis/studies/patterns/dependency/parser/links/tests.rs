@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use itertools::Itertools;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -189,7 +190,7 @@ fn contacts(count: u64, permuted: bool) -> Vec<Made> {
     let ring = |rng: &mut ChaCha8Rng| -> Vec<(usize, usize)> {
         let mut order: Vec<usize> = (0..12).collect();
         order.shuffle(rng);
-        (0..12).map(|place| (order[place], order[(place + 1) % 12])).collect()
+        order.into_iter().circular_tuple_windows().collect()
     };
     let made = |index| {
         let known = ring(&mut rng);
@@ -311,16 +312,15 @@ fn what_cannot_be_fitted_says_why() {
         let read = measured(corpus);
         assert!(read.types[0].accuracies.is_empty() && read.types[0].defect(context(4).grid).is_none());
         let text = Summary::from_writer(|out| write_summary(&read.types, read.left_out_sequences, out)).to_string();
-        assert!(text.contains("1 type of links is not read from all heads"), "{text}");
-        read.types[0].none.clone().unwrap()
+        assert!(text.contains(read.types[0].none.as_ref().unwrap()), "{text}");
+        text
     };
-    assert_eq!(why(&planted(10, false)), "the sample has 40 of its scored sources, and 100 are asked for");
     let mut one_fold = planted(60, false);
     one_fold.iter_mut().for_each(|(sequence, _)| sequence.family.number *= 2);
-    assert!(why(&one_fold).contains("none of its scored sources is in blocks of odd number"));
+    let in_even_blocks = why(&one_fold);
     one_fold.iter_mut().for_each(|(sequence, _)| sequence.family.number += 1);
-    assert!(why(&one_fold).contains("none of its scored sources is in blocks of even number"));
-    assert_eq!(why(&contacts(5, false)), "the sample has 60 of its linked pairs, and 100 are asked for");
+    let texts = [why(&planted(10, false)), in_even_blocks, why(&one_fold), why(&contacts(5, false))];
+    insta::assert_snapshot!(texts.concat(), @"");
     // A corpus without links has nothing to say.
     let mut none = planted(3, false);
     none.iter_mut().for_each(|(sequence, _)| sequence.links.clear());
@@ -332,7 +332,7 @@ fn what_cannot_be_fitted_says_why() {
 #[test]
 fn sequences_without_room_are_counted() {
     let text = Summary::from_writer(|out| write_summary(&[], 3, out)).to_string();
-    assert!(text.contains("3 sequences with links were left out"), "{text}");
+    insta::assert_snapshot!(text, @"");
 }
 
 #[test]
@@ -376,10 +376,11 @@ fn the_tables_have_every_model() {
     let table = export_table(&read.types).table();
     assert_eq!((table.name, table.rows.len()), ("parser_links", PAIR_MODELS.len()));
     let text = Summary::from_writer(|out| write_summary(&read.types, 0, out)).to_string();
-    assert!(text.contains("contact prediction, Rao et al. 2021") && text.contains("separations"), "{text}");
+    let (introduction, table_text) = text.split_once("\n\n").unwrap();
+    assert!(table_text.contains("separations"), "{text}");
+    insta::assert_snapshot!(introduction, @"");
     let found = &read.types[0];
-    assert!(
-        found.head_line(found.heads[0].place).unwrap().contains("the largest weight in the model of links contact")
-    );
+    let best_head_line = found.head_line(found.heads[0].place).unwrap();
+    insta::assert_snapshot!(best_head_line.replace(char::is_numeric, ""), @"");
     assert_eq!(found.head_line(found.heads[1].place), None);
 }
