@@ -22,7 +22,6 @@ pub struct MergeOptions {
     pub output: MergeOutput,
 }
 
-/// Output of `headscope merge`.
 pub enum MergeOutput {
     Report(ReportOptions),
     /// Writes one partial of all shards, after which a second stage can run (`--after`).

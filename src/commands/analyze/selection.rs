@@ -69,7 +69,7 @@ enum StudyOrigin {
 }
 
 impl StudyOrigin {
-    /// Error for the study `name`, which the origin's option asks for; `why` says why the study cannot run.
+    /// Error that names the option which asks for the study `name`; `why` says why the study cannot run.
     fn error_with_option(self, name: &'static str, why: &str) -> Error {
         let (option, value) = if let Self::ByOption(option, value) = self { (option, value) } else { ("with", name) };
         anyhow!("--{option} {value}: {why}").with_option(option).with_value(value)

@@ -50,7 +50,6 @@ pub struct BatchOptions {
     /// Whether to take models from the cache, without a request to the Hub.
     pub offline: bool,
     pub quiet: bool,
-    /// Format of error messages.
     pub errors: ErrorFormat,
 }
 
@@ -232,7 +231,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Files that the options ask for a run to have, with their formats.
+    /// Output files of a run, one for each requested format.
     fn requested_files(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()

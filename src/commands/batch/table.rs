@@ -84,9 +84,9 @@ const REFUSED_KEYS: [(&str, &str); 14] = [
 
 /// Options that change nothing in a report except its record of time and threads.
 const RUN_ONLY_OPTIONS: [&str; 2] = ["threads", "keep"];
-/// Key of the model in a table with options.
+/// Key of the model in an entry of `[models]` that also sets options.
 const MODEL_KEY: &str = "model";
-/// Key of the corpora in a table with options.
+/// Key of the corpus files in an entry of `[corpora]` that also sets options.
 const CORPUS_KEY: &str = "corpus";
 
 /// Options by name, each with its command-line values and its byte range in the table. `None`: a switch that is off.

@@ -120,7 +120,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     })
 }
 
-/// Reasons why fixed labels could not be tested in another corpus, in words with counts, the most frequent reason first.
+/// Reasons why labels of the first report could not be tested in another corpus, with counts, the most frequent first.
 fn untested_reasons(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], results: &[InCorpus]) -> Vec<String> {
     let units = side.unit_count_if_too_few();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
@@ -147,8 +147,8 @@ fn untested_reasons(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], 
     reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", format_count(count, "label"))).collect()
 }
 
-/// Tests the fixed labels, each as (head index, label), in another corpus. Returns one result per label.
-/// q-values are corrected over all fixed labels; a confirmed label has a q-value of at most `max_q`.
+/// Tests the labels of the first report, each as (head index, label), in another corpus. Returns one result per label.
+/// q-values are corrected over all these labels; a confirmed label has a q-value of at most `max_q`.
 fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
     let assessed = side.results.directed_assessments(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {
@@ -178,7 +178,7 @@ fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], ma
     assessments.into_iter().map(outcome).collect()
 }
 
-/// Fixed label with its results in each other corpus, and their prediction for a further corpus.
+/// Joins a label of the first report with its results in the other corpora, and predicts its score in a further corpus.
 fn label_with_results(grid: HeadGrid, (place, label): (usize, &Label), results: Vec<InCorpus>) -> ConfirmedLabel {
     let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
     let excesses: Vec<(f64, f64)> = results.iter().filter_map(excess).collect();

@@ -1,6 +1,7 @@
 //! `headscope gate`: has a model lost a firm role of its heads?
 //!
-//! Judges as `compare` does, over one text; passes only if every firm label was measured on both sides.
+//! Compares two reports over equal corpora as `compare` does.
+//! Passes only if every firm label of the first report was also measured in the second.
 
 use anyhow::{Result, anyhow};
 use schemars::JsonSchema;

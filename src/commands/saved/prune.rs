@@ -23,7 +23,7 @@ use crate::system::terminal::print;
 
 /// Allowed cost of pruning, by which heads are chosen from a report.
 pub struct PruningBudget {
-    /// Allowed rise of the loss, or fall of the accuracy, as a share.
+    /// Allowed rise of the loss or fall of the accuracy, as a share of `measure`.
     pub max_cost: f64,
     pub measure: ShareOf,
     /// Name of the pruning order; `None`: the first order of the report.
@@ -34,12 +34,12 @@ pub struct PruningBudget {
 struct ChosenHeads {
     heads: RemovedHeads,
     removal: Replacement,
-    /// Cost of the removal by the report, in words; `None` if the user named the heads.
+    /// Sentence with the loss or accuracy after removal, as measured in the report; `None` if the user named the heads.
     cost_in_words: Option<String>,
 }
 
-/// Writes a model without the named heads, or without the heads that `report` allows to go, and prints which were removed.
-/// `report`: a saved report with the study `pruning`, and the allowed cost by which heads are chosen from it.
+/// Writes a model without the named heads, or without heads chosen from `report`, and prints which were removed.
+/// `report`: a saved report with the study `pruning`, and the allowed cost of removing heads.
 /// Fails if the model or the report cannot be used, the report is of another model, or the folder cannot be written.
 pub fn prune(
     model: &ModelRef,
@@ -168,7 +168,7 @@ impl PruningBudget {
     }
 }
 
-/// Cost, in words, of removing the first head of a pruning order, by the measure of the budget.
+/// Text on the accuracy (with [`ShareOf::Right`]) or loss without the first head of a pruning order.
 fn first_head_cost(order: &PruningOrder, measure: ShareOf) -> String {
     if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.accuracies, order.heads.first())
         && let Some(without) = without.first()

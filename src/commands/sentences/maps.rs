@@ -180,7 +180,6 @@ fn ensure_header_readable(header: usize, sentences: usize) -> Result<()> {
     Ok(())
 }
 
-/// Text of each token of a sentence.
 fn token_texts(model: &Model, sentence: &Sequence) -> Vec<String> {
     sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }

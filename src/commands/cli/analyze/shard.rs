@@ -17,7 +17,7 @@ use crate::system::printable::{one_line, shortened};
 pub(super) enum ShardArgument {
     /// Shard I of N, given as numbers.
     Explicit(Shard),
-    /// `auto/N`: the job's number in an array of N jobs decides the shard. The value is shard 1 of N.
+    /// `auto/N`: the job's number in an array of N jobs decides the shard. The value stands for N: it is shard 1 of N.
     Auto(Shard),
 }
 
@@ -59,8 +59,8 @@ const JOB_SCHEDULERS: [JobScheduler; 3] = [
 ];
 
 impl JobScheduler {
-    /// Shard of the job with the number `value`, which `variable` holds, in an array for `of` shards.
-    /// Fails if no job of such an array has this number.
+    /// Shard of a job in an array of `of` jobs. `value` is the job's number, from the environment variable `variable`.
+    /// Fails if `value` is no job number of such an array.
     fn shard_of_job(&self, variable: &str, value: &str, of: u32) -> Result<Shard, UsageError> {
         let number: Option<u32> = value.parse().ok();
         let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first_job_number));
@@ -126,12 +126,12 @@ impl FromStr for ShardArgument {
     type Err = Box<dyn Error + Send + Sync>;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const WAY_OUT: &str = "say of how many shards: auto/N";
+        const MISSING_COUNT_HINT: &str = "say of how many shards: auto/N";
         match text.strip_prefix("auto/") {
             Some(of) => Ok(Self::Auto(format!("1/{of}").parse()?)),
-            None if text == "auto" => {
-                Err(anyhow!(WAY_OUT).with_included_hint(WAY_OUT).reallocate_into_boxed_dyn_error_without_backtrace())
-            }
+            None if text == "auto" => Err(anyhow!(MISSING_COUNT_HINT)
+                .with_included_hint(MISSING_COUNT_HINT)
+                .reallocate_into_boxed_dyn_error_without_backtrace()),
             None => Ok(Self::Explicit(text.parse()?)),
         }
     }

@@ -58,12 +58,13 @@ fn simulate_fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> V
     found
 }
 
-/// Number of outcomes that are among `wanted`.
+/// Number of `fates` that are in `wanted`.
 fn count_fates(fates: &[Fate], wanted: &[Fate]) -> f64 {
     fates.iter().filter(|fate| wanted.contains(fate)).count() as f64
 }
 
-/// Heads whose scores are the same in both corpora, from far below the threshold to far above it.
+/// Tests that unchanged labels are rarely called lost or gained.
+/// True scores are equal in both corpora, and range from far below the threshold to far above it.
 #[test]
 fn false_alarms_are_rare() {
     let scores: Vec<f64> = (0..21).map(|step| THRESHOLD - 0.1 + 0.01 * f64::from(step)).collect();
@@ -84,7 +85,7 @@ fn false_alarms_are_rare() {
     assert!(count_fates(&found[12], &[Fate::CouldNotTell]) / found[12].len() as f64 > 0.7);
 }
 
-/// Heads whose scores fall from above the threshold to as far below it.
+/// Tests that a label is called lost or gained if the true score crosses the threshold far enough.
 #[test]
 fn clear_changes_are_found() {
     let pairs = 500;

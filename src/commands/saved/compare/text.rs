@@ -42,7 +42,7 @@ pub fn agreement_share(agreement: &CategoryAgreement) -> String {
     whole_percent(share) + &agreement.share_ci95.map_or_else(String::new, percent_range)
 }
 
-/// Formats the share of heads that agree by chance, in random order, with its range.
+/// Formats the share of heads that agree when the heads of `b` are shuffled within layers, with its 95 % range.
 pub fn share_by_chance(share: ShareByChance) -> String {
     whole_percent(share.mean) + &percent_range(share.range95)
 }
@@ -121,7 +121,7 @@ pub fn labels_by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelCompari
 /// Cells of a label's row: head, label, outcome, and the evidence in the two analyses.
 pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     let LabelComparison { label, outcome, doubt, a, b, .. } = label;
-    // The standings show the other reasons.
+    // Other reasons are seen in the evidence of the two analyses.
     let is_said = |doubt: &&Doubt| {
         matches!(doubt, Doubt::OtherThresholds | Doubt::NotMeasured | Doubt::TooLittle | Doubt::OtherCounts)
     };
@@ -141,11 +141,12 @@ fn have_different_metrics(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) 
     a.zip(b).is_some_and(|(a, b)| a.number != b.number)
 }
 
-/// As [`label_row`], but narrow enough for a terminal: one column of thresholds, and a label's reach only with `full`.
+/// As [`label_row`], but narrow enough for a terminal: thresholds have one column.
+/// The strongest baseline that a label beats is only shown with `full`.
 fn brief_label_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
     let named = have_different_metrics(a.as_ref(), b.as_ref());
-    // Equal scores can differ in standing, because the q-value depends on all tests of a report.
+    // Equal scores can be firm in one report and borderline in the other: a q-value depends on all tests of a report.
     let standings = [a, b].map(|side| side.as_ref().map(|side| side.standing));
     let by_q = standings.iter().all(|one| matches!(one, Some(LabelStanding::Firm | LabelStanding::Borderline)));
     let by_q = by_q && standings[0] != standings[1];
@@ -186,14 +187,14 @@ fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt:
 }
 
 impl LabelEvidence {
-    /// The score with its interval and threshold, the standing, and the reach of a syntactic label.
+    /// Formats score, interval, threshold and test result; for firm syntactic labels, also the strongest beaten baseline.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
         let beyond = self.reach_in_words();
         format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
     }
 
-    /// Reach of a firm syntactic label, after a comma. For borderline labels the reach is not established.
+    /// Formats the strongest baseline that a firm syntactic label beats, after a comma; empty for other labels.
     fn reach_in_words(&self) -> String {
         let reach = self.beyond.filter(|_| self.standing == LabelStanding::Firm);
         reach.map_or_else(String::new, |reach| format!(", {}", reach.noun_phrase()))
@@ -214,7 +215,7 @@ impl CompareOutcome {
         format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_in_words())
     }
 
-    /// Number of labels that are firm in either analysis, without `broad` and without labels of how heads choose.
+    /// Number of labels that are firm in at least one analysis, without `broad` and key-choice labels (`chooses:*`).
     /// `compare`, `compare --numbers` and `gate` print this count.
     pub fn firm_label_count(&self) -> usize {
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
@@ -314,7 +315,7 @@ impl CompareOutcome {
         format!("Heads: {}.", clauses.collect::<Vec<_>>().join("; "))
     }
 
-    /// Sentence on how the heads' choices compare; `None` if neither analysis has any.
+    /// Sentence that compares the key-choice labels (`chooses:*`) of two analyses; `None` if neither analysis has any.
     fn choices_in_words(&self) -> Option<String> {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
         Some(format!(

@@ -33,7 +33,7 @@ impl NumbersText<'_> {
     fn write(&self, out: &mut String) -> fmt::Result {
         self.write_verdict(out)?;
         self.write_labels(out)?;
-        self.write_one_sided(out)?;
+        self.write_one_sided_labels(out)?;
         self.write_heads(out)?;
         let NumbersOutcome { relations, metrics, compared, .. } = self.outcome;
         self.write_numbers(out, "Accuracies on relations", relations, compared.relations)?;
@@ -70,8 +70,8 @@ impl NumbersText<'_> {
         self.write_table(out, &format!("Labels: {} changed", changes.len()), changes, MAX_LABELS, row)
     }
 
-    /// Writes the labels that are firm in one analysis only. They are not changes, but two grids of labels differ in them.
-    fn write_one_sided(&self, out: &mut String) -> fmt::Result {
+    /// Writes the labels that are firm in one analysis only, without a significant difference between the analyses.
+    fn write_one_sided_labels(&self, out: &mut String) -> fmt::Result {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
@@ -93,8 +93,8 @@ impl NumbersText<'_> {
         self.write_table(out, &format!("Heads: {} changed", heads.len()), heads, MAX_ROWS, row)
     }
 
-    /// Writes a table with a row per changed number, for the head with its largest change.
-    /// With `full`, the table has a row per number and head.
+    /// Writes a table with a row for each changed metric or accuracy, with the head that changed most.
+    /// With `full`, each such head has a row.
     fn write_numbers(&self, out: &mut String, title: &str, changes: &[Change], compared: usize) -> fmt::Result {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         changes.iter().for_each(|change| *counts.entry(&change.number).or_default() += 1);

@@ -1,4 +1,4 @@
-//! State of a head on one side of a comparison: its standing for a label, and why it may do nothing at all.
+//! State of a head in one analysis of a comparison: its test result for a label, or why the head does nothing.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ impl Side {
 }
 
 /// Reasons why a head and its partner do nothing, `[a, b]`; `None` for a head that does something.
-/// A head that writes a constant counts only if its partner does something. Otherwise the two are compared by their attention.
+/// If both write a constant, both reasons are `None`: the heads are then compared by their attention.
 pub fn pair_idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
