@@ -43,8 +43,8 @@ pub fn list_all_terms() -> String {
     })
 }
 
-/// Says in words when a study runs: by default, on decoders, where other studies run, or with `--with`.
-fn run_condition(study: &dyn AnyStudy) -> String {
+/// Text on when a study runs: by default, on decoders, where other studies run, or with `--with`.
+fn run_condition_text(study: &dyn AnyStudy) -> String {
     let card = study.card();
     match (card.is_default, card.is_default_in_first_run(), card.is_default_with_builds_on) {
         (true, ..) => "by default".to_owned(),
@@ -79,7 +79,7 @@ pub fn explain(name: &str) -> Result<String> {
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let runs_where_it_can = *by_default || (*decoders_only && *default_on_decoders);
         let switch = if runs_where_it_can { "--without" } else { "--with" };
-        let condition = run_condition(study);
+        let condition = run_condition_text(study);
         return Ok(format!(
             "{name} (study)\n\n{question}\n\nMetrics: {}\nLabels: {}\nNeeds: {needs}\nRuns: {condition}; `analyze {switch} \
              {name}` changes that\n",
@@ -192,7 +192,7 @@ pub const STUDY_TABLE_NAME: &str = "studies";
 pub fn study_table() -> String {
     let row = |study: &&dyn AnyStudy| {
         let Card { name, question, needs, .. } = study.card();
-        [format!("`{name}`"), (*question).to_owned(), run_condition(*study), (*needs).to_owned()]
+        [format!("`{name}`"), (*question).to_owned(), run_condition_text(*study), (*needs).to_owned()]
     };
     markdown_table(["study", "question", "runs", "needs"], STUDIES.iter().map(row))
 }

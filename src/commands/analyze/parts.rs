@@ -30,7 +30,7 @@ fn read_earlier_header(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// Says how a saved part first differs from the wanted shard, stage and analysis, in words such as `is shard 2/4 and not 3/4`.
+/// Text on how a saved part first differs from the wanted shard, stage and analysis, as `is shard 2/4 and not 3/4`.
 /// Returns `None` if there is no difference.
 fn first_difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
     if part.shard != shard {

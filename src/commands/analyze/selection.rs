@@ -13,7 +13,7 @@ use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Card, TokenCountUse};
 use crate::system::errors::Facts;
 
-/// Reason, in words, for leaving out a study that needs the corpus's token counts beforehand.
+/// Text on the reason for leaving out a study that needs the corpus's token counts beforehand.
 pub const CANNOT_COUNT_REASON: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
 /// Hint that says how to give the token counts of a corpus that can be read only once.
 pub const COUNTS_HINT: &str = "name a file, or give --counts FILE, which `headscope counts` writes";

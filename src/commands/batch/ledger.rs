@@ -319,7 +319,7 @@ impl RunFormat {
 
 /// Work that remains for a run: to run it again, or only to write missing files from a saved report.
 pub struct OutstandingWork {
-    /// Why the run is not up to date, in words.
+    /// Text on why the run is not up to date.
     reason: String,
     /// A saved report whose inputs are unchanged, and the missing files to make from it; `None`: the run must be repeated.
     pub saved_report: Option<(PathBuf, Vec<(PathBuf, ReportFormat)>)>,
@@ -351,7 +351,7 @@ impl OutstandingWork {
         Some(Self { reason: reasons.join(", "), saved_report: report.zip(targets) })
     }
 
-    /// Says in words that work remains, and why.
+    /// Formats the remaining work, and why it remains.
     pub fn in_words(&self) -> String {
         let from =
             if self.saved_report.is_some() { format!(" {}", RunStatus::FromSavedReport.name()) } else { String::new() };

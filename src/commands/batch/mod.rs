@@ -74,8 +74,10 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         statuses: BTreeMap::new(),
         failures: Vec::new(),
     };
-    let groups: Vec<_> =
-        group_by_model(&selected).into_iter().map(|(model, runs)| (model, batch.fitting_runs(model, runs))).collect();
+    let groups: Vec<_> = group_by_model(&selected)
+        .into_iter()
+        .map(|(model, runs)| (model, batch.runs_with_valid_options(model, runs)))
+        .collect();
     for (model, runs) in groups.into_iter().filter(|(_, runs)| !runs.is_empty()) {
         if batch.must_stop() {
             break;
@@ -142,7 +144,7 @@ impl Batch<'_> {
 
     /// Returns the runs whose options fit the model's `config.json`; other runs fail here, before hours of computation.
     /// All runs of a model on the Hub are returned unchecked.
-    fn fitting_runs<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
+    fn runs_with_valid_options<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
         }

@@ -67,7 +67,7 @@ fn csv_rows(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-/// Changes in the number of firm labels, in words; each is (label family, difference).
+/// Formats the changes in the number of firm labels; each is (label family, difference).
 fn changes_in_words(changes: Vec<(&str, i64)>) -> String {
     if changes.is_empty() {
         return "none".to_owned();

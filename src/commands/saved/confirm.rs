@@ -67,7 +67,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     let policy = &first.context.settings.policy;
     let max_q = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_MAX_Q);
     let grid = first.context.model.grid();
-    let roles = firm_roles(first);
+    let roles = firm_role_labels(first);
     // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
     let (of_random_tokens, fixed_labels): (Vec<_>, Vec<_>) =
         roles.partition(|(_, label)| registry::is_random_token_label(&label.label));
@@ -109,7 +109,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
 
 /// Firm roles of the heads, as (head index, label). Heads that write a constant are left out, unless all heads do.
 /// The label `broad` is left out, because heads of untrained models have it as well.
-fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
+fn firm_role_labels(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.context.model;
     let is_at_work = |place: usize| !model.constant_heads_unless_all().contains(&model.grid().head_place(place));
     let heads = side.results.assessments(&side.context.settings.policy).into_iter().enumerate();

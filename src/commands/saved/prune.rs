@@ -161,7 +161,7 @@ fn pruning_order(name: &str, report: &Report, budget: &PruningBudget) -> Result<
 }
 
 impl PruningBudget {
-    /// Budget in words, such as `1 % of the loss`.
+    /// Text of the budget, such as `1 % of the loss`.
     fn in_words(&self) -> String {
         // Rounded, since the product of floats for 0.0001 % has sixteen digits.
         format!("{} % of {}", (1e12 * self.max_cost).round() / 1e10, self.measure.noun_phrase())

@@ -111,8 +111,8 @@ pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, 
         matched: matching.map(|(partners, halves_agree)| MatchedHeads {
             moved: partners.iter().zip(&places).filter(|(partner, place)| partner != place).count(),
             halves_agree,
-            first_label: ShareByChance::new(&first_labels(&heads), grid.heads),
-            firm_labels: ShareByChance::new(&firm_labels(&heads), grid.heads),
+            first_label: ShareByChance::new(&first_label_pairs(&heads), grid.heads),
+            firm_labels: ShareByChance::new(&firm_label_pairs(&heads), grid.heads),
         }),
         idle,
         unread: sides::unread_reasons(a, b),
@@ -138,12 +138,12 @@ const UNKNOWN_LINEAGE_CAVEAT: &str = "The models have other weights, and their h
     one was trained on from the other (--matched); for other models pair heads first: `headscope match`, --match.";
 
 /// First label of each head in both analyses, as (a, b).
-fn first_labels(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
+fn first_label_pairs(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
     heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect()
 }
 
 /// Names of the firm labels of each head in both analyses, as (a, b).
-fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
+fn firm_label_pairs(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
     fn names(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
         head.labels.iter().filter(|label| label.is_firm_by_side()[side]).map(|label| &*label.label).collect()
     }
@@ -154,8 +154,8 @@ fn head_agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement 
     let choices_of = |choice: &'_ ChoiceComparison| (choice.a.clone(), choice.b.clone());
     let choices: Vec<_> = heads.iter().map(|head| head.choice.as_ref().map(choices_of).unwrap_or_default()).collect();
     HeadAgreement {
-        first_label: CategoryAgreement::new(&first_labels(heads)),
-        firm_labels: CategoryAgreement::new(&firm_labels(heads)),
+        first_label: CategoryAgreement::new(&first_label_pairs(heads)),
+        firm_labels: CategoryAgreement::new(&firm_label_pairs(heads)),
         choice: has_choices.then(|| CategoryAgreement::new(&choices)),
     }
 }

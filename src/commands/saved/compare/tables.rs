@@ -136,7 +136,7 @@ const HEAD_COLUMNS: [&str; 11] = [
     "chooses in b",
 ];
 
-/// Row of a head on the page, with its labels in words.
+/// Row of a head on the page, with the evidence for its labels as text.
 fn head_page_row(head: &HeadComparison) -> Vec<String> {
     let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
     let none = || "-".to_owned();

@@ -152,7 +152,7 @@ fn brief_label_row((place, label): (HeadPlace, &LabelComparison), full: bool) ->
     let by_q = by_q && standings[0] != standings[1];
     let side = |side: &LabelEvidence| {
         let number = if named { format!("{} ", one_line(&side.number)) } else { String::new() };
-        let beyond = if full { side.reach_in_words() } else { String::new() };
+        let beyond = if full { side.beaten_baseline_text() } else { String::new() };
         let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance_text(q)));
         format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
@@ -190,12 +190,12 @@ impl LabelEvidence {
     /// Formats score, interval, threshold and test result; for firm syntactic labels, also the strongest beaten baseline.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
-        let beyond = self.reach_in_words();
+        let beyond = self.beaten_baseline_text();
         format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
     }
 
     /// Formats the strongest baseline that a firm syntactic label beats, after a comma; empty for other labels.
-    fn reach_in_words(&self) -> String {
+    fn beaten_baseline_text(&self) -> String {
         let reach = self.beyond.filter(|_| self.standing == LabelStanding::Firm);
         reach.map_or_else(String::new, |reach| format!(", {}", reach.noun_phrase()))
     }
@@ -212,7 +212,7 @@ impl CompareOutcome {
         }
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
         let untold = self.untold.firm_in_any();
-        format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_in_words())
+        format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_label_count_text())
     }
 
     /// Number of labels that are firm in at least one analysis, without `broad` and key-choice labels (`chooses:*`).
@@ -222,7 +222,7 @@ impl CompareOutcome {
         kept + lost + gained + self.untold.firm_in_any()
     }
 
-    fn firm_in_words(&self) -> String {
+    fn firm_label_count_text(&self) -> String {
         firm_count_in_words(self.firm_label_count())
     }
 
@@ -271,7 +271,7 @@ impl CompareOutcome {
             self.unread.clone(),
             self.corpora.clone(),
             self.lineage.clone(),
-            self.matched_in_words(),
+            self.matching_sentence(),
             standing::idle_in_words(&self.idle, most),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
@@ -281,13 +281,13 @@ impl CompareOutcome {
             one_sided(firm_in_b, ["b", "a"], [false, true]),
             labels_are(firm_in_both, "firm in both, under other thresholds or counts of words"),
             labels_are(firm_in_neither, "firm in neither, but borderline in one or both"),
-            Some(self.heads_in_words()),
-            self.choices_in_words(),
+            Some(self.head_outcomes_sentence()),
+            self.key_choices_sentence(),
         ];
         all.into_iter().flatten().collect()
     }
 
-    fn matched_in_words(&self) -> Option<String> {
+    fn matching_sentence(&self) -> Option<String> {
         let MatchedHeads { moved, halves_agree, first_label, firm_labels } = self.matched?;
         Some(format!(
             "Heads are matched: {moved} of {} have their partner at another place, and {halves_agree} the same one by both halves of \
@@ -298,7 +298,7 @@ impl CompareOutcome {
         ))
     }
 
-    fn heads_in_words(&self) -> String {
+    fn head_outcomes_sentence(&self) -> String {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
         let have = |count: usize| plural(&count, "has", "have");
         let parts = [
@@ -316,7 +316,7 @@ impl CompareOutcome {
     }
 
     /// Sentence that compares the key-choice labels (`chooses:*`) of two analyses; `None` if neither analysis has any.
-    fn choices_in_words(&self) -> Option<String> {
+    fn key_choices_sentence(&self) -> Option<String> {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
         Some(format!(
             "How heads choose: {kept} kept, {lost} lost, {gained} gained, {changed} changed, {could_not_tell} could not tell, \
