@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Error, Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use crate::evaluation::plan::{self, Plan};
 use crate::evaluation::presets::{self, Preset};
@@ -176,7 +177,7 @@ pub fn round_and_check(report: Report, digits: Digits, parts: &[PathBuf]) -> Res
         if parts.is_empty() {
             return fault;
         }
-        let names = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
+        let names = parts.iter().take(3).map(|part| format!("`{}`", part.display())).join(", ");
         let and_more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
         anyhow!("{names}{and_more}: the sums come to a report that no run makes: {fault:#}")
             .hint_after("; ", "run the shards again, one of them is damaged")

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use super::options::PartialOptions;
 use crate::commands::reporting::make_folder;
@@ -188,7 +189,7 @@ impl<'a> PartsFolder<'a> {
         }
         let Some((name, difference)) = unfit.first() else { return Ok(places) };
         let shown = self.folder.join(name);
-        let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = unfit.iter().map(|(name, _)| name.as_str()).join(", ");
         let count =
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
         let error = anyhow!("{count}`{}` {difference}", shown.display()).with_file(shown.display());

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use anyhow::{Error, Result, anyhow};
+use itertools::Itertools as _;
 
 use crate::evaluation::askable::{ModelTraits, is_task_only};
 use crate::evaluation::presets::Preset;
@@ -256,7 +257,7 @@ impl StudyRequest {
                 Err(origin.error_with_option(name, "there is no task").hint("give --task FILE"))?;
             }
             Some(task) if !takes.is_empty() && !takes.contains(&task.kind) => {
-                let takes = takes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+                let takes = takes.iter().map(ToString::to_string).join(" or ");
                 let (path, kind) = (&task.path, task.kind);
                 let why = format!("it takes items of kind {takes}, and `{path}` has items of kind {kind}");
                 Err(origin.error_with_option(name, &why).hint("leave it out"))?;

@@ -31,6 +31,7 @@ use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, print_to_stderr};
 use inputs::{CorpusInputsCache, RunInputs};
+use itertools::Itertools as _;
 use ledger::{Ledger, LedgerEntry, OutstandingWork, ReportSummary, RunFormat, RunStatus};
 use overview::RunRow;
 use table::{BatchTable, OptionSyntax, TableRun};
@@ -91,7 +92,7 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
 fn selected_runs<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
         let is_any_match = all.iter().any(|run| matches_pattern(pattern, &run.name));
-        let names = || all.iter().take(10).map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = || all.iter().take(10).map(|run| run.name.as_str()).join(", ");
         let and_more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
         ensure!(is_any_match, "--only {}: there is no such run, but {}{and_more}", pattern.escape_debug(), names());
     }

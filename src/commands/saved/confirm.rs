@@ -5,12 +5,12 @@
 //! (docs/methodology/confirm.md).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -138,13 +138,9 @@ fn untested_reasons(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], 
             format!("`{}` has too little text in the other corpus, or was not measured there", label.label)
         })
     };
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    for why in fixed_labels.iter().zip(results).filter_map(reason) {
-        *reasons.entry(why).or_default() += 1;
-    }
-    let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, count)| Reverse(*count));
-    reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", format_count(count, "label"))).collect()
+    let counts = fixed_labels.iter().zip(results).filter_map(reason).counts();
+    let reasons = counts.into_iter().map(|(why, count)| (Reverse(count), why)).sorted();
+    reasons.map(|(Reverse(count), why)| format!("{} not tested: {why}", format_count(count, "label"))).collect()
 }
 
 /// Tests the labels of the first report, each as (head index, label), in another corpus. Returns one result per label.
@@ -402,7 +398,7 @@ fn write_labels(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt
     if untested.is_empty() {
         return Ok(());
     }
-    let names = untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label)));
-    let names_in_words = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
-    writeln!(out, "\nNot tested in any other corpus: {} ({names_in_words}).", format_count(untested.len(), "label"))
+    let names = || untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label))).join(", ");
+    let names = if full { names() } else { "--full names them".to_owned() };
+    writeln!(out, "\nNot tested in any other corpus: {} ({names}).", format_count(untested.len(), "label"))
 }

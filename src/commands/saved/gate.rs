@@ -4,6 +4,7 @@
 //! Passes only if every firm label of the first report was also measured in the second.
 
 use anyhow::{Result, anyhow};
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -147,7 +148,7 @@ impl GateOutcome {
                 lost.len(),
                 format_count(*firm, &format!("firm {noun}")),
                 plural(&lost.len(), "is", "are"),
-                lost.iter().map(GatedLabel::in_words).collect::<Vec<_>>().join(", ")
+                lost.iter().map(GatedLabel::in_words).join(", ")
             ),
         }
     }

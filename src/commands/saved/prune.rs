@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use crate::export::json;
 use crate::model::PendingHashes;
@@ -98,8 +99,8 @@ fn choose_heads(
                 .class(ErrorClass::Input)
         );
         let count = order.removable_heads(budget.max_cost, budget.measure).with_context(|| {
-            let measures: BTreeSet<&str> = order.budgets.iter().map(|(measure, ..)| measure.noun_phrase()).collect();
-            let measures = Vec::from_iter(measures).join(" and of ");
+            let measures = order.budgets.iter().map(|(measure, ..)| measure.noun_phrase());
+            let measures = measures.sorted_unstable().dedup().join(" and of ");
             format!("`{name}` has no shares of {}: it has shares of {measures}", budget.measure.noun_phrase())
         });
         let count = if order.accuracies.is_some() { count.hint("give `--of right`") } else { count };
@@ -147,7 +148,7 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
 
 fn pruning_order(name: &str, report: &Report, budget: &PruningBudget) -> Result<PruningOrder> {
     let orders: Vec<PruningOrder> = report.section_views().flat_map(|(_, view)| view.pruning).collect();
-    let names = orders.iter().map(|order| one_line(&order.criterion)).collect::<Vec<_>>().join(", ");
+    let names = orders.iter().map(|order| one_line(&order.criterion)).join(", ");
     let is_named = |order: &PruningOrder| budget.order.as_ref().is_none_or(|name| *name == order.criterion);
     match (orders.into_iter().find(is_named), &budget.order) {
         (Some(order), _) => Ok(order),

@@ -33,7 +33,7 @@ use crate::stats::assignment::least_cost_assignment;
 use crate::studies::registry;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{decimal, plain_table};
+use crate::study::show::wording::{aligned_table, decimal, plain_table};
 use crate::system::counted::format_count;
 use crate::system::errors::{ErrorClass, Facts};
 use crate::system::printable::one_line;
@@ -162,14 +162,13 @@ fn render_text(outcome: &MatchOutcome) -> Summary {
             format_count(*sentences, "sentence")
         )?;
         writeln!(out, "\na  {}\nb  {}\n", one_line(&a.id), one_line(&b.id))?;
-        let mut table = plain_table();
-        table.set_header(["a", "b", "distance", "to the head in its place", "halves"]);
-        for head in heads {
+        let row = |head: &MatchedHead| {
             let halves = if head.halves_agree { "agree" } else { "differ" };
             let [distance, in_place] = [head.distance, head.distance_in_place].map(|distance| decimal(distance, 3));
-            table.add_row([head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]);
-        }
-        out.add_table(table);
+            [head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]
+        };
+        let header = ["a", "b", "distance", "to the head in its place", "halves"];
+        out.add_table(aligned_table(header, heads.iter().map(row), 0..0));
         outcome.labels.as_deref().map_or(Ok(()), |ways| write_labels(out, ways))
     })
 }

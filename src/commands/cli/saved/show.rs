@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::{ArgGroup, Args};
+use itertools::Itertools as _;
 
 use crate::commands::cli::shared::inputs::NetworkArguments;
 use crate::commands::cli::shared::numbers::{self, parse_percentage};
@@ -154,7 +155,7 @@ impl CiteArguments {
 
 fn cite_examples() -> String {
     let names = |of: fn(&Card) -> &'static [&'static str]| -> String {
-        STUDIES.iter().flat_map(|study| of(study.card())).copied().collect::<Vec<_>>().join(", ")
+        STUDIES.iter().flat_map(|study| of(study.card())).copied().join(", ")
     };
     let (figures, tables) = (names(|card| card.figures), names(|card| card.tables));
     format!(

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools as _;
+
 use super::outcome::{
     CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, MatchedHeads, OutcomeCounts,
     UntoldCounts,
@@ -13,7 +15,7 @@ use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{aligned_table, decimal, plain_table, plus_minus, significance_text, whole_percent};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance_text, whole_percent};
 use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
 
@@ -70,9 +72,7 @@ fn write_agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     let rows = named_agreements(outcome)
         .into_iter()
         .map(|(name, agreement)| [name.to_owned(), agreement_share(&agreement), kappa_text(&agreement)]);
-    let mut table = plain_table();
-    table.set_header(["agreement on", "heads", "Cohen's kappa"]).add_rows(rows);
-    out.add_table(table);
+    out.add_table(aligned_table(["agreement on", "heads", "Cohen's kappa"], rows, 0..0));
     writeln!(out, "{INTERVALS_NOTE}")
 }
 
@@ -158,10 +158,9 @@ fn brief_label_row((place, label): (HeadPlace, &LabelComparison), full: bool) ->
     };
     let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "head removed or idle" };
     let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| without.to_owned(), side));
-    let mut thresholds: Vec<String> = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).collect();
-    thresholds.dedup();
+    let thresholds = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).dedup().join(" | ");
     let [a, b] = sides;
-    [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds.join(" | ")]
+    [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds]
 }
 
 /// Writes the labels that are firm in an analysis and were not kept; with `full`, every label.
@@ -177,9 +176,8 @@ fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt:
     let title = if full { "All labels" } else { "Firm labels that were not kept" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
     let shown = rows.iter().take(list_limit(MAX_LABELS, full)).map(|row| brief_label_row(*row, full));
-    let mut table = plain_table();
-    table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]).add_rows(shown);
-    out.table_with_optional_columns(table, &[5]);
+    let header = ["head", "label", "", "a", "b", "threshold (a | b)"];
+    out.table_with_optional_columns(aligned_table(header, shown, 0..0), &[5]);
     match rows.len().saturating_sub(list_limit(MAX_LABELS, full)) {
         0 => Ok(()),
         more => writeln!(out, " and {}: --full", format_count(more, "more label")),
@@ -311,8 +309,8 @@ impl CompareOutcome {
                 format!("{} no firm label, or only labels that could not be told", have(could_not_tell + none)),
             ),
         ];
-        let clauses = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-        format!("Heads: {}.", clauses.collect::<Vec<_>>().join("; "))
+        let clauses = parts.iter().filter(|(count, _)| *count > 0);
+        format!("Heads: {}.", clauses.map(|(count, words)| format!("{count} {words}")).join("; "))
     }
 
     /// Sentence that compares the key-choice labels (`chooses:*`) of two analyses; `None` if neither analysis has any.

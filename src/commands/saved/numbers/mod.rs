@@ -6,6 +6,7 @@ mod page;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, anyhow};
+use itertools::Itertools as _;
 
 use super::sides::described::{self, LeftAside, Valued};
 use super::sides::standing::{self, Idleness, LabelStanding, assessments_by_label, has_same_thresholds};
@@ -71,6 +72,7 @@ fn compute_outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     idle.iter_mut().filter(|_| !is_wanted(Part::Labels)).for_each(|head| head.firm_labels.clear());
     let is_lost = idle.iter().any(|head| !head.firm_labels.is_empty());
     let changed = is_lost || !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
+    let untested_sections = sides::untested_differences(&a, &b);
     Ok(NumbersOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.corpus_difference(&b),
@@ -96,13 +98,7 @@ fn compute_outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         heads: pairs.changed_heads(is_wanted, options.rate),
         relations,
         metrics,
-        left_aside: pairs
-            .left_aside
-            .iter()
-            .cloned()
-            .chain(labels.left_aside)
-            .chain(sides::untested_differences(&a, &b))
-            .collect(),
+        left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(untested_sections).collect(),
         not_shared: described::differing_facts([&a.context, &b.context]),
         a: a.description(),
         b: b.description(),
@@ -376,11 +372,10 @@ impl<'a> NumberPairs<'a> {
 
     /// Changed numbers of a part of the report: those with a q-value of at most `rate`, the largest difference first.
     pub fn changes_in_part(&self, part: Part, rate: f64) -> Vec<Change> {
-        let mut changed: Vec<&NumberPair<'_>> =
-            self.tested_pairs.iter().filter(|pair| pair.a.part == part && pair.q <= rate).collect();
+        let changed = self.tested_pairs.iter().filter(|pair| pair.a.part == part && pair.q <= rate);
         // Sorting is stable: equal differences stay in the order of reports.
-        changed.sort_by(|a, b| b.scaled_difference().total_cmp(&a.scaled_difference()));
-        changed.into_iter().map(|pair| self.describe_change(pair)).collect()
+        let sorted = changed.sorted_by(|a, b| b.scaled_difference().total_cmp(&a.scaled_difference()));
+        sorted.map(|pair| self.describe_change(pair)).collect()
     }
 
     /// Heads with a changed number (q-value of at most `rate`) in a part for which `wanted` returns true.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -135,9 +136,7 @@ pub fn heads_idle_on_one_side(a: &Side, b: &Side, partners: &[usize]) -> Vec<Idl
 
 /// One line that names the heads in `idle`, at most `most` per analysis and reason; `None` without any.
 pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
-    let kinds = ["a", "b"]
-        .into_iter()
-        .flat_map(|side| [Idleness::Absent, Idleness::Removed, Idleness::WritesConstant].map(|why| (side, why)));
+    let reasons = [Idleness::Absent, Idleness::Removed, Idleness::WritesConstant];
     let heads_of_kind = |(side, why): (&str, Idleness)| {
         let heads = idle.iter().filter(|head| head.side == side && head.why == why);
         let names: Vec<String> = heads.map(|head| head.place.to_string()).collect();
@@ -146,6 +145,6 @@ pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
         let shown = names[..names.len().min(most)].join(", ");
         (!names.is_empty()).then(|| format!("{shown}{and_more} ({} in {side})", why.words()))
     };
-    let parts: Vec<String> = kinds.filter_map(heads_of_kind).collect();
-    (!parts.is_empty()).then(|| format!("Heads that do nothing on one side: {}.", parts.join("; ")))
+    let parts = ["a", "b"].into_iter().cartesian_product(reasons).filter_map(heads_of_kind).join("; ");
+    (!parts.is_empty()).then(|| format!("Heads that do nothing on one side: {parts}."))
 }
