@@ -71,7 +71,7 @@ fn two_column_lines(entries: &[(String, String)]) -> String {
 /// Maximum number of keys or values that the explanation of a word lists.
 const MAX_LISTED_PLACES: usize = 8;
 
-/// Explains a key or a value by name, from the first document in [`DOCUMENTS`] that has it; `None` if none has it.
+/// Explains a key or a value of a JSON document by name; `None` if no document has it. Reports are searched first.
 pub fn explain_word(word: &str) -> Option<String> {
     DOCUMENTS.iter().find_map(|document| document.explain_key_or_value(word))
 }

@@ -400,7 +400,7 @@ impl PreparedRun<'_> {
     }
 
     /// Computes the attention maps of one typical sentence of a firm head; `None` if no such sentence is short enough.
-    /// The longest is taken, among those of the heads whose scores exceed their thresholds most.
+    /// Candidates are typical sentences of the heads whose scores exceed their thresholds most. The longest is taken.
     fn example_maps(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> =
             report.section_views().flat_map(|(_, view)| view.typical_sentences).collect();

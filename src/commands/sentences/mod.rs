@@ -76,7 +76,7 @@ pub struct SentenceOptions {
     pub max_tokens: Option<usize>,
     /// Spacing of treebank words before they are tokenized.
     pub spacing: Spacing,
-    /// Whether a sentence of plain text is cut to the token limit, in place of being skipped.
+    /// Whether a sentence of plain text above the token limit is cut, not skipped.
     pub truncate: bool,
     /// Whether a sentence that cannot be analysed is an error; otherwise it is skipped.
     pub strict: bool,

@@ -11,7 +11,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use itertools::Itertools as _;
 
 use crate::commands::analyze::selection::StudySelection;
-use crate::commands::cli::shared::{UsageError, without_duplicates};
+use crate::commands::cli::shared::UsageError;
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
@@ -112,7 +112,7 @@ const MAX_PROBED_COLUMNS: usize = 4;
 /// Columns to probe for, without duplicates.
 /// Fails if there are too many, or if a column is given and the probing study does not run.
 pub(super) fn probed_columns(selection: &StudySelection, named: Vec<String>) -> Result<Vec<String>, UsageError> {
-    let probes = without_duplicates(named);
+    let probes: Vec<String> = named.into_iter().unique().collect();
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
         return Err(anyhow!("--probe {always}: that is probed for in any case")
             .with_option("probe")

@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
+use itertools::Itertools as _;
 
 use super::{SentenceArguments, refuse_corpus_as_output};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::{
     Command, RUN_ERRORS, UsageError, extension, help_with_statuses, lower_extension, named_value_parser, numbers,
-    sorted_heads, without_duplicates,
+    sorted_heads,
 };
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, write_attention_tensors};
@@ -128,9 +129,9 @@ impl FromStr for HeadArgument {
 
 fn head_choice(named: &[HeadArgument]) -> HeadChoice {
     let heads = named.iter().map(|named| if let HeadArgument::One(head) = named { Some(*head) } else { None });
-    heads
-        .collect::<Option<Vec<HeadPlace>>>()
-        .map_or(HeadChoice::All, |heads| HeadChoice::Heads(without_duplicates(heads)))
+    heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| {
+        HeadChoice::Heads(heads.into_iter().unique_by(|head| (head.layer, head.head)).collect())
+    })
 }
 
 /// Fails if one of the `options`, each as (name, whether it is given), is given.

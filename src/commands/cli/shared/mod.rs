@@ -144,13 +144,6 @@ pub fn sorted_heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
 }
 
-/// Removes duplicates and keeps the order in which the values are given.
-pub fn without_duplicates<T: Ord + Clone>(mut values: Vec<T>) -> Vec<T> {
-    let mut earlier = BTreeSet::new();
-    values.retain(|value| earlier.insert(value.clone()));
-    values
-}
-
 /// File extension in lower case, without its dot; empty if there is none.
 pub fn lower_extension(path: &Path) -> String {
     extension(path).to_lowercase()

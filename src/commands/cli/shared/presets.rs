@@ -34,7 +34,7 @@ pub fn presets_by_name(names: &[String]) -> Result<Vec<&'static Preset>, UsageEr
     Ok(presets)
 }
 
-/// Fails if a preset adds studies, since a command on saved reports runs none.
+/// Fails if a preset adds studies, since a command on saved results runs none.
 /// The hint names `instead`, a command that takes the preset.
 pub fn ensure_policies(names: &[String], instead: &str) -> Result<(), UsageError> {
     match presets_by_name(names)?.iter().find(|preset| !preset.is_policy()) {

@@ -92,7 +92,7 @@ pub fn read_and_compare(sides: &SidesOptions, pairing: &Pairing) -> Result<Compa
 }
 
 /// Compares two analyses of models with equal numbers of layers and heads. Heads are paired by place or by `matching`.
-/// `matching`: index in `b` of each head's partner, `[layers * heads]`; number of partners equal in both text halves.
+/// `matching`: index in `b` of each head's partner, `[layers * heads]`; number of partners found in both text halves.
 /// `is_unknown`: whether the relation of the models is unknown, which adds a caveat.
 pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.context.model.grid();
@@ -169,11 +169,10 @@ fn compare_families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
         .map(|label| (order_of.get(&*label.family).copied().unwrap_or(order_of.len()), &*label.family))
         .collect();
     let family = |(_, family): (usize, &str)| {
-        let is_firm = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
-            let own_labels = || labels.iter().filter(|label| label.family == family);
-            (own_labels().any(|label| label.is_firm_by_side()[0]), own_labels().any(|label| label.is_firm_by_side()[1]))
+        let is_firm = |labels: &[&'_ LabelComparison], side: usize| {
+            labels.iter().any(|label| label.family == family && label.is_firm_by_side()[side])
         };
-        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| is_firm(labels)).collect();
+        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| (is_firm(labels, 0), is_firm(labels, 1))).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
         let all = labels.iter().flatten().filter(|label| label.family == family);
         FamilyComparison {

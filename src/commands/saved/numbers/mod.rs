@@ -179,7 +179,7 @@ impl ComparedLabels {
                 if is_firm[1 - firm] {
                     continue;
                 }
-                // For a score that also depends on rates of the corpus, the head's part of the score is compared.
+                // For a score that also depends on frequencies in the corpus, the head's part of the score is compared.
                 let of_head =
                     |rule: &str| pairs.corpus_dependent.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
                 let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.label.number))).copied();
@@ -365,7 +365,7 @@ impl<'a> NumberPairs<'a> {
         Self { tested_pairs: tested, left_aside: left_aside.collect(), corpus_dependent, grid }
     }
 
-    /// Number of tested metrics or accuracies, by `part` of the report (labels, relations or metrics).
+    /// Number of tested values in a part of the report, such as the metrics.
     pub fn count_in_part(&self, part: Part) -> usize {
         self.tested_pairs.iter().filter(|pair| pair.a.part == part).count()
     }

@@ -161,7 +161,7 @@ pub fn write_left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> 
 }
 
 /// Writes the settings and facts in which two runs differ; with `full`, all of them at full length.
-/// Otherwise facts on the corpus are omitted, since the text names the two corpora elsewhere.
+/// Otherwise facts on the corpus are only counted, since the text names the two corpora elsewhere.
 pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Result {
     if facts.is_empty() {
         return Ok(());
