@@ -90,15 +90,11 @@ pub struct PolicyOptions {
 impl PolicyOptions {
     /// Fails if a preset needs a study that is not among `studies`.
     pub fn ensure_studies_ran(&self, studies: &[String]) -> Result<()> {
-        match presets::missing_study(&self.presets, &plan::studies(studies)?) {
-            Some((preset, study)) => {
-                Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")
-                    .with_value(preset)
-                    .hint(format!("headscope analyze --with {study}")))
-                .class(ErrorClass::Usage)
-            }
-            None => Ok(()),
-        }
+        let Some((preset, study)) = presets::missing_study(&self.presets, &plan::studies(studies)?) else {
+            return Ok(());
+        };
+        let error = anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run");
+        Err(error.with_value(preset).hint(format!("headscope analyze --with {study}"))).class(ErrorClass::Usage)
     }
 
     /// Relabels a saved report by this policy; `name` is the report's name in errors.

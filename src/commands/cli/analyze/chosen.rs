@@ -82,12 +82,10 @@ pub(super) fn ablation_settings(
     if !studies.iter().any(|study| removes(*study)) {
         let options = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
         let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name).join(", ");
-        return match options.into_iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => Err(anyhow!("--{option} is about heads that are removed or cut")
-                .with_option(option)
-                .hint(format!("give --with {names}, or several of these"))),
-            None => Ok(None),
-        };
+        let Some((option, _)) = options.into_iter().find(|(_, is_given)| *is_given) else { return Ok(None) };
+        return Err(anyhow!("--{option} is about heads that are removed or cut")
+            .with_option(option)
+            .hint(format!("give --with {names}, or several of these")));
     }
     let asks = |study: &&dyn AnyStudy| study.card().removes_heads;
     if removal.is_some() && !studies.iter().any(asks) {

@@ -137,10 +137,8 @@ fn head_choice(named: &[HeadArgument]) -> HeadChoice {
 /// Fails if one of the `options`, each as (name, whether it is given), is given.
 /// `purpose` says in the error what the options are for.
 fn refuse_given_options(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), UsageError> {
-    match options.into_iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").with_option(option).hint(hint)),
-        None => Ok(()),
-    }
+    let Some((option, _)) = options.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    Err(anyhow!("--{option} is for {purpose}").with_option(option).hint(hint))
 }
 
 impl ViewArguments {

@@ -127,10 +127,8 @@ pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), UsageError> {
 /// Fails if an output does not have this file extension.
 /// In the error, `what` is the failed action, such as `write a table as`, and `way_out` is the hint.
 pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_out: &str) -> Result<(), UsageError> {
-    match outputs.iter().find(|path| lower_extension(path) != extension) {
-        Some(other) => Err(unsuitable_output(what, other, way_out)),
-        None => Ok(()),
-    }
+    let other = outputs.iter().find(|path| lower_extension(path) != extension);
+    other.map_or(Ok(()), |other| Err(unsuitable_output(what, other, way_out)))
 }
 
 /// Error for an output with an unsuitable file extension: `cannot {what}` the output, with the hint `way_out`.
