@@ -23,10 +23,10 @@ use crate::system::errors::Facts;
 /// It has a line for each label, metric and study, then the names of the other terms and of the thresholds.
 pub fn list_all_terms() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
-    let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));
+    let line = |entry: Entry| (entry.name(), entry.explanation.measures);
     let groups: [(&str, Vec<(&str, &str)>); 3] = [
-        ("Labels", entries(registry::label_entries().collect()).collect()),
-        ("Metrics", entries(registry::metric_entries().collect()).collect()),
+        ("Labels", registry::label_entries().map(line).collect()),
+        ("Metrics", registry::metric_entries().map(line).collect()),
         ("Studies", studies.collect()),
     ];
     let width = groups.iter().flat_map(|(_, lines)| lines).map(|(name, _)| name.len()).max().unwrap_or(0);

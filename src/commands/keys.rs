@@ -163,7 +163,7 @@ fn object_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if schema_properties(schema).is_some() { Some(schema) } else { object_schema(target_schema(schema, root)?, root) }
 }
 
-/// Description of a schema on one line. A schema without a description has that of the schema to which it refers.
+/// Description of a schema on one line; without one, the description of the schema to which it refers.
 fn schema_description(schema: &Value, root: &Value) -> String {
     match schema.get("description").and_then(Value::as_str) {
         Some(text) => text.split_whitespace().join(" "),

@@ -185,7 +185,7 @@ fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt:
 }
 
 impl LabelEvidence {
-    /// Formats score, interval, threshold and test result; for firm syntactic labels, also the strongest beaten baseline.
+    /// Formats score, interval, threshold, test result and, for a firm syntactic label, the strongest beaten baseline.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
         let beyond = self.beaten_baseline_text();

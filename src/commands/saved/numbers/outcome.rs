@@ -202,7 +202,7 @@ pub struct Change {
 }
 
 impl Method {
-    fn words(self) -> &'static str {
+    fn phrase(self) -> &'static str {
         match self {
             Self::PairedByBlock => "the same sentences, pairwise by blocks",
             Self::ByIntervals => "by their intervals",
@@ -242,7 +242,7 @@ impl NumbersOutcome {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// Line that names the heads in `idle`, at most `most` per reason, and counts their firm labels; `None` without any.
+    /// Line that names the heads in `idle`, at most `most` per reason, and counts their firm labels; `None` if empty.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;
@@ -267,7 +267,7 @@ impl NumbersOutcome {
             format_count(compared.metrics, "metric"),
             compared.relations,
             plural(&compared.relations, "accuracy", "accuracies"),
-            method.words(),
+            method.phrase(),
             compared.numbers,
         )
     }
