@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Error, Result, anyhow};
+use itertools::Itertools as _;
 
 use super::keys;
 use crate::model::grid::HeadPlace;
@@ -22,16 +23,15 @@ use crate::system::printable::write_to_string;
 /// It has a line for each label, metric and study, then the names of the other terms and of the thresholds.
 pub fn list_all_terms() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
-    let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));
+    let line = |entry: Entry| (entry.name(), entry.explanation.measures);
     let groups: [(&str, Vec<(&str, &str)>); 3] = [
-        ("Labels", entries(registry::label_entries().collect()).collect()),
-        ("Metrics", entries(registry::metric_entries().collect()).collect()),
+        ("Labels", registry::label_entries().map(line).collect()),
+        ("Metrics", registry::metric_entries().map(line).collect()),
         ("Studies", studies.collect()),
     ];
     let width = groups.iter().flat_map(|(_, lines)| lines).map(|(name, _)| name.len()).max().unwrap_or(0);
-    let words = |words: Vec<&str>| words.join(", ");
-    let terms = registry::glossary().map(|term| term.name).collect();
-    let thresholds = registry::default_policy().thresholds().map(|threshold| threshold.name).collect();
+    let terms = registry::glossary().map(|term| term.name).join(", ");
+    let thresholds = registry::default_policy().thresholds().map(|threshold| threshold.name).join(", ");
     write_to_string(|text| {
         for (title, lines) in groups {
             writeln!(text, "{title}:\n")?;
@@ -39,12 +39,12 @@ pub fn list_all_terms() -> String {
             writeln!(text)?;
         }
         writeln!(text, "The rules of all verdicts, as one table: {VERDICT_TABLE_NAME}")?;
-        write!(text, "\nOther words: {}\n\nThresholds: {}\n", words(terms), words(thresholds))
+        write!(text, "\nOther words: {terms}\n\nThresholds: {thresholds}\n")
     })
 }
 
-/// Says in words when a study runs: by default, on decoders, where other studies run, or with `--with`.
-fn run_condition(study: &dyn AnyStudy) -> String {
+/// Text on when a study runs: by default, on decoders, where other studies run, or with `--with`.
+fn run_condition_text(study: &dyn AnyStudy) -> String {
     let card = study.card();
     match (card.is_default, card.is_default_in_first_run(), card.is_default_with_builds_on) {
         (true, ..) => "by default".to_owned(),
@@ -79,7 +79,7 @@ pub fn explain(name: &str) -> Result<String> {
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let runs_where_it_can = *by_default || (*decoders_only && *default_on_decoders);
         let switch = if runs_where_it_can { "--without" } else { "--with" };
-        let condition = run_condition(study);
+        let condition = run_condition_text(study);
         return Ok(format!(
             "{name} (study)\n\n{question}\n\nMetrics: {}\nLabels: {}\nNeeds: {needs}\nRuns: {condition}; `analyze {switch} \
              {name}` changes that\n",
@@ -98,8 +98,8 @@ pub fn explain(name: &str) -> Result<String> {
         Some(format!("{name} (threshold)\n\n{about}\n\nDefault: {default}\n"))
     };
     let family = || {
-        let labels: Vec<String> = registry::labels_in_category(name).iter().map(Entry::to_string).collect();
-        (!labels.is_empty()).then(|| labels.join("\n"))
+        let labels = registry::labels_in_category(name).iter().join("\n");
+        (!labels.is_empty()).then_some(labels)
     };
     // An exact name or a code of the grid wins over another name of a term: `position` is both.
     let entry = || registry::find_entry(name).map(|entry| entry.to_string());
@@ -165,13 +165,11 @@ fn explain_grid_cell(cell: &str) -> Option<String> {
     let after = number.map_or_else(String::new, |number| {
         format!("After a label, as in `case{cell}`: the head has {number} more.\nAlone:\n\n")
     });
-    let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
     let more = more.map_or_else(String::new, |more| format!("; the head has {}", format_count(more, "more label")));
-    let entries: Vec<String> = entries.iter().map(ToString::to_string).collect();
     Some(format!(
         "{cell} (in the grid of a summary)\n\n{after}The label {}{borderline}{tied}{constant}{more}.\n\n{}",
-        names.join(" or "),
-        entries.join("\n")
+        labels.iter().map(|label| format!("`{label}`")).join(" or "),
+        entries.iter().join("\n")
     ))
 }
 
@@ -192,17 +190,14 @@ pub const STUDY_TABLE_NAME: &str = "studies";
 pub fn study_table() -> String {
     let row = |study: &&dyn AnyStudy| {
         let Card { name, question, needs, .. } = study.card();
-        [format!("`{name}`"), (*question).to_owned(), run_condition(*study), (*needs).to_owned()]
+        [format!("`{name}`"), (*question).to_owned(), run_condition_text(*study), (*needs).to_owned()]
     };
     markdown_table(["study", "question", "runs", "needs"], STUDIES.iter().map(row))
 }
 
 /// A Markdown table; `|` in cells is escaped.
 fn markdown_table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let line = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
+    let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|")).join(" | "));
     let rows: String = rows.map(|cells| line(&cells)).collect();
     line(&headings.map(str::to_owned)) + "|" + &"---|".repeat(N) + "\n" + &rows
 }
@@ -213,16 +208,17 @@ const CHANCE_SUFFIXES: [&str; 3] = ["_expected", "_over_chance", "_over_position
 
 /// Text of docs/detectors.md.
 pub fn detectors_page() -> String {
-    let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).join(", ");
     let label = |entry: Entry| [code(&[entry.name()]), code(&[&entry.fill_thresholds(entry.explanation.formula)])];
     let metrics = |study: &&dyn AnyStudy| {
-        let names: Vec<&str> = (study.card().metrics)().iter().map(|(explanation, _)| explanation.name).collect();
+        let names = (study.card().metrics)();
+        let names = names.iter().map(|(explanation, _)| explanation.name);
         let base_metrics: Vec<&str> =
-            names.into_iter().filter(|name| CHANCE_SUFFIXES.iter().all(|end| !name.ends_with(end))).collect();
+            names.filter(|name| CHANCE_SUFFIXES.iter().all(|end| !name.ends_with(end))).collect();
         (!base_metrics.is_empty()).then(|| [code(&[study.card().name]), code(&base_metrics)])
     };
     let policy = registry::default_policy();
-    let thresholds = policy.thresholds().map(|one| format!("`{}` {}", one.name, one.default)).collect::<Vec<_>>();
+    let thresholds = policy.thresholds().map(|one| format!("`{}` {}", one.name, one.default)).join(", ");
     let verdicts = registry::non_label_verdict_rules().map(VerdictRow::main_cells);
     format!(
         "# Labels, metrics and verdicts\n\n\
@@ -239,7 +235,7 @@ pub fn detectors_page() -> String {
          Labels are corrected over all heads and labels of one rule.\n`headscope explain verdicts` has a row for each label \
          as well, with the least evidence and what is printed beside a verdict.\n\n{}",
         markdown_table(["label", "rule"], registry::label_entries().map(label)),
-        thresholds.join(", "),
+        thresholds,
         markdown_table(["study", "metrics"], STUDIES.iter().filter_map(metrics)),
         markdown_table(["verdict", "statistic", "null or margin", "family of the correction"], verdicts),
     )

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use super::reporting::{self, ReportOptions, compute_report, round_and_check};
 use crate::evaluation::plan::Plan;
@@ -22,7 +23,6 @@ pub struct MergeOptions {
     pub output: MergeOutput,
 }
 
-/// Output of `headscope merge`.
 pub enum MergeOutput {
     Report(ReportOptions),
     /// Writes one partial of all shards, after which a second stage can run (`--after`).
@@ -95,9 +95,7 @@ fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             |path: &PathBuf| path.extension().is_some_and(|ext| ext == partial::EXTENSION) && path.is_file();
         let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let entries = entries.cannot("read the folder", path.display())?;
-        let mut partials: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(is_partial).collect();
-        partials.sort();
-        files.append(&mut partials);
+        files.extend(entries.iter().map(fs::DirEntry::path).filter(is_partial).sorted());
     }
     Ok(files)
 }

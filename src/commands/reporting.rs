@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Error, Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use crate::evaluation::plan::{self, Plan};
 use crate::evaluation::presets::{self, Preset};
@@ -87,21 +88,17 @@ pub struct PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// Fails if a preset gives labels from the measurements of a study that is not among `studies`.
+    /// Fails if a preset needs a study that is not among `studies`.
     pub fn ensure_studies_ran(&self, studies: &[String]) -> Result<()> {
-        match presets::missing_study(&self.presets, &plan::studies(studies)?) {
-            Some((preset, study)) => {
-                Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")
-                    .with_value(preset)
-                    .hint(format!("headscope analyze --with {study}")))
-                .class(ErrorClass::Usage)
-            }
-            None => Ok(()),
-        }
+        let Some((preset, study)) = presets::missing_study(&self.presets, &plan::studies(studies)?) else {
+            return Ok(());
+        };
+        let error = anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run");
+        Err(error.with_value(preset).hint(format!("headscope analyze --with {study}"))).class(ErrorClass::Usage)
     }
 
     /// Relabels a saved report by this policy; `name` is the report's name in errors.
-    /// Fails if the policy file cannot be used, or the report lacks a study whose measurements a preset labels.
+    /// Fails if the policy file cannot be used, or a preset needs a study that the report lacks.
     pub fn relabel(&self, report: Report, name: &str) -> Result<Report> {
         self.ensure_studies_ran(&report.settings.protocol.studies).cannot("label", name)?;
         Ok(report.relabel(self.load_policy()?))
@@ -122,7 +119,7 @@ impl PolicyOptions {
 }
 
 /// Relabels a saved report if a policy is given; `name` is the report's name in errors.
-/// Fails if the policy file cannot be used, or the report lacks a study whose measurements a preset labels.
+/// Fails if the policy file cannot be used, or a preset needs a study that the report lacks.
 pub fn relabel_if_given(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
     if let Some(policy) = policy { policy.relabel(report, name) } else { Ok(report) }
 }
@@ -176,7 +173,7 @@ pub fn round_and_check(report: Report, digits: Digits, parts: &[PathBuf]) -> Res
         if parts.is_empty() {
             return fault;
         }
-        let names = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
+        let names = parts.iter().take(3).map(|part| format!("`{}`", part.display())).join(", ");
         let and_more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
         anyhow!("{names}{and_more}: the sums come to a report that no run makes: {fault:#}")
             .hint_after("; ", "run the shards again, one of them is damaged")
@@ -185,7 +182,7 @@ pub fn round_and_check(report: Report, digits: Digits, parts: &[PathBuf]) -> Res
     json::read_back(&report, digits).map_err(error).class(ErrorClass::Input)
 }
 
-/// Fails if the model could not read the analysed corpus; the hint says what to do.
+/// Fails if a health check finds that the model cannot read the corpus, for example because of too many unknown tokens.
 pub fn ensure_corpus_was_read(report: &Report) -> Result<()> {
     let obstacle = report.corpus.unread_cause_and_advice(&report.model).filter(|_| report.analyses_corpus());
     let Some([why, way_out]) = obstacle else { return Ok(()) };
@@ -261,7 +258,7 @@ pub struct OutcomeOutputs {
 }
 
 impl OutcomeOutputs {
-    /// Opens the files of the outcome, and adds the text on standard output if there is one.
+    /// Opens the output files, and appends standard output if text is to be printed.
     pub fn open_outputs(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.printed_detail.map(|detail| OpenOutput::Summary(detail, Vec::new()));
         Ok(open_targets(&self.targets)?.into_iter().chain(summary).collect())

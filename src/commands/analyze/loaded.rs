@@ -106,7 +106,7 @@ pub fn open_corpus(options: &AnalyzeOptions) -> Result<Corpus> {
 }
 
 /// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
-/// Prints a note on each rule that makes no link, and on each link type without a link as long as `--min-distance`.
+/// Prints a note on each rule that makes no link, and each link type whose links are all shorter than `--min-distance`.
 fn check_links(options: &AnalyzeOptions) -> Result<()> {
     let mut corpus = Corpus::open_with(&options.corpus, &Scope::all_sentences(), options.annotation_options(), None)?;
     let mut types_without_far_link: BTreeMap<&str, usize> =
@@ -136,21 +136,21 @@ fn load_model(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// Parts of a model that a run needs. A model loaded for a later variant also serves the earlier ones, except for `Classifier`.
+/// Output layer that a run needs. A model loaded for a later variant also serves the earlier ones, except `Classifier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredParts {
-    /// Attention only, without an output layer.
+    /// No output layer: the run measures attention alone.
     Attention,
-    /// Attention, and in a decoder also the output layer that predicts tokens.
+    /// The output layer that predicts tokens, if the model is a decoder; no output layer otherwise.
     DecoderPredictions,
-    /// Attention, and the output layer that predicts tokens.
+    /// The output layer that predicts tokens.
     Predictions,
     /// The classification layer in place of the output layer that predicts tokens.
     Classifier(ClassifiedUnit),
 }
 
 impl RequiredParts {
-    /// Parts of the model that the task and the selected studies need, and the default studies of decoders.
+    /// Finds the output layer that the task, the selected studies and the default studies of decoders need.
     pub fn new(options: &AnalyzeOptions) -> Self {
         if let Some(of) = options.classification_layer() {
             return Self::Classifier(of);

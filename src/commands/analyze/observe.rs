@@ -263,8 +263,8 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Runner of one stage over a shard; `follows` says whether the stage is the second one.
-    fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
+    /// Runner of one stage over a shard.
+    fn runner(&self, shard: Shard, is_second_stage: bool) -> Runner<'_> {
         let is_whole = shard == Shard::WHOLE && matches!(self.options.output, AnalysisOutput::Report { .. });
         Runner {
             corpus: &self.options.corpus,
@@ -281,9 +281,9 @@ impl<'a> PreparedRun<'a> {
             counts: self.token_counts.clone(),
             mean_contexts: &self.mean_contexts,
             kept: &self.kept_activations,
-            is_second_stage: follows,
+            is_second_stage,
             progress: &self.progress,
-            later_passes: if is_whole && !follows { self.plan.second_stage_passes() } else { Vec::new() },
+            later_passes: if is_whole && !is_second_stage { self.plan.second_stage_passes() } else { Vec::new() },
         }
     }
 
@@ -322,7 +322,7 @@ impl<'a> PreparedRun<'a> {
     }
 }
 
-/// Index of the first layer with the same tensor name, for each layer; empty if all names differ.
+/// First layer with the same weights (equal tensor name), for each layer; empty if no two layers share weights.
 fn first_layers(names: &[String]) -> Vec<usize> {
     let first = |name: &String| names.iter().position(|other| other == name);
     let layers: Vec<usize> = names.iter().filter_map(first).collect();
@@ -399,8 +399,8 @@ impl PreparedRun<'_> {
         Report { attention_maps: None, ..report }
     }
 
-    /// Computes the attention maps of an example sentence within the token limit.
-    /// It is the longest typical sentence of the heads with the largest margins; `None` if there is no such sentence.
+    /// Computes the attention maps of one typical sentence of a firm head; `None` if no such sentence is short enough.
+    /// Candidates are typical sentences of the heads whose scores exceed their thresholds most. The longest is taken.
     fn example_maps(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> =
             report.section_views().flat_map(|(_, view)| view.typical_sentences).collect();

@@ -1,8 +1,10 @@
-//! Parts of a run, each saved to a file when finished: one shard, or with `--resume` all parts of a run in a folder.
+//! Saves the sums of a part of a run to a file, as soon as the part is finished. A part is one shard of the corpus.
+//! The user asks for one shard (`--shard`), or for a folder in which all 16 shards are saved in turn (`--resume`).
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use super::options::PartialOptions;
 use crate::commands::reporting::make_folder;
@@ -29,7 +31,7 @@ fn read_earlier_header(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// Says how a saved part first differs from the wanted shard, stage and analysis, in words such as `is shard 2/4 and not 3/4`.
+/// Text on how a saved part first differs from the wanted shard, stage and analysis, as `is shard 2/4 and not 3/4`.
 /// Returns `None` if there is no difference.
 fn first_difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
     if part.shard != shard {
@@ -58,7 +60,7 @@ pub struct ShardFile<'a> {
 }
 
 impl<'a> ShardFile<'a> {
-    /// Opens the output file of a shard, after it reads the header of an earlier part from the file.
+    /// Opens the output file of a shard, and keeps the header of a part that an earlier run left in the file.
     /// Creates a missing folder of parts.
     /// Fails if the file cannot be written. In a folder of parts, fails also if an existing file is no part.
     pub fn open(wanted: &'a PartialOptions) -> Result<Self> {
@@ -115,7 +117,7 @@ impl<'a> PartsFolder<'a> {
         Ok(Self { folder, identity: identity()?, reused_count: 0, computed_count: 0 })
     }
 
-    /// Prints how many parts were read from their files, if any were.
+    /// Prints how many parts of this run were saved by an earlier process; prints nothing if there are none.
     pub fn print_reused(&self) {
         let Self { folder, reused_count: reused, computed_count: computed, .. } = self;
         if *reused > 0 {
@@ -187,7 +189,7 @@ impl<'a> PartsFolder<'a> {
         }
         let Some((name, difference)) = unfit.first() else { return Ok(places) };
         let shown = self.folder.join(name);
-        let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = unfit.iter().map(|(name, _)| name.as_str()).join(", ");
         let count =
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
         let error = anyhow!("{count}`{}` {difference}", shown.display()).with_file(shown.display());

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use anyhow::{Error, Result, anyhow};
+use itertools::Itertools as _;
 
 use crate::evaluation::askable::{ModelTraits, is_task_only};
 use crate::evaluation::presets::Preset;
@@ -13,7 +14,7 @@ use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Card, TokenCountUse};
 use crate::system::errors::Facts;
 
-/// Reason, in words, for leaving out a study that needs the corpus's token counts beforehand.
+/// Text on the reason for leaving out a study that needs the corpus's token counts beforehand.
 pub const CANNOT_COUNT_REASON: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
 /// Hint that says how to give the token counts of a corpus that can be read only once.
 pub const COUNTS_HINT: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
@@ -69,7 +70,7 @@ enum StudyOrigin {
 }
 
 impl StudyOrigin {
-    /// Error for the study `name`, which the origin's option asks for; `why` says why the study cannot run.
+    /// Error that names the option which asks for the study `name`; `why` says why the study cannot run.
     fn error_with_option(self, name: &'static str, why: &str) -> Error {
         let (option, value) = if let Self::ByOption(option, value) = self { (option, value) } else { ("with", name) };
         anyhow!("--{option} {value}: {why}").with_option(option).with_value(value)
@@ -256,7 +257,7 @@ impl StudyRequest {
                 Err(origin.error_with_option(name, "there is no task").hint("give --task FILE"))?;
             }
             Some(task) if !takes.is_empty() && !takes.contains(&task.kind) => {
-                let takes = takes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+                let takes = takes.iter().map(ToString::to_string).join(" or ");
                 let (path, kind) = (&task.path, task.kind);
                 let why = format!("it takes items of kind {takes}, and `{path}` has items of kind {kind}");
                 Err(origin.error_with_option(name, &why).hint("leave it out"))?;

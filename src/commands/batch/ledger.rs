@@ -24,7 +24,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
 const MAX_LEDGER_BYTES: u64 = 1 << 26;
 
-/// Status of a run of the table in this command.
+/// Status of a run of the table, after a `headscope batch` command.
 pub enum RunStatus {
     /// The run was analysed by this command.
     Done,
@@ -32,9 +32,9 @@ pub enum RunStatus {
     FromSavedReport,
     /// The files are unchanged since an earlier command wrote them.
     UpToDate,
-    /// Run by an earlier command; not checked by this one.
+    /// The run has a report by an earlier command, which this command did not check.
     NotChecked,
-    /// This command did not analyse the run, which has no report or has outstanding work.
+    /// Not analysed by this command, although a report or a format is missing or out of date.
     NotRun,
     /// The last attempt failed with this error message. Outputs of an earlier run stay.
     Failed(String),
@@ -319,7 +319,7 @@ impl RunFormat {
 
 /// Work that remains for a run: to run it again, or only to write missing files from a saved report.
 pub struct OutstandingWork {
-    /// Why the run is not up to date, in words.
+    /// Text on why the run is not up to date.
     reason: String,
     /// A saved report whose inputs are unchanged, and the missing files to make from it; `None`: the run must be repeated.
     pub saved_report: Option<(PathBuf, Vec<(PathBuf, ReportFormat)>)>,
@@ -351,7 +351,7 @@ impl OutstandingWork {
         Some(Self { reason: reasons.join(", "), saved_report: report.zip(targets) })
     }
 
-    /// Says in words that work remains, and why.
+    /// Formats the remaining work, and why it remains.
     pub fn in_words(&self) -> String {
         let from =
             if self.saved_report.is_some() { format!(" {}", RunStatus::FromSavedReport.name()) } else { String::new() };

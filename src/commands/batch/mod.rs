@@ -31,6 +31,7 @@ use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, print_to_stderr};
 use inputs::{CorpusInputsCache, RunInputs};
+use itertools::Itertools as _;
 use ledger::{Ledger, LedgerEntry, OutstandingWork, ReportSummary, RunFormat, RunStatus};
 use overview::RunRow;
 use table::{BatchTable, OptionSyntax, TableRun};
@@ -50,7 +51,6 @@ pub struct BatchOptions {
     /// Whether to take models from the cache, without a request to the Hub.
     pub offline: bool,
     pub quiet: bool,
-    /// Format of error messages.
     pub errors: ErrorFormat,
 }
 
@@ -75,8 +75,10 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         statuses: BTreeMap::new(),
         failures: Vec::new(),
     };
-    let groups: Vec<_> =
-        group_by_model(&selected).into_iter().map(|(model, runs)| (model, batch.fitting_runs(model, runs))).collect();
+    let groups: Vec<_> = group_by_model(&selected)
+        .into_iter()
+        .map(|(model, runs)| (model, batch.runs_with_valid_options(model, runs)))
+        .collect();
     for (model, runs) in groups.into_iter().filter(|(_, runs)| !runs.is_empty()) {
         if batch.must_stop() {
             break;
@@ -90,7 +92,7 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
 fn selected_runs<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
         let is_any_match = all.iter().any(|run| matches_pattern(pattern, &run.name));
-        let names = || all.iter().take(10).map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = || all.iter().take(10).map(|run| run.name.as_str()).join(", ");
         let and_more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
         ensure!(is_any_match, "--only {}: there is no such run, but {}{and_more}", pattern.escape_debug(), names());
     }
@@ -143,7 +145,7 @@ impl Batch<'_> {
 
     /// Returns the runs whose options fit the model's `config.json`; other runs fail here, before hours of computation.
     /// All runs of a model on the Hub are returned unchecked.
-    fn fitting_runs<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
+    fn runs_with_valid_options<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
         }
@@ -232,7 +234,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Files that the options ask for a run to have, with their formats.
+    /// Output files of a run, one for each requested format.
     fn requested_files(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()

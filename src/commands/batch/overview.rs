@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
+use itertools::Itertools as _;
 use serde_json::{Value, json};
 
 use super::ledger::{LedgerEntry, RunStatus};
@@ -67,22 +68,22 @@ fn csv_rows(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-/// Changes in the number of firm labels, in words; each is (label family, difference).
+/// Formats the changes in the number of firm labels; each is (label family, difference).
 fn changes_in_words(changes: Vec<(&str, i64)>) -> String {
     if changes.is_empty() {
         return "none".to_owned();
     }
-    let shown = changes.into_iter().map(|(family, change)| format!("{family} {change:+}").replace(" -", " \u{2212}"));
-    shown.collect::<Vec<_>>().join(", ")
+    let text = |(family, change)| format!("{family} {change:+}").replace(" -", " \u{2212}");
+    changes.into_iter().map(text).join(", ")
 }
 
 fn render_page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
     let count = |name: &str| rows.iter().filter(|row| row.status.name() == name).count();
-    let counts: Vec<String> = ["done", "from saved report", "up to date", "earlier", "missing", "failed"]
+    let counts = ["done", "from saved report", "up to date", "earlier", "missing", "failed"]
         .into_iter()
         .filter(|name| count(name) > 0)
         .map(|name| format!("{} {name}", count(name)))
-        .collect();
+        .join(", ");
     let row = |RunRow { run, status, entry, report_files: reports }: &RunRow<'_>| {
         // The format is the file name after the run's name.
         let link = |file: &&str| {
@@ -106,7 +107,7 @@ fn render_page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         "facts": [],
         "footer": format!("{name} {version}"),
         "count": format_count(rows.len(), "run"),
-        "counts": counts.join(", "),
+        "counts": counts,
         "rows": rows,
         "failed": rows.iter().filter(|row| row["message"] != "").collect::<Vec<_>>(),
     });

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow};
+use itertools::{Itertools as _, iproduct};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
@@ -84,9 +85,9 @@ const REFUSED_KEYS: [(&str, &str); 14] = [
 
 /// Options that change nothing in a report except its record of time and threads.
 const RUN_ONLY_OPTIONS: [&str; 2] = ["threads", "keep"];
-/// Key of the model in a table with options.
+/// Key of the model in an entry of `[models]` that also sets options.
 const MODEL_KEY: &str = "model";
-/// Key of the corpora in a table with options.
+/// Key of the corpus files in an entry of `[corpora]` that also sets options.
 const CORPUS_KEY: &str = "corpus";
 
 /// Options by name, each with its command-line values and its byte range in the table. `None`: a switch that is off.
@@ -194,18 +195,14 @@ fn parse_runs(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<Ta
         return fail_at(0, anyhow!("the table has {count} runs, more than {MAX_RUNS}").hint("split it"));
     }
     let mut runs = Vec::with_capacity(count);
-    for (model, of_model) in &models {
-        for (corpus, of_corpus) in &corpora {
-            for (set, of_set) in &sets {
-                let mut settings = defaults.clone();
-                for more in [of_model, of_corpus, of_set] {
-                    settings.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
-                }
-                // Without sets of options, the name of the set is empty.
-                let name = [model, corpus, set].map(String::as_str).join(".");
-                runs.push(build_run(name.trim_end_matches('.').to_owned(), &settings, syntax, offline)?);
-            }
+    for ((model, of_model), (corpus, of_corpus), (set, of_set)) in iproduct!(&models, &corpora, &sets) {
+        let mut settings = defaults.clone();
+        for more in [of_model, of_corpus, of_set] {
+            settings.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
+        // Without sets of options, the name of the set is empty.
+        let name = [model, corpus, set].map(String::as_str).join(".");
+        runs.push(build_run(name.trim_end_matches('.').to_owned(), &settings, syntax, offline)?);
     }
     Ok(runs)
 }
@@ -215,9 +212,7 @@ type SectionEntries<'a> = (usize, &'a DeTable<'a>);
 
 /// Entries of a TOML table in the order in which the file has them.
 fn entries_in_file_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>)> {
-    let mut entries: Vec<_> = table.iter().collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
-    entries
+    table.iter().sorted_by_key(|(key, _)| key.span().start).collect()
 }
 
 /// Name in backticks, shortened and without characters that a terminal obeys.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::Args;
+use itertools::Itertools as _;
 
 use super::shared::inputs::{CorpusArguments, FORMATS, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::report::ReportArguments;
@@ -102,7 +103,7 @@ impl IndexArguments {
 
 /// Examples in the help of `headscope merge`. The examples of two stages name the studies that need them.
 fn merge_examples() -> String {
-    let studies = registry::two_stage_study_names().collect::<Vec<_>>().join(", ");
+    let studies = registry::two_stage_study_names().join(", ");
     let probes = registry::study_name_of_option("probe");
     format!(
         "\

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use itertools::Itertools as _;
 
 use super::shared::UsageError;
 use crate::system::errors::{self, ErrorClass, ErrorFormat, ErrorReport, Facts};
@@ -43,7 +44,7 @@ fn first_suggestion(error: &clap::Error) -> Option<String> {
         (ContextKind::SuggestedArg, "argument"),
         (ContextKind::SuggestedValue, "value"),
     ];
-    let quoted = |names: &[String]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let quoted = |names: &[String]| names.iter().map(|name| format!("'{name}'")).join(", ");
     let similar = SUGGESTION_KINDS.into_iter().find_map(|(kind, what)| match error.get(kind)? {
         ContextValue::String(name) => Some(format!("a similar {what} exists: '{name}'")),
         ContextValue::Strings(names) if names.len() > 1 => {

@@ -123,7 +123,7 @@ pub struct ManArguments {
 }
 
 impl CompletionsArguments {
-    /// Prints the completion script for all commands of `root`.
+    /// Returns a command that prints the completion script for `root`.
     pub fn command(&self, mut root: clap::Command) -> Command {
         let (name, mut bytes) = (root.get_name().to_owned(), Vec::new());
         clap_complete::generate(self.shell, &mut root, name, &mut bytes);

@@ -5,12 +5,12 @@
 //! (docs/methodology/confirm.md).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -67,7 +67,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     let policy = &first.context.settings.policy;
     let max_q = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_MAX_Q);
     let grid = first.context.model.grid();
-    let roles = firm_roles(first);
+    let roles = firm_role_labels(first);
     // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
     let (of_random_tokens, fixed_labels): (Vec<_>, Vec<_>) =
         roles.partition(|(_, label)| registry::is_random_token_label(&label.label));
@@ -109,7 +109,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
 
 /// Firm roles of the heads, as (head index, label). Heads that write a constant are left out, unless all heads do.
 /// The label `broad` is left out, because heads of untrained models have it as well.
-fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
+fn firm_role_labels(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.context.model;
     let is_at_work = |place: usize| !model.constant_heads_unless_all().contains(&model.grid().head_place(place));
     let heads = side.results.assessments(&side.context.settings.policy).into_iter().enumerate();
@@ -120,7 +120,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     })
 }
 
-/// Reasons why fixed labels could not be tested in another corpus, in words with counts, the most frequent reason first.
+/// Reasons why labels of the first report could not be tested in another corpus, with counts, the most frequent first.
 fn untested_reasons(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], results: &[InCorpus]) -> Vec<String> {
     let units = side.unit_count_if_too_few();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
@@ -138,17 +138,13 @@ fn untested_reasons(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], 
             format!("`{}` has too little text in the other corpus, or was not measured there", label.label)
         })
     };
-    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    for why in fixed_labels.iter().zip(results).filter_map(reason) {
-        *reasons.entry(why).or_default() += 1;
-    }
-    let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
-    reasons.sort_by_key(|(_, count)| Reverse(*count));
-    reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", format_count(count, "label"))).collect()
+    let counts = fixed_labels.iter().zip(results).filter_map(reason).counts();
+    let reasons = counts.into_iter().map(|(why, count)| (Reverse(count), why)).sorted();
+    reasons.map(|(Reverse(count), why)| format!("{} not tested: {why}", format_count(count, "label"))).collect()
 }
 
-/// Tests the fixed labels, each as (head index, label), in another corpus. Returns one result per label.
-/// q-values are corrected over all fixed labels; a confirmed label has a q-value of at most `max_q`.
+/// Tests the labels of the first report, each as (head index, label), in another corpus. Returns one result per label.
+/// q-values are corrected over all these labels; a confirmed label has a q-value of at most `max_q`.
 fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
     let assessed = side.results.directed_assessments(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {
@@ -178,7 +174,7 @@ fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], ma
     assessments.into_iter().map(outcome).collect()
 }
 
-/// Fixed label with its results in each other corpus, and their prediction for a further corpus.
+/// Joins a label of the first report with its results in the other corpora, and predicts its score in a further corpus.
 fn label_with_results(grid: HeadGrid, (place, label): (usize, &Label), results: Vec<InCorpus>) -> ConfirmedLabel {
     let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
     let excesses: Vec<(f64, f64)> = results.iter().filter_map(excess).collect();
@@ -402,7 +398,7 @@ fn write_labels(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt
     if untested.is_empty() {
         return Ok(());
     }
-    let names = untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label)));
-    let names_in_words = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
-    writeln!(out, "\nNot tested in any other corpus: {} ({names_in_words}).", format_count(untested.len(), "label"))
+    let names = || untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label))).join(", ");
+    let names = if full { names() } else { "--full names them".to_owned() };
+    writeln!(out, "\nNot tested in any other corpus: {} ({names}).", format_count(untested.len(), "label"))
 }

@@ -1,8 +1,10 @@
 //! `headscope gate`: has a model lost a firm role of its heads?
 //!
-//! Judges as `compare` does, over one text; passes only if every firm label was measured on both sides.
+//! Compares two reports over equal corpora as `compare` does.
+//! Passes only if every firm label of the first report was also measured in the second.
 
 use anyhow::{Result, anyhow};
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -146,7 +148,7 @@ impl GateOutcome {
                 lost.len(),
                 format_count(*firm, &format!("firm {noun}")),
                 plural(&lost.len(), "is", "are"),
-                lost.iter().map(GatedLabel::in_words).collect::<Vec<_>>().join(", ")
+                lost.iter().map(GatedLabel::in_words).join(", ")
             ),
         }
     }

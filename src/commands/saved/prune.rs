@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use crate::export::json;
 use crate::model::PendingHashes;
@@ -23,7 +24,7 @@ use crate::system::terminal::print;
 
 /// Allowed cost of pruning, by which heads are chosen from a report.
 pub struct PruningBudget {
-    /// Allowed rise of the loss, or fall of the accuracy, as a share.
+    /// Allowed rise of the loss or fall of the accuracy, as a share of `measure`.
     pub max_cost: f64,
     pub measure: ShareOf,
     /// Name of the pruning order; `None`: the first order of the report.
@@ -34,12 +35,12 @@ pub struct PruningBudget {
 struct ChosenHeads {
     heads: RemovedHeads,
     removal: Replacement,
-    /// Cost of the removal by the report, in words; `None` if the user named the heads.
+    /// Sentence with the loss or accuracy after removal, as measured in the report; `None` if the user named the heads.
     cost_in_words: Option<String>,
 }
 
-/// Writes a model without the named heads, or without the heads that `report` allows to go, and prints which were removed.
-/// `report`: a saved report with the study `pruning`, and the allowed cost by which heads are chosen from it.
+/// Writes a model without the named heads, or without heads chosen from `report`, and prints which were removed.
+/// `report`: a saved report with the study `pruning`, and the allowed cost of removing heads.
 /// Fails if the model or the report cannot be used, the report is of another model, or the folder cannot be written.
 pub fn prune(
     model: &ModelRef,
@@ -98,8 +99,8 @@ fn choose_heads(
                 .class(ErrorClass::Input)
         );
         let count = order.removable_heads(budget.max_cost, budget.measure).with_context(|| {
-            let measures: BTreeSet<&str> = order.budgets.iter().map(|(measure, ..)| measure.noun_phrase()).collect();
-            let measures = Vec::from_iter(measures).join(" and of ");
+            let measures = order.budgets.iter().map(|(measure, ..)| measure.noun_phrase());
+            let measures = measures.sorted_unstable().dedup().join(" and of ");
             format!("`{name}` has no shares of {}: it has shares of {measures}", budget.measure.noun_phrase())
         });
         let count = if order.accuracies.is_some() { count.hint("give `--of right`") } else { count };
@@ -147,7 +148,7 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
 
 fn pruning_order(name: &str, report: &Report, budget: &PruningBudget) -> Result<PruningOrder> {
     let orders: Vec<PruningOrder> = report.section_views().flat_map(|(_, view)| view.pruning).collect();
-    let names = orders.iter().map(|order| one_line(&order.criterion)).collect::<Vec<_>>().join(", ");
+    let names = orders.iter().map(|order| one_line(&order.criterion)).join(", ");
     let is_named = |order: &PruningOrder| budget.order.as_ref().is_none_or(|name| *name == order.criterion);
     match (orders.into_iter().find(is_named), &budget.order) {
         (Some(order), _) => Ok(order),
@@ -161,14 +162,14 @@ fn pruning_order(name: &str, report: &Report, budget: &PruningBudget) -> Result<
 }
 
 impl PruningBudget {
-    /// Budget in words, such as `1 % of the loss`.
+    /// Text of the budget, such as `1 % of the loss`.
     fn in_words(&self) -> String {
         // Rounded, since the product of floats for 0.0001 % has sixteen digits.
         format!("{} % of {}", (1e12 * self.max_cost).round() / 1e10, self.measure.noun_phrase())
     }
 }
 
-/// Cost, in words, of removing the first head of a pruning order, by the measure of the budget.
+/// Text on the accuracy (with [`ShareOf::Right`]) or loss without the first head of a pruning order.
 fn first_head_cost(order: &PruningOrder, measure: ShareOf) -> String {
     if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.accuracies, order.heads.first())
         && let Some(without) = without.first()

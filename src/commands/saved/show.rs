@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use itertools::Itertools as _;
 
 use crate::commands::reporting::{self, PolicyOptions, relabel_if_given};
 use crate::evaluation::presets::Preset;
@@ -61,11 +62,7 @@ pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json:
             let mut parts = find_relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
             match &parts[..] {
-                parts if !json => {
-                    let cards: Vec<String> =
-                        parts.iter().map(|tracked| card::relation_card(tracked, *top).fit(width)).collect();
-                    cards.join("\n")
-                }
+                parts if !json => parts.iter().map(|tracked| card::relation_card(tracked, *top).fit(width)).join("\n"),
                 [whole] => json::to_indented_json(whole)?,
                 parts => json::to_indented_json(&parts)?,
             }
@@ -104,12 +101,10 @@ fn find_relation(report: &Report, name: &str) -> Result<Vec<RelationScores>> {
         return Ok(named);
     }
     others.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
-    let mut listed = BTreeSet::new();
-    others.retain(|tracked| listed.insert(tracked.relation.clone()));
-    let names = others.iter().map(|tracked| &*tracked.relation).collect::<Vec<_>>().join(", ");
+    let others: Vec<&str> = others.iter().map(|tracked| &*tracked.relation).unique().collect();
     let shown = shortened(&name.escape_debug().to_string());
-    let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&names));
-    let closest = similar::closest_name(name, others.iter().map(|tracked| &*tracked.relation));
+    let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&others.join(", ")));
+    let closest = similar::closest_name(name, others);
     Err(unknown.with_value(name).did_you_mean(closest).class(ErrorClass::Usage))
 }
 
@@ -137,11 +132,11 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
         return Ok(matching);
     }
     let labels_in_words = || {
-        let names: BTreeSet<&str> = all().map(|(_, label)| label.label.as_str()).collect();
-        if names.is_empty() {
-            return "no head has a label".to_owned();
+        let names = all().map(|(_, label)| label.label.as_str()).sorted_unstable().dedup().join(", ");
+        match &*names {
+            "" => "no head has a label".to_owned(),
+            names => format!("heads of this report have {}", shortened_list(names)),
         }
-        format!("heads of this report have {}", shortened_list(&names.into_iter().collect::<Vec<_>>().join(", ")))
     };
     let shown = shortened(&name.escape_debug().to_string());
     if let Some(study) =
@@ -210,8 +205,8 @@ fn head_difference(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let (old, new) = (labels(before), labels(after));
     let lost = old.difference(&new).map(|label| format!("-{label}"));
     let gained = new.difference(&old).map(|label| format!("+{label}"));
-    let labels: Vec<String> = lost.chain(gained).collect();
+    let labels = lost.chain(gained).join(" ");
     let primary = (before.primary != after.primary).then(|| format!("primary {} -> {}", before.primary, after.primary));
-    let changes: Vec<String> = primary.into_iter().chain((!labels.is_empty()).then(|| labels.join(" "))).collect();
-    (!changes.is_empty()).then(|| format!("  {:7} {}", after.place.to_string(), changes.join("  ")))
+    let changes = primary.into_iter().chain((!labels.is_empty()).then_some(labels)).join("  ");
+    (!changes.is_empty()).then(|| format!("  {:7} {changes}", after.place.to_string()))
 }

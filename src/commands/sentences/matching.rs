@@ -33,7 +33,7 @@ use crate::stats::assignment::least_cost_assignment;
 use crate::studies::registry;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{decimal, plain_table};
+use crate::study::show::wording::{aligned_table, decimal, plain_table};
 use crate::system::counted::format_count;
 use crate::system::errors::{ErrorClass, Facts};
 use crate::system::printable::one_line;
@@ -51,7 +51,8 @@ pub struct MatchOutcome {
     labels: Option<Vec<LabelsOneWay>>,
 }
 
-/// Matches the heads of two models and prints the partners; with `runs`, also labels both over the half not used for matching.
+/// Matches the heads of two models and prints the partners.
+/// With `runs`, heads are also matched over each half of the text, and their labels compared over the other half.
 /// Fails if a model or the sentences cannot be used, the models differ in heads or tokens, or an output cannot be written.
 pub fn match_heads(
     models: &[ModelRef; 2],
@@ -75,7 +76,8 @@ pub fn match_heads(
     reporting::write_outputs(outputs, render, |_, _| render_text(&outcome).fit(terminal::stdout_width()))
 }
 
-/// Matches the heads of two models. Also returns distances over even and odd sentence numbers (with `by_unit`, unit numbers).
+/// Matches the heads of two models. Also returns the distances between heads over half of the sentences, `[even, odd]`.
+/// Sentences are even or odd by their number, or with `by_unit` by the number of their sampling unit.
 fn match_over_sentences(
     [a, b]: &[ModelRef; 2],
     sentences: &SentenceOptions,
@@ -160,14 +162,13 @@ fn render_text(outcome: &MatchOutcome) -> Summary {
             format_count(*sentences, "sentence")
         )?;
         writeln!(out, "\na  {}\nb  {}\n", one_line(&a.id), one_line(&b.id))?;
-        let mut table = plain_table();
-        table.set_header(["a", "b", "distance", "to the head in its place", "halves"]);
-        for head in heads {
+        let row = |head: &MatchedHead| {
             let halves = if head.halves_agree { "agree" } else { "differ" };
             let [distance, in_place] = [head.distance, head.distance_in_place].map(|distance| decimal(distance, 3));
-            table.add_row([head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]);
-        }
-        out.add_table(table);
+            [head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]
+        };
+        let header = ["a", "b", "distance", "to the head in its place", "halves"];
+        out.add_table(aligned_table(header, heads.iter().map(row), 0..0));
         outcome.labels.as_deref().map_or(Ok(()), |ways| write_labels(out, ways))
     })
 }
@@ -228,7 +229,7 @@ impl DistanceSums {
         (0..self.grid.layers).flat_map(partners).collect()
     }
 
-    /// Root mean square distance of a pair of heads; 0 before a sentence is added.
+    /// Root mean square Hellinger distance between two heads; 0 before a sentence is added.
     /// `pair` is an index of `[layers, heads of a, heads of b]`.
     pub fn distance(&self, pair: usize) -> f64 {
         (self.sums[pair] / self.row_count.max(1) as f64).max(0.0).sqrt()
@@ -278,8 +279,8 @@ pub struct MatchedAgreement {
     pub permuted: ShareByChance,
 }
 
-/// Compares labels over the other half of the sampling units, with heads matched over `half`; `distances` are of that half.
-/// Fails if a model cannot be analysed over the other half.
+/// Matches heads by their distances over `half` of the sampling units, and compares labels over the other half.
+/// Fails if a model cannot be analysed.
 fn compare_labels_one_way(
     runs: &LabelRuns,
     names: [&str; 2],

@@ -76,7 +76,7 @@ pub struct SentenceOptions {
     pub max_tokens: Option<usize>,
     /// Spacing of treebank words before they are tokenized.
     pub spacing: Spacing,
-    /// Whether longer sentences of plain text are cut.
+    /// Whether a sentence of plain text above the token limit is cut, not skipped.
     pub truncate: bool,
     /// Whether a sentence that cannot be analysed is an error; otherwise it is skipped.
     pub strict: bool,
@@ -84,7 +84,7 @@ pub struct SentenceOptions {
 
 impl SentenceOptions {
     /// Reads and tokenizes the chosen sentences for a model.
-    /// If no sentences of a corpus are named, only those for which `is_wanted` returns true are read, or others if none are.
+    /// If no sentences of a corpus are named, `is_wanted` selects them. If it selects none, all are returned.
     pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
         let config = &model.architecture.config;
         let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(ErrorClass::Usage)?;
@@ -209,8 +209,8 @@ pub fn head_view(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) 
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// Reads the chosen sentences. If no sentences of a corpus are named, it returns those for which `is_wanted` returns true.
-/// If there are none, it returns the first other sentences.
+/// Reads the chosen sentences. If no sentences of a corpus are named, `is_wanted` selects them.
+/// If it selects none, all sentences are returned, up to the limit of `choice`.
 /// Fails if the corpus cannot be read, a named sentence cannot be encoded, or there is no sentence.
 pub fn read_sentences(
     choice: &SentenceChoice,

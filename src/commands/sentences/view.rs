@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools as _;
 
 use super::{
     HeadChoice, NamedSentence, SentenceChoice, SentenceOptions, attention_maps_of_weights, compute_attention,
@@ -80,9 +81,7 @@ impl ShownArcs {
             Self::Links(name) => (Some(name.clone()), "target"),
         };
         let arcs = self.word_arcs(sequence)?.into_iter().map(|ends| ends.map(|word| units.unit_of_word[word]));
-        let mut arcs: Vec<[usize; 2]> = arcs.collect();
-        arcs.sort_unstable();
-        Some(GoldArcs { name, end_noun: end, arcs })
+        Some(GoldArcs { name, end_noun: end, arcs: arcs.sorted_unstable().collect() })
     }
 
     /// Whether a sentence has an arc of the wanted relation or link type; always true for a tree.
@@ -164,8 +163,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     }
     if outputs.is_empty() {
         let width = terminal::stdout_width();
-        let grids: Vec<String> = drawn.iter().map(|viewed| text_grid(viewed, options.prints_numbers, width)).collect();
-        return print(&grids.join("\n"));
+        return print(&drawn.iter().map(|viewed| text_grid(viewed, options.prints_numbers, width)).join("\n"));
     }
     for (output, drawing) in outputs {
         let bytes = match drawing {

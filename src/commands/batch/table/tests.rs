@@ -98,7 +98,7 @@ fn errors_name_the_line_the_value_and_the_way_out() {
     }
     let controls = "[defaults]\ncontrol = \"random-init\"\ncontrol-seeds = 0\n[models]\na = \"box:small\"\n[corpora]\ng = \"box:gold\"\n";
     let (line, why) = error(controls);
-    assert!(line == 3 && why.contains("'--control-seeds <N>'"), "{line}: {why}");
+    insta::assert_snapshot!(format!("{line}: {why}"), @"");
     for empty in ["g = []", "g = { corpus = [] }"] {
         let why = "`corpus` is an empty list: name at least one file".to_owned();
         assert_eq!(error(&format!("[models]\na = \"box:small\"\n[corpora]\n{empty}\n")), (4, why));
@@ -111,11 +111,12 @@ fn errors_name_the_line_the_value_and_the_way_out() {
     let bad = "[models]\n\"a/b\" = \"box:small\"\n[corpora]\ng = \"box:gold\"\n";
     assert_eq!(error(bad).0, 2);
     // On some systems these are one file, or none.
-    for names in ["A = \"box:small\"\na", "CON", "nul", "com7"] {
-        let (_, why) = error(&format!("[models]\n{names} = \"box:small\"\n[corpora]\ng = \"box:gold\"\n"));
-        assert!(why.ends_with(": use another name"), "{names}: {why}");
-    }
+    let errors = ["A = \"box:small\"\na", "CON", "nul", "com7"].map(|names| {
+        let (line, why) = error(&format!("[models]\n{names} = \"box:small\"\n[corpora]\ng = \"box:gold\"\n"));
+        format!("{line}: {why}")
+    });
+    insta::assert_snapshot!(errors.join("\n"), @"");
     let misspelt = "[models]\na = \"box:small\"\n[corpora]\ng = \"box:gld\"\n";
     let (line, why) = error(misspelt);
-    assert!(line == 4 && why.contains("did you mean `box:gold`?"), "{line}: {why}");
+    insta::assert_snapshot!(format!("{line}: {why}"), @"");
 }

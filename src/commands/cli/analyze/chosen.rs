@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use itertools::Itertools as _;
 
 use crate::commands::analyze::selection::StudySelection;
-use crate::commands::cli::shared::{UsageError, without_duplicates};
+use crate::commands::cli::shared::UsageError;
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
@@ -80,19 +81,15 @@ pub(super) fn ablation_settings(
     let removes = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
         let options = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
-        let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
-        let names = names.collect::<Vec<_>>().join(", ");
-        return match options.into_iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => Err(anyhow!("--{option} is about heads that are removed or cut")
-                .with_option(option)
-                .hint(format!("give --with {names}, or several of these"))),
-            None => Ok(None),
-        };
+        let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name).join(", ");
+        let Some((option, _)) = options.into_iter().find(|(_, is_given)| *is_given) else { return Ok(None) };
+        return Err(anyhow!("--{option} is about heads that are removed or cut")
+            .with_option(option)
+            .hint(format!("give --with {names}, or several of these")));
     }
     let asks = |study: &&dyn AnyStudy| study.card().removes_heads;
     if removal.is_some() && !studies.iter().any(asks) {
-        let names = STUDIES.iter().filter(|study| asks(study)).map(|study| study.card().name);
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names = STUDIES.iter().filter(|study| asks(study)).map(|study| study.card().name).join(", ");
         return Err(anyhow!("--removal is about studies that remove heads, and none of them runs")
             .with_option("removal")
             .hint(format!("give --with {names}, or several of these")));
@@ -113,7 +110,7 @@ const MAX_PROBED_COLUMNS: usize = 4;
 /// Columns to probe for, without duplicates.
 /// Fails if there are too many, or if a column is given and the probing study does not run.
 pub(super) fn probed_columns(selection: &StudySelection, named: Vec<String>) -> Result<Vec<String>, UsageError> {
-    let probes = without_duplicates(named);
+    let probes: Vec<String> = named.into_iter().unique().collect();
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
         return Err(anyhow!("--probe {always}: that is probed for in any case")
             .with_option("probe")
@@ -201,14 +198,13 @@ pub(super) fn refuse_reading_again(
     let Some(single_read) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let rereading_studies =
         studies.iter().filter(|study| !matches!(&study.passes()[..], [spec] if spec.pass == Pass::PLAIN));
-    let mut readers: Vec<String> = rereading_studies.map(|study| format!("the study {}", study.card().name)).collect();
+    let readers = rereading_studies.map(|study| format!("the study {}", study.card().name));
     let others: Vec<&str> = others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect();
-    readers.extend(others.iter().map(|option| format!("--{option}")));
+    let readers = readers.chain(others.iter().map(|option| format!("--{option}"))).join(" and ");
     if readers.is_empty() {
         return Ok(());
     }
     let shown = single_read.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
-    let readers = readers.join(" and ");
     let error =
         anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file");
     let error = if let Some(path) = single_read.path() { error.with_file(path.display()) } else { error };

@@ -436,8 +436,8 @@ fn shard_output(
         anyhow!("--shard {shard} writes a partial").hint(way_out)
     };
     // A preset that adds studies is allowed for their sake; its labels are given at the merge.
-    let preset =
-        presets::presets_by_name(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
+    let presets = presets::presets_by_name(named)?;
+    let preset = presets.iter().copied().find(|preset| preset.is_policy() && preset.studies.is_empty());
     if let Some(option) = report.labelling_option(preset).filter(|_| after.is_none()) {
         return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));
     }
@@ -449,11 +449,7 @@ fn shard_output(
             .with_file(path.display()));
     }
     let (in_folder, path) = (path_in_folder.is_some(), path_in_folder.unwrap_or(path));
-    let policy = PolicyOptions {
-        presets: presets::presets_by_name(named)?,
-        policy_file: report.policy,
-        min_count: report.min_count,
-    };
+    let policy = PolicyOptions { presets, policy_file: report.policy, min_count: report.min_count };
     Ok(AnalysisOutput::Partial(PartialOptions {
         shard,
         path,

@@ -3,6 +3,7 @@
 use anyhow::{Error, anyhow};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Command, FromArgMatches};
+use itertools::Itertools as _;
 
 use super::AnalyzeArguments;
 use crate::commands::analyze::options::AnalyzeOptions;
@@ -57,6 +58,5 @@ fn one_line_message(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();
-    let lines = text[..end.unwrap_or(text.len())].lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" ")
+    text[..end.unwrap_or(text.len())].lines().map(str::trim).filter(|line| !line.is_empty()).join(" ")
 }

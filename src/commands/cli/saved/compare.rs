@@ -149,7 +149,7 @@ pub struct NumbersArguments {
 /// Tolerance of `compare --numbers`: a value for one unit, or for all units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ToleranceArgument {
-    /// Unit of the tolerance; `None`: all units.
+    /// Unit of the numbers to which the tolerance applies (shares, nats or tokens); `None`: all three.
     unit: Option<Unit>,
     value: f64,
 }
@@ -274,13 +274,13 @@ pub struct GateArguments {
     quiet: bool,
 }
 
-/// Categories of all labels that are roles.
+/// Values of `--family`: the part of each role's name before the first colon, such as `syntactic`.
 fn role_categories() -> BTreeSet<&'static str> {
     let roles = registry::detectors().filter(|detector| detector.is_role);
     roles.map(|detector| label_category(detector.explanation.name)).collect()
 }
 
-/// Adds a tip to clap's refusal of a label category, as in `compare --fail-on syntactic`: the `gate` command for that category.
+/// Suggests `headscope gate` in clap's refusal of a label category, as in `compare --fail-on syntactic`.
 pub fn with_gate_tip(mut refusal: clap::Error) -> clap::Error {
     let category = role_categories().into_iter().find(|category| refused_value(&refusal) == Some(category));
     let is_finding = matches!(refusal.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--fail-on"));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 use clap::{ArgGroup, Args};
+use itertools::Itertools as _;
 
 use crate::commands::cli::shared::inputs::NetworkArguments;
 use crate::commands::cli::shared::numbers::{self, parse_percentage};
@@ -152,9 +153,9 @@ impl CiteArguments {
     }
 }
 
-fn cite_examples() -> String {
+fn export_examples() -> String {
     let names = |of: fn(&Card) -> &'static [&'static str]| -> String {
-        STUDIES.iter().flat_map(|study| of(study.card())).copied().collect::<Vec<_>>().join(", ")
+        STUDIES.iter().flat_map(|study| of(study.card())).copied().join(", ")
     };
     let (figures, tables) = (names(|card| card.figures), names(|card| card.tables));
     format!(
@@ -184,7 +185,7 @@ Tables: heads, labels, metrics, controls, files, and those of the studies that w
 
 /// Write a saved report in other formats, or a part of it, without the model
 #[derive(Args)]
-#[command(after_help = help_with_statuses(&cite_examples(), READ_ERRORS))]
+#[command(after_help = help_with_statuses(&export_examples(), READ_ERRORS))]
 pub struct ExportArguments {
     /// A report in JSON; `-` reads standard input. A page (.html) or a table may have several reports
     #[arg(required = true, value_name = "REPORT")]

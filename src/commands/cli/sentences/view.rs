@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
+use itertools::Itertools as _;
 
 use super::{SentenceArguments, refuse_corpus_as_output};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::{
     Command, RUN_ERRORS, UsageError, extension, help_with_statuses, lower_extension, named_value_parser, numbers,
-    sorted_heads, without_duplicates,
+    sorted_heads,
 };
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, write_attention_tensors};
@@ -128,18 +129,16 @@ impl FromStr for HeadArgument {
 
 fn head_choice(named: &[HeadArgument]) -> HeadChoice {
     let heads = named.iter().map(|named| if let HeadArgument::One(head) = named { Some(*head) } else { None });
-    heads
-        .collect::<Option<Vec<HeadPlace>>>()
-        .map_or(HeadChoice::All, |heads| HeadChoice::Heads(without_duplicates(heads)))
+    heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| {
+        HeadChoice::Heads(heads.into_iter().unique_by(|head| (head.layer, head.head)).collect())
+    })
 }
 
 /// Fails if one of the `options`, each as (name, whether it is given), is given.
 /// `purpose` says in the error what the options are for.
 fn refuse_given_options(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), UsageError> {
-    match options.into_iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").with_option(option).hint(hint)),
-        None => Ok(()),
-    }
+    let Some((option, _)) = options.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    Err(anyhow!("--{option} is for {purpose}").with_option(option).hint(hint))
 }
 
 impl ViewArguments {

@@ -127,10 +127,8 @@ pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), UsageError> {
 /// Fails if an output does not have this file extension.
 /// In the error, `what` is the failed action, such as `write a table as`, and `way_out` is the hint.
 pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_out: &str) -> Result<(), UsageError> {
-    match outputs.iter().find(|path| lower_extension(path) != extension) {
-        Some(other) => Err(unsuitable_output(what, other, way_out)),
-        None => Ok(()),
-    }
+    let other = outputs.iter().find(|path| lower_extension(path) != extension);
+    other.map_or(Ok(()), |other| Err(unsuitable_output(what, other, way_out)))
 }
 
 /// Error for an output with an unsuitable file extension: `cannot {what}` the output, with the hint `way_out`.
@@ -142,13 +140,6 @@ pub fn unsuitable_output(what: &str, output: &Path, way_out: &str) -> UsageError
 /// Sorts attention heads and removes duplicates.
 pub fn sorted_heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
-}
-
-/// Removes duplicates and keeps the order in which the values are given.
-pub fn without_duplicates<T: Ord + Clone>(mut values: Vec<T>) -> Vec<T> {
-    let mut earlier = BTreeSet::new();
-    values.retain(|value| earlier.insert(value.clone()));
-    values
 }
 
 /// File extension in lower case, without its dot; empty if there is none.

@@ -50,7 +50,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     rounded_down.ok_or_else(expected)
 }
 
-/// Reads a number of bytes, or 0 without a unit.
+/// As [`parse_bytes`], but also accepts `0`.
 pub fn parse_bytes_with_zero(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { parse_bytes(text).map_err(|expected| format!("{expected}, or 0")) }
 }

@@ -34,14 +34,13 @@ pub fn presets_by_name(names: &[String]) -> Result<Vec<&'static Preset>, UsageEr
     Ok(presets)
 }
 
-/// Fails if a preset adds studies, for commands that measure nothing. The hint names `instead`, a command that accepts it.
+/// Fails if a preset adds studies, since a command on saved results runs none.
+/// The hint names `instead`, a command that takes the preset.
 pub fn ensure_policies(names: &[String], instead: &str) -> Result<(), UsageError> {
-    match presets_by_name(names)?.iter().find(|preset| !preset.is_policy()) {
-        Some(preset) => Err(anyhow!("--preset {} is no policy, it measures more", preset.name)
-            .with_value(preset.name)
-            .hint(format!("give it to {instead}"))),
-        None => Ok(()),
-    }
+    let presets = presets_by_name(names)?;
+    let Some(Preset { name, .. }) = presets.iter().find(|preset| !preset.is_policy()) else { return Ok(()) };
+    let error = anyhow!("--preset {name} is no policy, it measures more");
+    Err(error.with_value(name).hint(format!("give it to {instead}")))
 }
 
 /// Policy (file or presets) by which a saved report is labelled anew.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
+use itertools::Itertools as _;
 
 use super::{
     NamedValue, OUTPUT_HEADING, UsageError, extension, has_extension, lower_extension, named_value_parser, numbers,
@@ -103,8 +104,7 @@ fn output_target(path: &Path, compact: bool, also: &str) -> Result<OutputTarget,
     if path == Path::new("-") {
         return Ok(OutputTarget::Stdout(JsonForm { is_compact: compact, is_gzipped: false }));
     }
-    let extensions =
-        || ReportFormat::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
+    let extensions = || ReportFormat::ALL.iter().map(|(extension, _)| format!(".{extension}")).join(" or ");
     if lower_extension(path) == partial::EXTENSION {
         let shown = path.display();
         return Err(anyhow!("`{shown}` would be a partial").with_file(shown).hint(format!(

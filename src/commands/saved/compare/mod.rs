@@ -43,7 +43,7 @@ pub enum Pairing {
     MatchingFile(PathBuf),
 }
 
-/// Compares the labels of two analyses and prints the outcome; returns `false` if a finding of `fail_on` is met.
+/// Compares the labels of two analyses and prints the outcome; returns `false` if a condition in `fail_on` holds.
 /// `table` is written to CSV files.
 /// Fails if an analysis cannot be read, the models have different heads, or an output cannot be written.
 /// Fails also if `--fail-on` asks about lost labels and no label could be tested.
@@ -92,7 +92,7 @@ pub fn read_and_compare(sides: &SidesOptions, pairing: &Pairing) -> Result<Compa
 }
 
 /// Compares two analyses of models with equal numbers of layers and heads. Heads are paired by place or by `matching`.
-/// `matching`: index in `b` of each head's partner, `[layers * heads]`, and the number on which both halves of the text agree.
+/// `matching`: index in `b` of each head's partner, `[layers * heads]`; number of partners found in both text halves.
 /// `is_unknown`: whether the relation of the models is unknown, which adds a caveat.
 pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.context.model.grid();
@@ -111,8 +111,8 @@ pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, 
         matched: matching.map(|(partners, halves_agree)| MatchedHeads {
             moved: partners.iter().zip(&places).filter(|(partner, place)| partner != place).count(),
             halves_agree,
-            first_label: ShareByChance::new(&first_labels(&heads), grid.heads),
-            firm_labels: ShareByChance::new(&firm_labels(&heads), grid.heads),
+            first_label: ShareByChance::new(&first_label_pairs(&heads), grid.heads),
+            firm_labels: ShareByChance::new(&firm_label_pairs(&heads), grid.heads),
         }),
         idle,
         unread: sides::unread_reasons(a, b),
@@ -138,24 +138,24 @@ const UNKNOWN_LINEAGE_CAVEAT: &str = "The models have other weights, and their h
     one was trained on from the other (--matched); for other models pair heads first: `headscope match`, --match.";
 
 /// First label of each head in both analyses, as (a, b).
-fn first_labels(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
+fn first_label_pairs(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
     heads.iter().map(|head| (&*head.primary_a, &*head.primary_b)).collect()
 }
 
 /// Names of the firm labels of each head in both analyses, as (a, b).
-fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
-    fn firm(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
+fn firm_label_pairs(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
+    fn names(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
         head.labels.iter().filter(|label| label.is_firm_by_side()[side]).map(|label| &*label.label).collect()
     }
-    heads.iter().map(|head| (firm(head, 0), firm(head, 1))).collect()
+    heads.iter().map(|head| (names(head, 0), names(head, 1))).collect()
 }
 
 fn head_agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
     let choices_of = |choice: &'_ ChoiceComparison| (choice.a.clone(), choice.b.clone());
     let choices: Vec<_> = heads.iter().map(|head| head.choice.as_ref().map(choices_of).unwrap_or_default()).collect();
     HeadAgreement {
-        first_label: CategoryAgreement::new(&first_labels(heads)),
-        firm_labels: CategoryAgreement::new(&firm_labels(heads)),
+        first_label: CategoryAgreement::new(&first_label_pairs(heads)),
+        firm_labels: CategoryAgreement::new(&firm_label_pairs(heads)),
         choice: has_choices.then(|| CategoryAgreement::new(&choices)),
     }
 }
@@ -169,11 +169,10 @@ fn compare_families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
         .map(|label| (order_of.get(&*label.family).copied().unwrap_or(order_of.len()), &*label.family))
         .collect();
     let family = |(_, family): (usize, &str)| {
-        let is_firm = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
-            let own_labels = || labels.iter().filter(|label| label.family == family);
-            (own_labels().any(|label| label.is_firm_by_side()[0]), own_labels().any(|label| label.is_firm_by_side()[1]))
+        let is_firm = |labels: &[&'_ LabelComparison], side: usize| {
+            labels.iter().any(|label| label.family == family && label.is_firm_by_side()[side])
         };
-        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| is_firm(labels)).collect();
+        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| (is_firm(labels, 0), is_firm(labels, 1))).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
         let all = labels.iter().flatten().filter(|label| label.family == family);
         FamilyComparison {
@@ -188,10 +187,10 @@ fn compare_families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     present.into_iter().map(family).collect()
 }
 
-/// Text in the place of the first label, for a head that writes a constant in this analysis only.
+/// Text shown as the first label of a head that writes a constant in one analysis only.
 const CONSTANT_HEAD_LABEL: &str = "constant";
 
-/// First label of a head by its assessments. A head that does nothing has the reason in the place of a label.
+/// First label of a head by its assessments; for a head that does nothing, the reason.
 fn first_label(assessed: &[Assessment], idle: Option<Idleness>) -> String {
     match idle {
         Some(Idleness::Absent) => ABSENT.to_owned(),
@@ -239,7 +238,7 @@ fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> 
 }
 
 /// Compares each label, firm or borderline, that a head has in at least one analysis.
-/// `idle`: why the head does nothing in an analysis, in which it then has no labels.
+/// `idle`: why the head does nothing in an analysis, so that its labels there are ignored; `None` if it does something.
 fn compare_labels(
     sides: [&Side; 2],
     idle: [Option<Idleness>; 2],
@@ -275,8 +274,8 @@ fn compare_labels(
     names.into_iter().map(comparison).collect()
 }
 
-/// Standing of a head for a label in one analysis; `None` if the label was not assessed.
-/// A head that is absent or removed counts as out of reach of every label.
+/// Test result of a label for a head in one analysis, such as firm or borderline; `None` if the label was not assessed.
+/// A head that is absent or removed counts as significantly below every threshold ([`LabelStanding::OutOfReach`]).
 fn label_standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
@@ -285,7 +284,7 @@ fn label_standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Opti
     }
 }
 
-/// Outcome of a label, from its standings in both analyses; a standing is `None` if the label was not assessed.
+/// Outcome of a label (kept, gained or lost), from its test results in both analyses; `None`: label not assessed.
 /// The head must have the label in at least one analysis. Fails with the reason if the outcome cannot be told.
 fn label_fate(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach, WritesConstant};

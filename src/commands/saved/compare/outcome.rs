@@ -226,14 +226,14 @@ pub struct FamilyComparison {
 }
 
 impl CompareOutcome {
-    /// Returns every label of every head, including labels of how heads choose where to attend.
+    /// Returns every label of every head, including key-choice labels (`chooses:*`).
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.heads.iter().flat_map(HeadComparison::all_labels)
     }
 }
 
 impl HeadComparison {
-    /// Returns every label of the head; labels of how the head chooses where to attend come last.
+    /// Returns every label of the head; key-choice labels (`chooses:*`) come last.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.labels.iter().chain(self.choice.iter().flat_map(|choice| &choice.labels))
     }
@@ -245,19 +245,20 @@ impl LabelComparison {
         [&self.a, &self.b].map(|side| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm))
     }
 
-    /// Strongest baseline that the label beats in each analysis, `[a, b]`; `None` as for [`LabelEvidence::beyond`].
+    /// Strongest baseline that the label beats in each analysis, `[a, b]`.
+    /// `None` for labels whose evidence says nothing about baselines ([`LabelEvidence::beyond`]).
     pub fn reach_by_side(&self) -> [Option<Reach>; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().and_then(|of| of.beyond))
     }
 }
 
 impl UntoldCounts {
-    /// Number of labels that are firm in at least one analysis and whose outcome could not be told.
+    /// Number of labels with unknown outcome that are firm in at least one analysis.
     pub fn firm_in_any(self) -> usize {
         self.firm_in_a + self.firm_in_b + self.firm_in_both
     }
 
-    /// Counts the labels whose outcome could not be told.
+    /// Counts the labels with unknown outcome ([`Fate::CouldNotTell`]) by the analyses in which they are firm.
     pub fn from_labels<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
         let mut counts = Self::default();
         for label in labels.into_iter().filter(|label| label.outcome == Fate::CouldNotTell) {
@@ -349,7 +350,7 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// Whether the comparison has this finding. Labels of how heads choose count like others.
+    /// Whether the comparison has this finding. Key-choice labels (`chooses:*`) are included.
     pub fn is_met(self, outcome: &CompareOutcome) -> bool {
         let mut labels = outcome.all_labels();
         match self {

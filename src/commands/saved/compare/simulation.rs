@@ -43,7 +43,7 @@ fn simulate_assessments(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment>
 
 /// Draws `pairs` pairs of corpora, and returns the outcomes of each head's label, `[heads, pairs with the label]`.
 /// Pairs of corpora in which the head has the label in neither corpus are left out.
-fn simulate_fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fate>> {
+fn simulate_outcomes(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fate>> {
     let mut found = vec![Vec::new(); a.len()];
     for _ in 0..pairs {
         let sides = [simulate_assessments(a, rng), simulate_assessments(b, rng)];
@@ -58,40 +58,41 @@ fn simulate_fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> V
     found
 }
 
-/// Number of outcomes that are among `wanted`.
-fn count_fates(fates: &[Fate], wanted: &[Fate]) -> f64 {
-    fates.iter().filter(|fate| wanted.contains(fate)).count() as f64
+/// Number of `outcomes` that are in `wanted`.
+fn count_outcomes(outcomes: &[Fate], wanted: &[Fate]) -> f64 {
+    outcomes.iter().filter(|fate| wanted.contains(fate)).count() as f64
 }
 
-/// Heads whose scores are the same in both corpora, from far below the threshold to far above it.
+/// Tests that unchanged labels are rarely called lost or gained.
+/// True scores are equal in both corpora, and range from far below the threshold to far above it.
 #[test]
 fn false_alarms_are_rare() {
     let scores: Vec<f64> = (0..21).map(|step| THRESHOLD - 0.1 + 0.01 * f64::from(step)).collect();
     let pairs = 3000;
-    let found = simulate_fates(&scores, &scores, pairs, &mut ChaCha8Rng::seed_from_u64(33));
+    let found = simulate_outcomes(&scores, &scores, pairs, &mut ChaCha8Rng::seed_from_u64(33));
     let false_changes: Vec<f64> =
-        found.iter().map(|of| count_fates(of, &[Fate::Lost, Fate::Gained]) / pairs as f64).collect();
+        found.iter().map(|of| count_outcomes(of, &[Fate::Lost, Fate::Gained]) / pairs as f64).collect();
     println!("said to be lost or gained, by the distance from the threshold: {false_changes:?}");
     // At the threshold, one test must err upwards and the other downwards, each at 2.5 %, in either order: .00125.
     // More than 12 of 3000 pairs then occur in less than 1 of 1000 runs.
     assert!(false_changes.iter().all(|share| *share <= 12.0 / pairs as f64), "{false_changes:?}");
     // A head at or below the threshold should not have the label: both sides err.
-    let below = found[..=10].iter().map(|of| count_fates(of, &[Fate::Kept])).sum::<f64>();
-    let kept = found.iter().map(|of| count_fates(of, &[Fate::Kept])).sum::<f64>();
+    let below = found[..=10].iter().map(|of| count_outcomes(of, &[Fate::Kept])).sum::<f64>();
+    let kept = found.iter().map(|of| count_outcomes(of, &[Fate::Kept])).sum::<f64>();
     assert!(below / kept <= 0.01, "{below} of {kept}");
     // Five standard errors above the threshold a label is kept; one above it most often cannot be told.
-    assert!(count_fates(&found[20], &[Fate::Kept]) / pairs as f64 > 0.99);
-    assert!(count_fates(&found[12], &[Fate::CouldNotTell]) / found[12].len() as f64 > 0.7);
+    assert!(count_outcomes(&found[20], &[Fate::Kept]) / pairs as f64 > 0.99);
+    assert!(count_outcomes(&found[12], &[Fate::CouldNotTell]) / found[12].len() as f64 > 0.7);
 }
 
-/// Heads whose scores fall from above the threshold to as far below it.
+/// Tests that a label is called lost or gained if the true score crosses the threshold far enough.
 #[test]
 fn clear_changes_are_found() {
     let pairs = 500;
     let (far, near) = (THRESHOLD + 0.1, THRESHOLD + 0.02);
     let (a, b) = ([far, near, far, THRESHOLD - 0.1], [THRESHOLD - 0.1, THRESHOLD - 0.02, far, far]);
-    let found = simulate_fates(&a, &b, pairs, &mut ChaCha8Rng::seed_from_u64(34));
-    let share = |head: usize, fate: Fate| count_fates(&found[head], &[fate]) / pairs as f64;
+    let found = simulate_outcomes(&a, &b, pairs, &mut ChaCha8Rng::seed_from_u64(34));
+    let share = |head: usize, fate: Fate| count_outcomes(&found[head], &[fate]) / pairs as f64;
     assert!(share(0, Fate::Lost) > 0.99, "{}", share(0, Fate::Lost));
     assert!(share(3, Fate::Gained) > 0.99 && share(2, Fate::Kept) > 0.99);
     // One standard error on either side is too little to tell; the label is never said to be kept.

@@ -1,6 +1,7 @@
 //! Tables of a comparison, for CSV files and for the page.
 
 use anyhow::Result;
+use itertools::Itertools as _;
 use serde::Serialize;
 
 use super::outcome::{CompareOutcome, Fate, HeadComparison, LabelComparison, LabelEvidence};
@@ -136,17 +137,14 @@ const HEAD_COLUMNS: [&str; 11] = [
     "chooses in b",
 ];
 
-/// Row of a head on the page, with its labels in words.
+/// Row of a head on the page, with the evidence for its labels as text.
 fn head_page_row(head: &HeadComparison) -> Vec<String> {
     let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
     let none = || "-".to_owned();
     let name = if place == partner { place.to_string() } else { format!("{place} (in b {partner})") };
     let choice = choice.as_ref();
-    let labels_with = |fate: Fate| {
-        let names: Vec<&str> =
-            labels.iter().filter(|label| label.outcome == fate).map(|label| label.label.as_str()).collect();
-        names.join(", ")
-    };
+    let labels_with =
+        |fate: Fate| labels.iter().filter(|label| label.outcome == fate).map(|label| &label.label).join(", ");
     let first = |primary: &str, side: fn(&LabelComparison) -> Option<&LabelEvidence>| {
         let evidence = labels.iter().find(|label| label.label == primary).and_then(side);
         match evidence.map(|evidence| evidence.standing) {

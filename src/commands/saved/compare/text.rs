@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use itertools::Itertools as _;
+
 use super::outcome::{
     CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, MatchedHeads, OutcomeCounts,
     UntoldCounts,
@@ -13,7 +15,7 @@ use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{aligned_table, decimal, plain_table, plus_minus, significance_text, whole_percent};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance_text, whole_percent};
 use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
 
@@ -42,7 +44,7 @@ pub fn agreement_share(agreement: &CategoryAgreement) -> String {
     whole_percent(share) + &agreement.share_ci95.map_or_else(String::new, percent_range)
 }
 
-/// Formats the share of heads that agree by chance, in random order, with its range.
+/// Formats the share of heads that agree when the heads of `b` are shuffled within layers, with its 95 % range.
 pub fn share_by_chance(share: ShareByChance) -> String {
     whole_percent(share.mean) + &percent_range(share.range95)
 }
@@ -70,9 +72,7 @@ fn write_agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     let rows = named_agreements(outcome)
         .into_iter()
         .map(|(name, agreement)| [name.to_owned(), agreement_share(&agreement), kappa_text(&agreement)]);
-    let mut table = plain_table();
-    table.set_header(["agreement on", "heads", "Cohen's kappa"]).add_rows(rows);
-    out.add_table(table);
+    out.add_table(aligned_table(["agreement on", "heads", "Cohen's kappa"], rows, 0..0));
     writeln!(out, "{INTERVALS_NOTE}")
 }
 
@@ -121,7 +121,7 @@ pub fn labels_by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelCompari
 /// Cells of a label's row: head, label, outcome, and the evidence in the two analyses.
 pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     let LabelComparison { label, outcome, doubt, a, b, .. } = label;
-    // The standings show the other reasons.
+    // Other reasons are seen in the evidence of the two analyses.
     let is_said = |doubt: &&Doubt| {
         matches!(doubt, Doubt::OtherThresholds | Doubt::NotMeasured | Doubt::TooLittle | Doubt::OtherCounts)
     };
@@ -141,26 +141,26 @@ fn have_different_metrics(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) 
     a.zip(b).is_some_and(|(a, b)| a.number != b.number)
 }
 
-/// As [`label_row`], but narrow enough for a terminal: one column of thresholds, and a label's reach only with `full`.
+/// As [`label_row`], but narrow enough for a terminal: thresholds have one column.
+/// The strongest baseline that a label beats is only shown with `full`.
 fn brief_label_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
     let named = have_different_metrics(a.as_ref(), b.as_ref());
-    // Equal scores can differ in standing, because the q-value depends on all tests of a report.
+    // Equal scores can be firm in one report and borderline in the other: a q-value depends on all tests of a report.
     let standings = [a, b].map(|side| side.as_ref().map(|side| side.standing));
     let by_q = standings.iter().all(|one| matches!(one, Some(LabelStanding::Firm | LabelStanding::Borderline)));
     let by_q = by_q && standings[0] != standings[1];
     let side = |side: &LabelEvidence| {
         let number = if named { format!("{} ", one_line(&side.number)) } else { String::new() };
-        let beyond = if full { side.reach_in_words() } else { String::new() };
+        let beyond = if full { side.beaten_baseline_text() } else { String::new() };
         let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance_text(q)));
         format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
     let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "head removed or idle" };
     let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| without.to_owned(), side));
-    let mut thresholds: Vec<String> = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).collect();
-    thresholds.dedup();
+    let thresholds = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).dedup().join(" | ");
     let [a, b] = sides;
-    [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds.join(" | ")]
+    [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds]
 }
 
 /// Writes the labels that are firm in an analysis and were not kept; with `full`, every label.
@@ -176,9 +176,8 @@ fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt:
     let title = if full { "All labels" } else { "Firm labels that were not kept" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
     let shown = rows.iter().take(list_limit(MAX_LABELS, full)).map(|row| brief_label_row(*row, full));
-    let mut table = plain_table();
-    table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]).add_rows(shown);
-    out.table_with_optional_columns(table, &[5]);
+    let header = ["head", "label", "", "a", "b", "threshold (a | b)"];
+    out.table_with_optional_columns(aligned_table(header, shown, 0..0), &[5]);
     match rows.len().saturating_sub(list_limit(MAX_LABELS, full)) {
         0 => Ok(()),
         more => writeln!(out, " and {}: --full", format_count(more, "more label")),
@@ -186,15 +185,15 @@ fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt:
 }
 
 impl LabelEvidence {
-    /// The score with its interval and threshold, the standing, and the reach of a syntactic label.
+    /// Formats score, interval, threshold, test result and, for a firm syntactic label, the strongest beaten baseline.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
-        let beyond = self.reach_in_words();
+        let beyond = self.beaten_baseline_text();
         format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
     }
 
-    /// Reach of a firm syntactic label, after a comma. For borderline labels the reach is not established.
-    fn reach_in_words(&self) -> String {
+    /// Formats the strongest baseline that a firm syntactic label beats, after a comma; empty for other labels.
+    fn beaten_baseline_text(&self) -> String {
         let reach = self.beyond.filter(|_| self.standing == LabelStanding::Firm);
         reach.map_or_else(String::new, |reach| format!(", {}", reach.noun_phrase()))
     }
@@ -211,17 +210,17 @@ impl CompareOutcome {
         }
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
         let untold = self.untold.firm_in_any();
-        format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_in_words())
+        format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_label_count_text())
     }
 
-    /// Number of labels that are firm in either analysis, without `broad` and without labels of how heads choose.
+    /// Number of labels that are firm in at least one analysis, without `broad` and key-choice labels (`chooses:*`).
     /// `compare`, `compare --numbers` and `gate` print this count.
     pub fn firm_label_count(&self) -> usize {
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
         kept + lost + gained + self.untold.firm_in_any()
     }
 
-    fn firm_in_words(&self) -> String {
+    fn firm_label_count_text(&self) -> String {
         firm_count_in_words(self.firm_label_count())
     }
 
@@ -270,7 +269,7 @@ impl CompareOutcome {
             self.unread.clone(),
             self.corpora.clone(),
             self.lineage.clone(),
-            self.matched_in_words(),
+            self.matching_sentence(),
             standing::idle_in_words(&self.idle, most),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
@@ -280,13 +279,13 @@ impl CompareOutcome {
             one_sided(firm_in_b, ["b", "a"], [false, true]),
             labels_are(firm_in_both, "firm in both, under other thresholds or counts of words"),
             labels_are(firm_in_neither, "firm in neither, but borderline in one or both"),
-            Some(self.heads_in_words()),
-            self.choices_in_words(),
+            Some(self.head_outcomes_sentence()),
+            self.key_choices_sentence(),
         ];
         all.into_iter().flatten().collect()
     }
 
-    fn matched_in_words(&self) -> Option<String> {
+    fn matching_sentence(&self) -> Option<String> {
         let MatchedHeads { moved, halves_agree, first_label, firm_labels } = self.matched?;
         Some(format!(
             "Heads are matched: {moved} of {} have their partner at another place, and {halves_agree} the same one by both halves of \
@@ -297,7 +296,7 @@ impl CompareOutcome {
         ))
     }
 
-    fn heads_in_words(&self) -> String {
+    fn head_outcomes_sentence(&self) -> String {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.heads_by_outcome;
         let have = |count: usize| plural(&count, "has", "have");
         let parts = [
@@ -310,12 +309,12 @@ impl CompareOutcome {
                 format!("{} no firm label, or only labels that could not be told", have(could_not_tell + none)),
             ),
         ];
-        let clauses = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-        format!("Heads: {}.", clauses.collect::<Vec<_>>().join("; "))
+        let clauses = parts.iter().filter(|(count, _)| *count > 0);
+        format!("Heads: {}.", clauses.map(|(count, words)| format!("{count} {words}")).join("; "))
     }
 
-    /// Sentence on how the heads' choices compare; `None` if neither analysis has any.
-    fn choices_in_words(&self) -> Option<String> {
+    /// Sentence that compares the key-choice labels (`chooses:*`) of two analyses; `None` if neither analysis has any.
+    fn key_choices_sentence(&self) -> Option<String> {
         let OutcomeCounts { kept, gained, lost, changed, could_not_tell, none } = self.choices_by_outcome?;
         Some(format!(
             "How heads choose: {kept} kept, {lost} lost, {gained} gained, {changed} changed, {could_not_tell} could not tell, \

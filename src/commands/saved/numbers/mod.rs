@@ -6,6 +6,7 @@ mod page;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, anyhow};
+use itertools::Itertools as _;
 
 use super::sides::described::{self, LeftAside, Valued};
 use super::sides::standing::{self, Idleness, LabelStanding, assessments_by_label, has_same_thresholds};
@@ -71,6 +72,7 @@ fn compute_outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     idle.iter_mut().filter(|_| !is_wanted(Part::Labels)).for_each(|head| head.firm_labels.clear());
     let is_lost = idle.iter().any(|head| !head.firm_labels.is_empty());
     let changed = is_lost || !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
+    let untested_sections = sides::untested_differences(&a, &b);
     Ok(NumbersOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.corpus_difference(&b),
@@ -96,13 +98,7 @@ fn compute_outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         heads: pairs.changed_heads(is_wanted, options.rate),
         relations,
         metrics,
-        left_aside: pairs
-            .left_aside
-            .iter()
-            .cloned()
-            .chain(labels.left_aside)
-            .chain(sides::untested_differences(&a, &b))
-            .collect(),
+        left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(untested_sections).collect(),
         not_shared: described::differing_facts([&a.context, &b.context]),
         a: a.description(),
         b: b.description(),
@@ -116,19 +112,19 @@ struct ComparedLabels {
     pub changes: Vec<LabelChange>,
     /// Labels that are firm in one analysis only and are not shown to have changed, in the order of heads.
     pub one_sided_labels: Vec<OneSidedLabel>,
-    /// Heads that do nothing in exactly one analysis, each with its labels that are firm in the other.
+    /// Heads that are absent, removed or constant in exactly one analysis, each with its firm labels in the other.
     pub idle_heads: Vec<IdleHeadLabels>,
-    /// Number of labels that are firm in at least one analysis, without labels of how heads choose.
+    /// Number of labels that are firm in at least one analysis, without key-choice labels (`chooses:*`).
     pub firm_count: usize,
-    /// Number of firm labels that were compared, without labels of how heads choose.
+    /// Number of firm labels that were compared, without key-choice labels (`chooses:*`).
     pub compared_count: usize,
     /// Labels that were not compared, with the reasons.
     pub left_aside: Vec<LeftAside>,
 }
 
 impl ComparedLabels {
-    /// Compares all labels. A changed label is firm in one analysis and out of reach in the other.
-    /// In addition, the difference of its metric has a q-value of at most `rate`.
+    /// Compares all labels. A changed label is firm in one analysis and significantly below its threshold in the other.
+    /// The metric of its rule also differs between the analyses, with a q-value of at most `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().head_count()).collect();
         let idle = standing::heads_idle_on_one_side(a, b, &places)
@@ -183,7 +179,7 @@ impl ComparedLabels {
                 if is_firm[1 - firm] {
                     continue;
                 }
-                // For a score that also depends on rates of the corpus, the head's part of the score is compared.
+                // For a score that also depends on frequencies in the corpus, the head's part of the score is compared.
                 let of_head =
                     |rule: &str| pairs.corpus_dependent.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
                 let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.label.number))).copied();
@@ -193,7 +189,7 @@ impl ComparedLabels {
                     (None, Some(pair)) => pair.a.name.clone(),
                     (None, None) => side.label.number.clone(),
                 };
-                let [a, b] = [in_a, in_b].map(|side| standing_of(side, name_of(side)));
+                let [a, b] = [in_a, in_b].map(|side| label_evidence(side, name_of(side)));
                 let (label, place) = (label.to_owned(), grid.head_place(place));
                 match pair_of([in_a, in_b][firm]) {
                     _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) || !are_read => {}
@@ -229,15 +225,15 @@ impl ComparedLabels {
     }
 }
 
-/// Entry for labels that were not compared, with the reason; `None` if there are none besides labels of how heads choose.
+/// Entry for labels that were not compared, with the reason `why`; `None` if all are key-choice labels (`chooses:*`).
 fn left_aside_labels((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_key_choice_label(label));
     let names: BTreeSet<String> = labels.iter().map(|label| (*label).to_owned()).collect();
     (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: Vec::from_iter(names) })
 }
 
-/// Standing of a head for a label in one analysis; `number` names the metric that the label's rule tests.
-fn standing_of(assessment: &Assessment, number: String) -> Standing {
+/// Evidence for a label in one analysis; `number` is the name of the metric that the label's rule tests.
+fn label_evidence(assessment: &Assessment, number: String) -> Standing {
     let Label { score, ci95, threshold, .. } = assessment.label;
     Standing { firm: LabelStanding::new(assessment) == LabelStanding::Firm, number, score, ci95, threshold }
 }
@@ -248,8 +244,8 @@ struct NumberPairs<'a> {
     pub tested_pairs: Vec<NumberPair<'a>>,
     /// Metrics and accuracies that were not tested, with the reasons.
     pub left_aside: Vec<LeftAside>,
-    /// Numbers that depend on rates of the corpus as well as on a head. Key: the number's name in label rules.
-    /// Value: its name in reports, and the rule name of its part that depends on the head alone.
+    /// Numbers computed from a metric of a head and from frequencies in the corpus, by their name in label rules.
+    /// Values: the number's name in reports, and the metric's name in label rules.
     pub corpus_dependent: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }
@@ -264,9 +260,8 @@ struct NumberPair<'a> {
 }
 
 impl NumberPair<'_> {
-    /// Size of the difference as a multiple of its unit's tolerance for weights of another precision.
-    /// Multiples make differences in shares, nats and tokens comparable.
-    fn relative_size(&self) -> f64 {
+    /// Size of the difference, divided by [`PRECISION_TOLERANCE`] so that shares, nats and tokens are comparable.
+    fn scaled_difference(&self) -> f64 {
         self.test.difference.abs() / PRECISION_TOLERANCE.get(self.a.unit)
     }
 }
@@ -274,22 +269,22 @@ impl NumberPair<'_> {
 /// Reason why a number was not tested.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
-    /// The numbers differ by more than the tolerance, but they rest on too few blocks for a test, or have no interval.
+    /// No test is possible (too few blocks, or no interval), and the numbers differ by more than the tolerance.
     Differing,
-    /// The head is absent or removed in exactly one analysis. A head that writes a constant is compared.
-    Idle,
+    /// The head is absent or removed in exactly one analysis.
+    MissingHead,
     /// Only one analysis has the number.
     OneSided,
     /// The number is the accuracy on a relation that has too few words in an analysis for the policy.
     Rare,
-    /// The numbers are equal within the tolerance, and they rest on too few blocks for a test, or have no interval.
+    /// No test is possible (too few blocks, or no interval), and the numbers are equal within the tolerance.
     Equal,
-    /// The number depends on rates of the corpus, which differ between corpora.
+    /// The number is computed from frequencies in the corpus as well as from the head ([`Number::base_number`]).
     CorpusDependent,
 }
 
 impl Obstacle {
-    /// The reason in words that follow the count of numbers.
+    /// Formats the reason. The text is printed after `count`, the number of values that were not tested.
     fn reason_in_words(self, count: usize) -> String {
         let are = plural(&count, "number is", "numbers are");
         match self {
@@ -302,7 +297,7 @@ impl Obstacle {
                 "{are} made of rates of the corpus as well, which differ between corpora: the metrics of the heads alone are \
                  compared"
             ),
-            Self::Idle => format!("{are} of heads that do nothing on one side"),
+            Self::MissingHead => format!("{are} of heads that do nothing on one side"),
             Self::OneSided => format!("{are} there on one side only"),
             Self::Rare => format!("{are} of relations with fewer words than the policy asks for, on either side"),
             Self::Equal => {
@@ -314,7 +309,8 @@ impl Obstacle {
 }
 
 impl<'a> NumberPairs<'a> {
-    /// Tests numbers that both analyses have and that depend on heads alone. Differences up to the tolerance do not count.
+    /// Tests the metrics and accuracies that both analyses have, except those computed from frequencies in the corpus.
+    /// The null hypothesis is a difference of at most the tolerance.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
         let grid = a.context.model.grid();
         let mut aside: BTreeMap<Obstacle, (usize, BTreeSet<String>)> = BTreeMap::new();
@@ -337,7 +333,7 @@ impl<'a> NumberPairs<'a> {
         for number in a.numbers() {
             if missing[number.head] {
                 others.remove(&key(&number));
-                leave(&number, Obstacle::Idle);
+                leave(&number, Obstacle::MissingHead);
                 continue;
             }
             if let Some(of_head) = number.base_number.as_ref() {
@@ -357,7 +353,7 @@ impl<'a> NumberPairs<'a> {
             }
         }
         for number in others.values() {
-            leave(number, if missing[number.head] { Obstacle::Idle } else { Obstacle::OneSided });
+            leave(number, if missing[number.head] { Obstacle::MissingHead } else { Obstacle::OneSided });
         }
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
@@ -369,21 +365,21 @@ impl<'a> NumberPairs<'a> {
         Self { tested_pairs: tested, left_aside: left_aside.collect(), corpus_dependent, grid }
     }
 
-    /// Number of tested pairs in a part.
+    /// Number of tested values in a part of the report, such as the metrics.
     pub fn count_in_part(&self, part: Part) -> usize {
         self.tested_pairs.iter().filter(|pair| pair.a.part == part).count()
     }
 
-    /// The numbers of a part whose q-value is at most `rate`, largest difference first.
+    /// Changed numbers of a part of the report: those with a q-value of at most `rate`, the largest difference first.
     pub fn changes_in_part(&self, part: Part, rate: f64) -> Vec<Change> {
-        let mut changed: Vec<&NumberPair<'_>> =
-            self.tested_pairs.iter().filter(|pair| pair.a.part == part && pair.q <= rate).collect();
+        let changed = self.tested_pairs.iter().filter(|pair| pair.a.part == part && pair.q <= rate);
         // Sorting is stable: equal differences stay in the order of reports.
-        changed.sort_by(|a, b| b.relative_size().total_cmp(&a.relative_size()));
-        changed.into_iter().map(|pair| self.describe_change(pair)).collect()
+        let sorted = changed.sorted_by(|a, b| b.scaled_difference().total_cmp(&a.scaled_difference()));
+        sorted.map(|pair| self.describe_change(pair)).collect()
     }
 
-    /// Heads with changed numbers in these parts: most changed numbers first, then the largest difference.
+    /// Heads with a changed number (q-value of at most `rate`) in a part for which `wanted` returns true.
+    /// Heads with the most changed numbers come first, then those with the largest difference.
     pub fn changed_heads(&self, wanted: impl Fn(Part) -> bool, rate: f64) -> Vec<HeadChanges> {
         let mut by_head: BTreeMap<usize, Vec<&NumberPair<'_>>> = BTreeMap::new();
         for pair in self.tested_pairs.iter().filter(|pair| wanted(pair.a.part)) {
@@ -391,11 +387,11 @@ impl<'a> NumberPairs<'a> {
         }
         let summary = |pairs: &Vec<&NumberPair<'_>>| {
             let changed: Vec<&NumberPair<'_>> = pairs.iter().copied().filter(|pair| pair.q <= rate).collect();
-            let largest = *changed.iter().max_by(|a, b| a.relative_size().total_cmp(&b.relative_size()))?;
+            let largest = *changed.iter().max_by(|a, b| a.scaled_difference().total_cmp(&b.scaled_difference()))?;
             let Change { place, number, unit, difference, q, .. } = self.describe_change(largest);
             let largest_change = LargestChange { number, unit, difference, q };
             let (changed, compared) = (changed.len(), pairs.len());
-            Some((largest.relative_size(), HeadChanges { place, changed, compared, largest: largest_change }))
+            Some((largest.scaled_difference(), HeadChanges { place, changed, compared, largest: largest_change }))
         };
         let mut heads: Vec<(f64, HeadChanges)> = by_head.values().filter_map(summary).collect();
         heads.sort_by(|(size, a), (other, b)| b.changed.cmp(&a.changed).then(other.total_cmp(size)));

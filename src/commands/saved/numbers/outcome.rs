@@ -202,7 +202,7 @@ pub struct Change {
 }
 
 impl Method {
-    fn words(self) -> &'static str {
+    fn phrase(self) -> &'static str {
         match self {
             Self::PairedByBlock => "the same sentences, pairwise by blocks",
             Self::ByIntervals => "by their intervals",
@@ -237,13 +237,12 @@ impl NumbersOutcome {
         }
     }
 
-    /// Number of firm labels whose head does nothing in the other analysis.
+    /// Number of firm labels whose head is absent, removed or constant in the other analysis.
     pub fn idle_head_label_count(&self) -> usize {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// Line that names heads which do nothing in one analysis, at most `most` per reason, and counts their firm labels.
-    /// Returns `None` if there are no such heads.
+    /// Line that names the heads in `idle`, at most `most` per reason, and counts their firm labels; `None` if empty.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;
@@ -256,19 +255,19 @@ impl NumbersOutcome {
         })
     }
 
-    /// Sentence on the compared numbers and the criterion of a change; `at_most` are the words before the rate.
-    pub fn numbers_in_words(&self, at_most: &str) -> String {
+    /// Sentence on the compared numbers and the largest q-value of a change. `q_at_most`: text before it, as `q <=`.
+    pub fn numbers_in_words(&self, q_at_most: &str) -> String {
         let Self { compared, rate, tolerances: PerUnit { shares, nats, tokens }, method, .. } = self;
         if compared.numbers == 0 {
             return "No number could be compared.".to_owned();
         }
         format!(
-            "Compared {} of heads and {} {} on relations, {}: changed where {at_most} {rate}, corrected for all {} of them, and \
+            "Compared {} of heads and {} {} on relations, {}: changed where {q_at_most} {rate}, corrected for all {} of them, and \
              farther apart than {shares} of shares, {nats} nats or {tokens} tokens.",
             format_count(compared.metrics, "metric"),
             compared.relations,
             plural(&compared.relations, "accuracy", "accuracies"),
-            method.words(),
+            method.phrase(),
             compared.numbers,
         )
     }
@@ -282,7 +281,7 @@ impl NumbersOutcome {
         )
     }
 
-    /// Sentence on labels that are firm in one analysis only, which points to `headscope compare`; `None` if there are none.
+    /// Sentence on labels that are firm in one analysis only; `None` if there are none.
     pub fn one_sided_in_words(&self) -> Option<String> {
         let count = self.one_sided.len();
         (count > 0).then(|| {
@@ -314,14 +313,15 @@ impl LabelChange {
         if self.a.firm { "lost" } else { "gained" }
     }
 
-    /// Whether the scores of the two analyses and the tested number are different metrics. Then the text names each metric.
+    /// Whether the compared metric differs from the metric of the label's rule in an analysis.
+    /// Then the text names each metric.
     pub fn has_several_numbers(&self) -> bool {
         [&self.a, &self.b].iter().any(|side| side.number != self.number)
     }
 }
 
 impl Standing {
-    /// The score with its interval and threshold; with `named`, after the name of the number.
+    /// Formats the score with its interval and threshold; with `named`, after the name of the metric.
     pub fn in_words(&self, named: bool, digits: usize) -> String {
         let name = if named { format!("{} ", one_line(&self.number)) } else { String::new() };
         let score = Valued { value: self.score, ci95: self.ci95 };

@@ -1,6 +1,5 @@
 //! Text and page of a comparison of numbers: the verdict, then labels, then numbers, largest differences first.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
@@ -12,6 +11,7 @@ use crate::system::counted::format_count;
 use crate::system::printable::write_to_string;
 use crate::system::printable::{one_line, printable};
 use anyhow::Result;
+use itertools::Itertools as _;
 
 /// Maximum number of listed labels without `--full`. With [`MAX_ROWS`] per table the text has about sixty lines.
 const MAX_LABELS: usize = 16;
@@ -33,7 +33,7 @@ impl NumbersText<'_> {
     fn write(&self, out: &mut String) -> fmt::Result {
         self.write_verdict(out)?;
         self.write_labels(out)?;
-        self.write_one_sided(out)?;
+        self.write_one_sided_labels(out)?;
         self.write_heads(out)?;
         let NumbersOutcome { relations, metrics, compared, .. } = self.outcome;
         self.write_numbers(out, "Accuracies on relations", relations, compared.relations)?;
@@ -70,8 +70,8 @@ impl NumbersText<'_> {
         self.write_table(out, &format!("Labels: {} changed", changes.len()), changes, MAX_LABELS, row)
     }
 
-    /// Writes the labels that are firm in one analysis only. They are not changes, but two grids of labels differ in them.
-    fn write_one_sided(&self, out: &mut String) -> fmt::Result {
+    /// Writes the labels that are firm in one analysis only, without a significant difference between the analyses.
+    fn write_one_sided_labels(&self, out: &mut String) -> fmt::Result {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
@@ -93,16 +93,14 @@ impl NumbersText<'_> {
         self.write_table(out, &format!("Heads: {} changed", heads.len()), heads, MAX_ROWS, row)
     }
 
-    /// Writes a table with a row per changed number, for the head with its largest change.
-    /// With `full`, the table has a row per number and head.
+    /// Writes a table with a row for each changed metric or accuracy, with the head that changed most.
+    /// With `full`, each such head has a row.
     fn write_numbers(&self, out: &mut String, title: &str, changes: &[Change], compared: usize) -> fmt::Result {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        changes.iter().for_each(|change| *counts.entry(&change.number).or_default() += 1);
-        let mut largest: Vec<&Change> = Vec::new();
-        for change in changes {
-            if self.full || !largest.iter().any(|known| known.number == change.number) {
-                largest.push(change);
-            }
+        let counts = changes.iter().counts_by(|change| &*change.number);
+        let mut shown: Vec<&Change> = changes.iter().collect();
+        if !self.full {
+            // The changes are sorted by size, so the first of each number is the largest.
+            shown = shown.into_iter().unique_by(|change| &change.number).collect();
         }
         let row = |Change { place, number, a, b, q, .. }: &&Change| {
             let heads = match counts[number.as_str()] {
@@ -113,7 +111,7 @@ impl NumbersText<'_> {
             let [a, b] = [a, b].map(|side| side.in_words(TEXT_DIGITS));
             [one_line(number), heads, a, "->".to_owned(), b, q]
         };
-        self.write_table(out, &format!("{title}: {} of {compared} changed", changes.len()), &largest, MAX_ROWS, row)
+        self.write_table(out, &format!("{title}: {} of {compared} changed", changes.len()), &shown, MAX_ROWS, row)
     }
 
     /// Writes a title and a row per item, at most `usual` rows without `full`; nothing without items.

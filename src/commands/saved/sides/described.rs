@@ -1,4 +1,4 @@
-//! Describes the two analyses of a comparison: their subjects, parts not compared, differing facts; as data, text and page.
+//! Describes the two analyses of a comparison: file, model, corpus, differing settings, and numbers not compared.
 
 use std::fmt::{self, Write};
 
@@ -132,20 +132,20 @@ fn differing_values(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
 /// Maximum number of listed facts without `--full`.
 const MAX_FACTS: usize = 6;
 
-/// Maximum number of names per reason without `--full`.
+/// Maximum number of names listed for each reason why something was not compared, without `--full`.
 const MAX_NAMES: usize = 6;
 
 /// Maximum number of characters shown of a value; digests and lists of files are longer.
 const MAX_VALUE_LENGTH: usize = 40;
 
 /// Number of characters that are shown before the first difference of two long values.
-const CONTEXT_LENGTH: usize = 12;
+const SHOWN_BEFORE_DIFFERENCE: usize = 12;
 
 pub fn write_sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
     writeln!(out, "\na  {}\nb  {}\n", one_line(&a.in_words()), one_line(&b.in_words()))
 }
 
-/// Writes what was not compared, and why; with `full` every name.
+/// Writes the numbers, labels and sections that were not compared, and why; with `full`, all their names.
 pub fn write_left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::Result {
     if all.is_empty() {
         return Ok(());
@@ -160,8 +160,8 @@ pub fn write_left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> 
     Ok(())
 }
 
-/// Writes the facts in which two runs differ. With `full`, all facts without cuts.
-/// Otherwise facts on the corpus are only counted, since the lines on the two analyses name the corpora.
+/// Writes the settings and facts in which two runs differ; with `full`, all of them at full length.
+/// Otherwise facts on the corpus are only counted, since the text names the two corpora elsewhere.
 pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Result {
     if facts.is_empty() {
         return Ok(());
@@ -191,7 +191,7 @@ fn differing_excerpts(values: [&Value; 2], full: bool) -> [String; 2] {
     let texts = values.map(|value| one_line(&value.to_string()).chars().collect::<Vec<char>>());
     let common = texts[0].iter().zip(&texts[1]).take_while(|(a, b)| a == b).count();
     let shown = list_limit(MAX_VALUE_LENGTH, full);
-    let start = if common + CONTEXT_LENGTH < shown { 0 } else { common - CONTEXT_LENGTH };
+    let start = if common + SHOWN_BEFORE_DIFFERENCE < shown { 0 } else { common - SHOWN_BEFORE_DIFFERENCE };
     texts.map(|text| {
         let part: String = text.iter().skip(start).take(shown).collect();
         let [before, after] =

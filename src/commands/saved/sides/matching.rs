@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow, ensure};
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -92,9 +93,8 @@ fn partner_indices(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> 
     let is_within = |head: &MatchedHead| head.a.layer == head.b.layer && grid.first_outside([head.b]).is_none();
     let is_complete = grid.equals_all_heads(heads.iter().map(|head| head.a)) && heads.iter().all(is_within);
     let partners: Vec<usize> = heads.iter().map(|head| grid.index(head.b.layer, head.b.head)).collect();
-    let mut sorted = partners.clone();
-    sorted.sort_unstable();
-    (is_complete && sorted.into_iter().eq(0..grid.head_count())).then_some(partners)
+    let is_one_to_one = partners.iter().copied().sorted_unstable().eq(0..grid.head_count());
+    (is_complete && is_one_to_one).then_some(partners)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub struct Side {
     pub results: Results,
 }
 
-/// Saved analysis as its file has it.
+/// File of an analysis, read but not yet labelled.
 enum SavedFile {
     Report(Box<Report>),
     Partial(Shard, Box<Observation>),
@@ -170,7 +170,7 @@ impl Side {
         self.results.numbers(&self.context.settings.policy)
     }
 
-    /// Assessments of every head for every label, `[layers * heads]`. Labels of how the head chooses come last.
+    /// Assessments of every head for every label, `[layers * heads]`. Key-choice labels (`chooses:*`) come last.
     pub fn assessments(&self) -> Vec<Vec<Assessment>> {
         let policy = &self.context.settings.policy;
         let by_head = self.results.assessments(policy).into_iter().zip(self.results.choice_assessments(policy));
@@ -182,7 +182,8 @@ impl Side {
         self.shard.is_some() && self.shard == other.shard && self.has_same_corpus(other)
     }
 
-    /// Whether partials of the two analyses could be compared pairwise: both analyses cover all of equal corpus files.
+    /// Whether partials of the two analyses would allow a test pairwise by blocks, which these files do not.
+    /// Both analyses must cover the whole corpus, and their corpora must be equal.
     pub fn can_be_paired(&self, other: &Self) -> bool {
         let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
         is_whole(self) && is_whole(other) && self.has_same_corpus(other) && !self.has_same_sentences(other)
@@ -252,7 +253,7 @@ impl Side {
         ))
     }
 
-    /// Number of sampling units in words, if there are too few for any test; else `None`.
+    /// Text with the number of sampling units, such as `9 documents`, if there are too few for any test; else `None`.
     pub fn unit_count_if_too_few(&self) -> Option<String> {
         if !self.has_corpus() {
             return None;

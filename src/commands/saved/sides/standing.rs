@@ -1,7 +1,8 @@
-//! State of a head on one side of a comparison: its standing for a label, and why it may do nothing at all.
+//! State of a head in one analysis of a comparison: its test result for a label, or why the head does nothing.
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -101,7 +102,7 @@ impl Idleness {
 }
 
 impl Side {
-    /// Reason why the head with the index `place` does nothing; `None` for a head that does something.
+    /// Whether the head with index `place` is absent, removed or constant; `None` for a head that works.
     fn idleness(&self, place: usize) -> Option<Idleness> {
         let model = &self.context.model;
         if self.results.absent_heads.contains(&place) {
@@ -114,14 +115,14 @@ impl Side {
     }
 }
 
-/// Reasons why a head and its partner do nothing, `[a, b]`; `None` for a head that does something.
-/// A head that writes a constant counts only if its partner does something. Otherwise the two are compared by their attention.
+/// Whether a head and its partner are absent, removed or constant, `[a, b]`; `None` for a head that works.
+/// If both write a constant, both are `None`: the heads are then compared by their attention.
 pub fn pair_idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
 }
 
-/// Heads that do nothing in exactly one analysis, by their place in that analysis.
+/// Heads that are absent, removed or constant in exactly one analysis, by their place in that analysis.
 /// `partners`: index in `b` of each head's partner, `[layers * heads]`.
 pub fn heads_idle_on_one_side(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     let grid = a.context.model.grid();
@@ -133,11 +134,9 @@ pub fn heads_idle_on_one_side(a: &Side, b: &Side, partners: &[usize]) -> Vec<Idl
     partners.iter().enumerate().filter_map(idle).collect()
 }
 
-/// One line on heads that do nothing in one analysis, with at most `most` names per reason; `None` if there are none.
+/// One line that names the heads in `idle`, at most `most` per analysis and reason; `None` without any.
 pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
-    let kinds = ["a", "b"]
-        .into_iter()
-        .flat_map(|side| [Idleness::Absent, Idleness::Removed, Idleness::WritesConstant].map(|why| (side, why)));
+    let reasons = [Idleness::Absent, Idleness::Removed, Idleness::WritesConstant];
     let heads_of_kind = |(side, why): (&str, Idleness)| {
         let heads = idle.iter().filter(|head| head.side == side && head.why == why);
         let names: Vec<String> = heads.map(|head| head.place.to_string()).collect();
@@ -146,6 +145,6 @@ pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
         let shown = names[..names.len().min(most)].join(", ");
         (!names.is_empty()).then(|| format!("{shown}{and_more} ({} in {side})", why.words()))
     };
-    let parts: Vec<String> = kinds.filter_map(heads_of_kind).collect();
-    (!parts.is_empty()).then(|| format!("Heads that do nothing on one side: {}.", parts.join("; ")))
+    let parts = ["a", "b"].into_iter().cartesian_product(reasons).filter_map(heads_of_kind).join("; ");
+    (!parts.is_empty()).then(|| format!("Heads that do nothing on one side: {parts}."))
 }
