@@ -15,14 +15,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let command = cli::parse();
-    output::claim_stdout();
+    output::register_stdout();
     time_limit::set_error_report(|error| {
-        cli::requested_error_format().say(error);
+        cli::requested_error_format().print_error(error);
         ErrorClass::from_error(error).status()
     });
     let outcome = clean_up_when_interrupted(cli::requested_error_format()).and_then(|()| (command.run)());
     let status = outcome.unwrap_or_else(|error| {
-        cli::requested_error_format().say(&error);
+        cli::requested_error_format().print_error(&error);
         match ErrorClass::from_error(&error) {
             ErrorClass::Other => command.default_class.status(),
             class => class.status(),

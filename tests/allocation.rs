@@ -47,7 +47,7 @@ impl Visitor for Observer<'_> {
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
         let sentence = &self.pack.sequences[sequence];
-        let count = allocation_counter::measure(|| self.panel.show_head(sequence, sentence, *view));
+        let count = allocation_counter::measure(|| self.panel.observe_head(sequence, sentence, *view));
         self.allocations += count.count_total;
     }
 }

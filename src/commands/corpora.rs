@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 
 use super::sentences::with_tokenizer_options;
-use crate::corpus::{IndexCounts, Input, Scope, write_index};
+use crate::corpus::{CorpusScope, IndexCounts, Input, write_index};
 use crate::model::Model;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -13,7 +13,7 @@ use crate::passes::run::counting::count_tokens;
 use crate::passes::run::token_limit;
 use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::system::counted::format_count;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 use crate::system::parallel::core_count;
 use crate::system::progress::{self, Downloads};
@@ -32,7 +32,8 @@ pub fn write_token_counts(
     let max_tokens = token_limit(&model.architecture.config, None, Reads::Sentence)?;
     let counting = progress::show_spinner("counting tokens");
     let tokenizer = (&model.tokenizer, Reads::Sentence, words);
-    let (counts, corpus) = count_tokens(inputs, tokenizer, max_tokens, true, &Scope::all_sentences(), core_count())?;
+    let (counts, corpus) =
+        count_tokens(inputs, tokenizer, max_tokens, true, &CorpusScope::all_sentences(), core_count())?;
     counting.finish_and_clear();
     if counts.is_empty() {
         return Err(anyhow!("corpus `{}` has no tokens", corpus.name).with_file(&corpus.name)).class(ErrorClass::Input);

@@ -16,7 +16,7 @@ use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRow;
 use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::format_count;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::write_to_string;
 
 /// Text of `headscope explain` without a name.

@@ -11,7 +11,7 @@ use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage, merge, partial};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{format_count, format_ranges, plural};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, print_to_stderr};
 

@@ -21,7 +21,7 @@ use crate::report::{ControlVerdicts, CorpusInfo, Report, ReportContext, Settings
 use crate::sequences::shard::Shard;
 use crate::study::labels::policy::{Policy, Value};
 use crate::study::metrics::estimates::EstimationContext;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 use crate::system::progress;
 use crate::system::terminal::{self, print, write_stdout};
@@ -51,7 +51,7 @@ pub fn make_folder(folder: &Path) -> Result<()> {
 pub fn write_report(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
     let is_json =
         |output: &OpenOutput| matches!(output, OpenOutput::Stdout(_) | OpenOutput::File(_, ReportFormat::Json(_)));
-    let to_show = if outputs.iter().all(is_json) { None } else { json::make_displayable(report)? };
+    let to_show = if outputs.iter().all(is_json) { None } else { json::escape_for_display(report)? };
     let shown = to_show.as_ref().unwrap_or(report);
     let summary =
         |detail, presets: &[&'static Preset]| summary::render(shown, presets, detail, terminal::stdout_width());
@@ -183,8 +183,8 @@ pub fn round_and_check(report: Report, digits: Digits, parts: &[PathBuf]) -> Res
 }
 
 /// Fails if a health check finds that the model cannot read the corpus, for example because of too many unknown tokens.
-pub fn ensure_corpus_was_read(report: &Report) -> Result<()> {
-    let obstacle = report.corpus.unread_cause_and_advice(&report.model).filter(|_| report.analyses_corpus());
+pub fn ensure_corpus_readable(report: &Report) -> Result<()> {
+    let obstacle = report.corpus.reading_failure_and_advice(&report.model).filter(|_| report.analyses_corpus());
     let Some([why, way_out]) = obstacle else { return Ok(()) };
     let error = anyhow!("the model could not read the corpus `{}`, since {why}", report.corpus.name);
     Err(error.hint(way_out)).class(ErrorClass::Input)
@@ -229,9 +229,9 @@ pub fn compute_results(
     let corpus = CorpusInfo::new(corpus, &tally, health, protocol.reading.is_some());
     let settings = Settings { protocol, policy };
     let Settings { protocol, policy } = &settings;
-    let is_read = corpus.health.is_read();
+    let is_read = corpus.health.could_read_text();
     let results_of = |control: Option<Control>, context: &EstimationContext| {
-        let results = Results::new(&plan.complete_study_sums(&passes, control), context, policy);
+        let results = Results::new(&plan.sums_of_finished_studies(&passes, control), context, policy);
         Results { could_read_text: is_read, ..results }
     };
     let mut results = results_of(None, &context);

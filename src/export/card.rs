@@ -16,14 +16,14 @@ use crate::studies::registry;
 use crate::study::columns;
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
-use crate::study::metrics::metric::{Column, Keys};
+use crate::study::metrics::metric::{Column, MetricKeys};
 use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{
-    TableColumn, aligned_table, below_word_classes_text, column_table, decimal, percent, plus_minus,
-    plus_minus_percent, signed_decimal, significance_text,
+    TableColumn, aligned_table, column_table, decimal, percent, plus_minus, plus_minus_percent, signed_decimal,
+    significance_text, word_class_deficit_text,
 };
-use crate::study::tracked::{RelationPart, RelationScores, TrackingHead};
+use crate::study::tracked::{RelationScores, RelationSide, TrackingHead};
 use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 
@@ -67,7 +67,7 @@ fn write_removal_hint(out: &mut Summary, report: &Report, head: &HeadReport) -> 
     if report.model.objective.is_some() || removal_remarks(report, head).next().is_some() {
         return Ok(());
     }
-    let shift = registry::first_ablation_without_loss().card().name;
+    let shift = registry::first_ablation_without_predictions().card().name;
     writeln!(
         out,
         "\nNot measured: what the model loses without the head, since it has no output layer that predicts words. \
@@ -78,7 +78,7 @@ fn write_removal_hint(out: &mut Summary, report: &Report, head: &HeadReport) -> 
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, subject) = (one_line(&report.model.id), one_line(&report.subject()));
-    report.unread_corpus_warning().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
+    report.unreadable_corpus_warning().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(out, "{} of {model}, over {subject}\n", head.place)?;
     writeln!(out, "{}", head.description)?;
     if head.is_absent() {
@@ -114,7 +114,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
             }
         }
     }
-    for (label, below) in head.labels.iter().filter_map(|label| Some((label, below_word_classes_text(label)?))) {
+    for (label, below) in head.labels.iter().filter_map(|label| Some((label, word_class_deficit_text(label)?))) {
         writeln!(out, "On {} the head is {below} (tags).", one_line(&label.label))?;
     }
     if head.labels.is_empty() {
@@ -232,7 +232,7 @@ fn write_label_evidence(out: &mut Summary, label: &Label) -> fmt::Result {
         writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", q_or_below_margin(specific.q))?;
     }
     // Labels below word classes are noted under the table of labels.
-    if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.below_word_classes().is_none()) {
+    if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.word_class_deficit().is_none()) {
         let is = beats_baseline_phrase(label, Reach::Tags);
         let points = points(tags.lead, tags.lead_ci95);
         let over = "points over the better of offset and tags";
@@ -255,7 +255,7 @@ fn write_label_evidence(out: &mut Summary, label: &Label) -> fmt::Result {
 fn metric_table(report: &Report, head: &HeadReport) -> Table {
     let rows = report.sections.0.iter().flat_map(|(study, _)| {
         columns(*study).into_iter().filter_map(|Column { id, keys, .. }| {
-            let Keys::Single = keys else { return None };
+            let MetricKeys::Single = keys else { return None };
             let Mark { value, ci95 } = metric_mark(head, id, None)?;
             let chance = number_or_dash(chance_level(report, head, id, None), |chance| decimal(chance, 3));
             Some([study.card().name.to_owned(), id.to_owned(), number_and_interval(value, ci95), chance])
@@ -294,7 +294,7 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
 pub fn relation_card(tracked: &RelationScores, top: usize) -> Summary {
     Summary::from_writer(|out| {
         let RelationScores { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
-        let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
+        let part = part.as_ref().map_or_else(String::new, |RelationSide { side, share }| {
             format!(" ({} % of all) whose syntactic head is on the {side}", percent(Some(*share)))
         });
         let tags = tags_accuracy

@@ -54,7 +54,7 @@ pub fn grid_label(label: &str) -> GridLabel {
 impl HeadCell {
     pub fn new(report: &Report, head: &HeadReport) -> Self {
         let GridLabel { mut code, hue, .. } = grid_label(&head.primary);
-        if let Some([sign, _]) = head.unlabelled_mark() {
+        if let Some([sign, _]) = head.unlabelled_legend_entry() {
             sign.clone_into(&mut code);
         }
         let qualifications = [

@@ -23,7 +23,7 @@ use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::sequences::span::WordSpan;
 use headscope::studies::registry::default_policy;
 use headscope::study::labels::policy::Value;
-use headscope::system::printable::{is_unprintable, one_line, printable};
+use headscope::system::printable::{escape_controls, is_unprintable, one_line};
 
 /// Takes any bytes, panics if a property does not hold, and says whether the bytes were what they should be.
 pub type Target = fn(&[u8]) -> bool;
@@ -256,7 +256,7 @@ fn write_conllu(sentences: &[Sentence]) -> String {
 fn check_message(error: &anyhow::Error) {
     let message = format!("{error:#}");
     assert!(!message.is_empty() && message.len() < 20_000, "{} bytes of message", message.len());
-    assert!(!printable(&message).chars().any(|char| char.is_control() && char != '\n'), "{message:?}");
+    assert!(!escape_controls(&message).chars().any(|char| char.is_control() && char != '\n'), "{message:?}");
 }
 
 /// Packs hold all sentences in order, none more than fit, none across a segment.
@@ -430,7 +430,7 @@ fn policy(data: &[u8]) -> bool {
 /// Text shown on a terminal holds nothing that the terminal obeys, and says what was hidden.
 fn terminal(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
-    let (line, lines) = (one_line(text), printable(text));
+    let (line, lines) = (one_line(text), escape_controls(text));
     assert!(!line.contains(is_unprintable));
     assert!(!lines.contains(|c| is_unprintable(c) && c != '\n'));
     assert_eq!(lines.matches('\n').count(), text.matches('\n').count());

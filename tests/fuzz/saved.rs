@@ -265,9 +265,9 @@ fn reads_by(index: &[u8]) -> bool {
         let all = contents(Corpus::open(&inputs).expect("a corpus")).expect("sentences");
         let read = Index::open(&path).map(Arc::new).and_then(|index| {
             let corpus = || Corpus::open(&inputs)?.with_index(Some(&index));
-            let found = contents(corpus()?.with_segments(|_| true))?;
+            let found = contents(corpus()?.with_selected_segments(|_| true))?;
             assert!(found.iter().all(|content| all.contains(content)), "sentences of nobody");
-            let of_first = contents(corpus()?.with_segments(|sentences| sentences.start == 0))?;
+            let of_first = contents(corpus()?.with_selected_segments(|sentences| sentences.start == 0))?;
             assert!(of_first.len() as u64 <= SEGMENT_SENTENCES && found.starts_with(&of_first));
             Ok(())
         });

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use crate::golden::load;
 use crate::support::answers::Answers;
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
-use headscope::corpus::{Input, Scope};
+use headscope::corpus::{CorpusScope, Input};
 use headscope::passes::run::counting::count_tokens;
 use headscope::sequences::reading::{Context, Spacing};
 use serde_json::Value;
@@ -177,7 +177,7 @@ fn threads_change_no_token_count() {
     let sentences = gold.split("\n\n").enumerate();
     let sentences = sentences.map(|(number, one)| if [100, 200].contains(&number) { "1\tThe" } else { one });
     fs::write(&broken, sentences.collect::<Vec<_>>().join("\n\n")).unwrap();
-    let counted = |file: &std::path::Path, scope: &Scope, threads| {
+    let counted = |file: &std::path::Path, scope: &CorpusScope, threads| {
         let corpus = [Input::parse(file, None).unwrap()];
         let threads = NonZeroUsize::new(threads).unwrap();
         count_tokens(&corpus, (&model.tokenizer, Context::Sentence, Spacing::Written), 64, false, scope, threads)
@@ -185,14 +185,15 @@ fn threads_change_no_token_count() {
     };
     let line = gold.split("\n\n").take(100).map(|one| one.lines().count() + 1).sum::<usize>() + 1;
     for limit in [None, Some(70)] {
-        let counts = |threads| counted(&fixture("corpus/gold.conllu"), &Scope::new(limit, None), threads).unwrap().0;
+        let counts =
+            |threads| counted(&fixture("corpus/gold.conllu"), &CorpusScope::new(limit, None), threads).unwrap().0;
         assert!(!counts(1).is_empty());
         assert_eq!([counts(2), counts(7)], [counts(1), counts(1)], "{limit:?}");
     }
     for threads in [1, 2, 7] {
-        let error = counted(&broken, &Scope::default(), threads).unwrap_err();
+        let error = counted(&broken, &CorpusScope::default(), threads).unwrap_err();
         assert!(error.contains(&format!("broken.conllu:{line}")), "{error}");
         // Errors after the requested sentences are not reached.
-        counted(&broken, &Scope::new(Some(100), None), threads).unwrap();
+        counted(&broken, &CorpusScope::new(Some(100), None), threads).unwrap();
     }
 }

@@ -97,7 +97,7 @@ fn check_segment_sentences(corpus: fn(&Path) -> Vec<PathBuf>, last_document: Opt
     for chosen in 0..1_u32 << index_counts.segments {
         let wanted = |sentence: u64| chosen >> (sentence / SEGMENT_SENTENCES) & 1 == 1;
         let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap();
-        let mut corpus = corpus.with_segments(|mut sentences| sentences.any(wanted));
+        let mut corpus = corpus.with_selected_segments(|mut sentences| sentences.any(wanted));
         let expected: Vec<&Sentence> = all.iter().filter(|sentence| wanted(sentence.index)).collect();
         let actual: Vec<Sentence> = corpus.by_ref().collect::<Result<_, _>>().unwrap();
         assert!(actual.iter().eq(expected), "{chosen:b}");
@@ -119,8 +119,8 @@ fn segments_end_before_a_record_header() {
     let all: Vec<Sentence> = Corpus::open(&inputs(&files)).unwrap().collect::<Result<_, _>>().unwrap();
     for segment in 0..6 {
         let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap();
-        let actual =
-            corpus.with_segments(|mut sentences| sentences.any(|sentence| sentence / SEGMENT_SENTENCES == segment));
+        let actual = corpus
+            .with_selected_segments(|mut sentences| sentences.any(|sentence| sentence / SEGMENT_SENTENCES == segment));
         let actual: Vec<Sentence> = actual.collect::<Result<_, _>>().unwrap();
         assert!(actual.iter().eq(all.iter().filter(|it| it.index / SEGMENT_SENTENCES == segment)), "{segment}");
     }
@@ -135,7 +135,7 @@ fn only_the_selected_segment_is_read() {
     let files = [file];
     let (_, index) = indexed(&files, &folder.path().join("a.index"));
     let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap();
-    let mut corpus = corpus.with_segments(|sentences| sentences.start == 5 * SEGMENT_SENTENCES);
+    let mut corpus = corpus.with_selected_segments(|sentences| sentences.start == 5 * SEGMENT_SENTENCES);
     let (read, bytes) = (corpus.bytes_read(), corpus.bytes());
     assert_eq!(corpus.by_ref().count(), 256);
     assert_eq!((read.load(Ordering::Relaxed), bytes), (256 * 16, Some(256 * 16)));
@@ -149,7 +149,8 @@ fn empty_corpora_can_be_indexed() {
     fs::write(&files[1], "\n").unwrap();
     let (index_counts, index) = indexed(&files, &folder.path().join("a.index"));
     assert_eq!(index_counts, IndexCounts { files: 2, sentences: 0, segments: 1 });
-    let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap().with_segments(|_| true);
+    let corpus =
+        Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap().with_selected_segments(|_| true);
     let expected = Corpus::open(&inputs(&files)).unwrap().into_identity().unwrap();
     assert_eq!(corpus.into_identity().unwrap(), expected);
 }

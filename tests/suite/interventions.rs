@@ -8,7 +8,7 @@ use crate::support::{architecture, fixture, opened, weight_files};
 use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device};
 use headscope::model::config::NormKind;
-use headscope::model::forward::batch::{Batch, BatchInput, Exchange, TokenClass};
+use headscope::model::forward::batch::{Batch, BatchInput, ContextExchange, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates, ReplacementVectors};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::rows::Rows;
@@ -480,7 +480,7 @@ proptest! {
     /// Both encoders exchange contexts alike. A text that exchanges contexts with its copy changes no bit.
     #[test]
     fn encoders_exchange_contexts_alike(random in RandomEncoder::any(), tokens in 1..30_usize, at in prop::option::of(0..30_usize)) {
-        let exchange = at.map_or(Exchange::Everywhere, |at| Exchange::At(at.min(tokens - 1)));
+        let exchange = at.map_or(ContextExchange::Everywhere, |at| ContextExchange::At(at.min(tokens - 1)));
         let pack = Pack { sequences: sentences(&[3, tokens, tokens]) };
         let predicted = predicted(&pack.sequences);
         let mut batch = pack.batch().with_predicted(&predicted);

@@ -161,6 +161,6 @@ fn task_run_reads_the_corpus_only_for_a_study() {
         ("", true),
     ] {
         let (request, _) = request(words);
-        assert_eq!(StudySelection::new(request).unwrap().is_about_corpus(), expected, "{words}");
+        assert_eq!(StudySelection::new(request).unwrap().measures_corpus(), expected, "{words}");
     }
 }

@@ -17,7 +17,7 @@ use headscope::passes::ablation::{PassConditions, Replacement};
 use headscope::passes::observer::requests::{PatchedRun, single_head_sets_and_all};
 use headscope::passes::observer::set::ObserverSet;
 use headscope::passes::observer::{Demands, Event, FurtherRuns, Sums, expect_sums, new_observer};
-use headscope::passes::pass::ShownEvents;
+use headscope::passes::pass::EventKind;
 use headscope::passes::run::derivatives::differentiate;
 use headscope::passes::run::means::ContextSums;
 use headscope::passes::run::variants::Variants;
@@ -35,7 +35,7 @@ use headscope::studies::ablation::gradient::Gradient;
 use headscope::studies::ablation::output_shift::OutputShift;
 use headscope::study::metrics::estimates::{Estimates, EstimationContext};
 use headscope::study::section::Section;
-use headscope::study::{AnyStudy, Observed, ObservedPass, Subject};
+use headscope::study::{AnyStudy, ObservedPass, ObservedPasses, Subject};
 use headscope::system::progress::run::RunProgress;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -284,7 +284,7 @@ fn results(
         conditions: PassConditions { removal: Some(removal), objective: None, task: None },
         ..PassSetup::default()
     });
-    let seen = if study.passes()[0].pass.shown == ShownEvents::Derivatives {
+    let seen = if study.passes()[0].pass.shown == EventKind::Derivatives {
         let (variants, threads) = (Variants::default().with_open_gates(grid, &gates), NonZeroUsize::new(2).unwrap());
         let (sequences, progress) = (sequences.iter().cloned().map(Ok), RunProgress::default());
         differentiate(observers, ("random", &encoder), (&variants.baseline, &[], None), sequences, threads, &progress)
@@ -301,7 +301,7 @@ fn results(
     let sums = seen.into_observers().remove(0);
     // A study that compares with an untrained model gets the observed model twice.
     let passes: Vec<_> = study.passes().iter().map(|_| ObservedPass { sums: &*sums, left_out_sentences: 0 }).collect();
-    study.measure(&Observed(&passes), &context)
+    study.measure(&ObservedPasses(&passes), &context)
 }
 
 /// A metric of every head.

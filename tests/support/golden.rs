@@ -10,7 +10,7 @@ use headscope::model::Model;
 use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::rows::Rows;
-use headscope::model::forward::visitor::{HeadView, Mixing, Needs, Visitor};
+use headscope::model::forward::visitor::{HeadView, MixingRatios, Needs, Visitor};
 use headscope::model::forward::{Encoder, PassStart, Scratch};
 use headscope::model::source::ModelRef;
 use headscope::sequences::pack::Pack;
@@ -222,7 +222,7 @@ impl Visitor for Recorder {
         self.sequences[sequence].attention_inputs.extend(inputs.iter().flatten());
     }
 
-    fn mixing(&mut self, sequence: usize, _layer: usize, mixing: Mixing<'_>) {
+    fn mixing(&mut self, sequence: usize, _layer: usize, mixing: MixingRatios<'_>) {
         self.sequences[sequence].mixing.extend([mixing.ratios, mixing.uniform_ratios].concat());
     }
 

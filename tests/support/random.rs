@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use headscope::model::config::{
-    Activation, BlockPlan, Config, DistanceRows, EmbeddingScale, NormKind, PositionEmbedding, Rotary, RotaryScaling,
+    Activation, BlockPlan, Config, DistanceRowMap, EmbeddingScale, NormKind, PositionEmbedding, Rotary, RotaryScaling,
 };
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
@@ -314,7 +314,7 @@ impl RandomEncoder {
                 DisentangledTerms {
                     position_keys: keys,
                     position_queries: queries,
-                    distance_rows: DistanceRows { span: 8, buckets: Some(8), longest_distance: 30 },
+                    distance_rows: DistanceRowMap { span: 8, buckets: Some(8), longest_distance: 30 },
                 }
             });
             let none = self.blocks.is_pre_norm() && !self.first_norm && place == 0;

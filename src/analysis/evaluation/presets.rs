@@ -204,7 +204,7 @@ mod tests {
     use crate::stats::block_test::Scale;
     use crate::study::labels::evidence::MarginTest;
     use crate::study::metrics::metric::Column;
-    use crate::study::metrics::metric::Keys;
+    use crate::study::metrics::metric::MetricKeys;
 
     #[test]
     fn presets_name_what_there_is() {
@@ -290,7 +290,8 @@ mod tests {
         assert_eq!(missing_study(&[find_preset("voita2019").unwrap()], &[]), None);
     }
 
-    const CONFIDENCE: Column = Column { id: "confidence", keys: Keys::Single, scale: Scale::Share, bounds: [0.0, 1.0] };
+    const CONFIDENCE: Column =
+        Column { id: "confidence", keys: MetricKeys::Single, scale: Scale::Share, bounds: [0.0, 1.0] };
 
     fn label(label: &str) -> Label {
         Label {

@@ -120,7 +120,7 @@ const GENERAL_CAVEATS: &[ConditionalCaveat] = &[
     ),
     meaning_caveat(
         "unread-corpus",
-        |run| !run.corpus.health.is_read(),
+        |run| !run.corpus.health.could_read_text(),
         "The model could not read the corpus (`corpus.health`): scores are about something else than its text, and no \
             label is firm.",
     ),
@@ -152,7 +152,7 @@ const GENERAL_CAVEATS: &[ConditionalCaveat] = &[
         "borderline",
         |run| {
             let mut labels = run.verdicts.iter().flat_map(|verdict| &verdict.labels);
-            run.corpus.health.is_read() && labels.any(|label| label.borderline)
+            run.corpus.health.could_read_text() && labels.any(|label| label.borderline)
         },
         "Some labels are borderline: above the threshold, but not significantly.",
     ),

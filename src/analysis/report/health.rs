@@ -63,8 +63,8 @@ impl Report {
 
     /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The
     /// sentence names the first failing check as the cause.
-    pub fn unread_corpus_warning(&self) -> Option<String> {
-        let [why, way_out] = self.corpus.unread_cause_and_advice(&self.model).filter(|_| self.analyses_corpus())?;
+    pub fn unreadable_corpus_warning(&self) -> Option<String> {
+        let [why, way_out] = self.corpus.reading_failure_and_advice(&self.model).filter(|_| self.analyses_corpus())?;
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }
 
@@ -93,8 +93,8 @@ impl CorpusInfo {
     }
 
     /// `[cause, advice]` if the model could not read the corpus; `None` if it could.
-    pub fn unread_cause_and_advice(&self, model: &ModelInfo) -> Option<[String; 2]> {
-        let mut unread = self.health.reading_failures();
+    pub fn reading_failure_and_advice(&self, model: &ModelInfo) -> Option<[String; 2]> {
+        let mut unread = self.health.failing_reading_checks();
         let cause = unread.next()?;
         let [fact, way_out] = self.failed_check_message(cause, model);
         let fact = unread.fold(fact, |facts, check| facts + "; " + &self.failed_check_message(check, model)[0]);

@@ -11,12 +11,12 @@ use super::{HeadReport, Report, Sections};
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::studies::registry::detector_of_label;
-use crate::study::labels::content::{lead_over_chance, lead_reference_text};
+use crate::study::labels::content::{lead_reference_text, parse_lead_over_chance};
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::section::ViewContext;
 use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::wording::{below_word_classes_text, decimal, whole_percent};
+use crate::study::show::wording::{decimal, whole_percent, word_class_deficit_text};
 use crate::system::counted::{format_count, join_with_and, plural};
 
 /// Maximum number of kinds of labels that a sentence names, the most frequent first. The remaining kinds are
@@ -31,7 +31,7 @@ const MAX_NAMED_CONSTANT_HEADS: usize = 16;
 /// The opening sentences of a report. A topic on which the report found nothing gets no sentence.
 pub(super) fn opening_sentences(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
-    let unread = report.unread_corpus_warning();
+    let unread = report.unreadable_corpus_warning();
     let is_read = unread.is_none();
     let is_of_corpus = report.analyses_corpus();
     let untested = report.untested_labels_warning();
@@ -197,7 +197,7 @@ fn relation_sentence(report: &Report) -> Option<String> {
     let (tags, stands) = match &label.versus_tags {
         None => (String::new(), "the corpus has no word classes".to_owned()),
         Some(tags) => {
-            let stands = match (label.beaten_baseline(), below_word_classes_text(label)) {
+            let stands = match (label.beaten_baseline(), word_class_deficit_text(label)) {
                 (Some(Reach::Tags), _) => "it is beyond word classes".to_owned(),
                 (_, Some(below)) => format!("it is {below}"),
                 _ => "it is not shown to be beyond word classes".to_owned(),
@@ -234,7 +234,7 @@ fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
             )
         }
     };
-    let sentences = [lacks, undecided, RoleCounts::new(report).borderline_sentence()];
+    let sentences = [lacks, undecided, RoleCounts::new(report).borderline_labels_sentence()];
     sentences.iter().filter(|sentence| !sentence.is_empty()).join(" ")
 }
 
@@ -295,7 +295,7 @@ fn sink_clause(head: &HeadReport) -> Option<String> {
 
 /// The attention share and the chance level of a label whose score is their difference; `None` for other labels.
 fn share_and_chance_text(head: &HeadReport, label: &Label) -> Option<String> {
-    let (metric, key) = lead_over_chance(&label.number)?;
+    let (metric, key) = parse_lead_over_chance(&label.number)?;
     let share = head.metrics.get(metric, key).copied().flatten()?;
     let chance = share - label.score;
     (chance > 0.0).then(|| format!(": {} where chance is {}", whole_percent(share), whole_percent(chance)))

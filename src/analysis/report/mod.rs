@@ -207,7 +207,7 @@ impl ReportContext {
     /// Applies another policy to the results and to the health checks of the corpus, and stores it in the settings.
     pub fn set_policy(&mut self, results: &mut Results, policy: Policy) {
         self.corpus.health.judge(&policy);
-        results.could_read_text = self.corpus.health.is_read();
+        results.could_read_text = self.corpus.health.could_read_text();
         results.apply_policy(&policy);
         self.settings.policy = policy;
     }
@@ -270,7 +270,7 @@ impl Report {
             caveats,
             run,
         };
-        report.derive_facts();
+        report.fill_derived_fields();
         report
     }
 
@@ -298,7 +298,7 @@ impl Report {
         let index = |place: &HeadPlace| model.grid().index(place.layer, place.head);
         let absent = model.absent.iter().map(index).collect();
         let removed = settings.protocol.removed.iter().map(index).collect();
-        let is_read = corpus.health.is_read();
+        let is_read = corpus.health.could_read_text();
         let results = Results {
             estimates,
             sections: self.sections.0,

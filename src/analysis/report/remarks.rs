@@ -10,7 +10,7 @@ use crate::sequences::reading::{Bos, Context, Reading};
 use crate::studies::registry;
 use crate::system::boxed;
 use crate::system::counted::{format_count, format_ranges, join_with_and, plural};
-use crate::system::printable::printable;
+use crate::system::printable::escape_controls;
 
 impl Report {
     /// The population to which intervals and tests generalise, in words. It follows from the sampling unit of the
@@ -107,8 +107,10 @@ fn sequences_remark(ContextInfo { sequences, sentences, tokens }: &ContextInfo, 
         }
     };
     let begins = match (&reading.begins_with, reading.bos) {
-        (Some(token), Bos::Auto) => format!("each begins with {}, which the tokenizer puts there", printable(token)),
-        (Some(token), _) => format!("each begins with {} (--bos always)", printable(token)),
+        (Some(token), Bos::Auto) => {
+            format!("each begins with {}, which the tokenizer puts there", escape_controls(token))
+        }
+        (Some(token), _) => format!("each begins with {} (--bos always)", escape_controls(token)),
         (None, Bos::Never) => "no special token stands before its text (--bos never)".to_owned(),
         (None, _) => "the tokenizer puts no special token before a text".to_owned(),
     };

@@ -82,7 +82,7 @@ impl RoleCounts {
     }
 
     /// A sentence on the number of borderline labels; empty if there are none.
-    pub fn borderline_sentence(&self) -> String {
+    pub fn borderline_labels_sentence(&self) -> String {
         let &Self { labels, borderline, .. } = self;
         if borderline == 0 {
             return String::new();
@@ -172,7 +172,7 @@ impl HeadReport {
 
     /// The mark for a head without a label in the grid of heads, as `[mark, meaning]`; `None` for a head with a
     /// label.
-    pub fn unlabelled_mark(&self) -> Option<[&'static str; 2]> {
+    pub fn unlabelled_legend_entry(&self) -> Option<[&'static str; 2]> {
         let sign = match (self.is_absent(), self.is_undecided()) {
             (true, _) if self.is_removed() => REMOVED_LEGEND_ENTRY,
             (true, _) => ABSENT_LEGEND_ENTRY,

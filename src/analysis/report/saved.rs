@@ -17,10 +17,10 @@ use crate::system::parallel::run_both;
 impl Report {
     /// Completes the sections with the first label of each head. From the completed sections, fills in the report's
     /// `facts`, the heads' descriptions and the opening sentences.
-    pub(super) fn derive_facts(&mut self) {
+    pub(super) fn fill_derived_fields(&mut self) {
         let (Settings { protocol, policy }, sections) = (&self.settings, &mut self.sections.0);
         let first: Vec<String> = self.heads.iter().map(|head| head.primary.clone()).collect();
-        sections.iter_mut().for_each(|(_, section)| section.complete(&LateFact::Labels(&first)));
+        sections.iter_mut().for_each(|(_, section)| section.add_late_fact(&LateFact::Labels(&first)));
         let mut views = sections.iter().map(|(_, section)| section.view(ViewContext::new(policy)));
         self.facts = SectionFacts {
             read: protocol.context(),
@@ -50,7 +50,7 @@ impl Report {
         report.sections = Sections(studies.into_iter().zip(sections).collect());
         // The caller refuses a report with a defect. Its sections cannot be completed.
         if report.defect().is_none() {
-            report.derive_facts();
+            report.fill_derived_fields();
         }
         Ok(report)
     }
@@ -68,7 +68,7 @@ impl Report {
             head.standard_errors.drop_where(&is_implied);
         }
         let all = self.sections.0.iter_mut().map(|(_, section)| section);
-        all.for_each(|section| section.complete(&LateFact::Rounded));
+        all.for_each(|section| section.add_late_fact(&LateFact::Rounded));
         self
     }
 
@@ -122,14 +122,18 @@ impl Report {
         for head in &mut self.heads {
             let place = head.place;
             let stray = |value: &str| format!("the head `{place}` has a {value} of what is no metric");
-            let ordered = take(&mut head.metrics).in_order(&expected).zip(take(&mut head.ci95).in_order(&expected));
+            let ordered = take(&mut head.metrics)
+                .sorted_by_columns(&expected)
+                .zip(take(&mut head.ci95).sorted_by_columns(&expected));
             (head.metrics, head.ci95) = ordered.ok_or_else(|| missing_metric_message(head))?;
-            let chance = take(&mut head.chance).present_in_order(&expected);
+            let chance = take(&mut head.chance).sorted_by_present_columns(&expected);
             head.chance = chance.ok_or_else(|| stray("chance level"))?;
-            let denominators = take(&mut head.denominators).present_in_order(&expected);
+            let denominators = take(&mut head.denominators).sorted_by_present_columns(&expected);
             head.denominators = denominators.ok_or_else(|| stray("denominator"))?;
         }
-        let chance = take(&mut self.chance).in_order(&expected).zip(take(&mut self.chance_ci95).in_order(&expected));
+        let chance = take(&mut self.chance)
+            .sorted_by_columns(&expected)
+            .zip(take(&mut self.chance_ci95).sorted_by_columns(&expected));
         (self.chance, self.chance_ci95) = chance.ok_or("`chance` does not have every metric")?;
         Ok(())
     }

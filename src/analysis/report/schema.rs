@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::studies::registry::{self, STUDIES, default_policy};
 use crate::study::AnyStudy;
 use crate::study::labels::{ABSENT, Detector, Label, Near, Parameter, REMOVED, UNLABELLED};
-use crate::study::metrics::metric::{Denominator, Keys};
+use crate::study::metrics::metric::{Denominator, MetricKeys};
 
 /// The schema of an object with a number or null for each metric. Metrics of studies that were not run are absent.
 pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
@@ -49,13 +49,13 @@ fn number_schema(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
 /// The schema of an object with a key for each metric; `value` makes the schema of a metric's value from the
 /// metric's range.
 fn metrics_schema(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
-    let metric = |range: &RangeInclusive<f64>, keys: Keys, text: &str| match keys {
-        Keys::Single => {
+    let metric = |range: &RangeInclusive<f64>, keys: MetricKeys, text: &str| match keys {
+        MetricKeys::Single => {
             let mut schema = value(range);
             schema.insert("description".to_owned(), text.into());
             schema
         }
-        Keys::Several(count, name) => {
+        MetricKeys::Several(count, name) => {
             let names: Vec<String> = (0..count).map(name).collect();
             let properties: Map<String, Value> = names.iter().map(|name| (name.clone(), value(range).into())).collect();
             json_schema!({

@@ -75,7 +75,7 @@ pub fn study_name_of_option(option: &str) -> &'static str {
 }
 
 /// Finds the first study that removes heads and needs no predictions.
-pub fn first_ablation_without_loss() -> &'static dyn AnyStudy {
+pub fn first_ablation_without_predictions() -> &'static dyn AnyStudy {
     let predicts = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.predicts());
     let study = STUDIES.iter().copied().find(|study| study.card().removes_heads && !predicts(*study));
     study.expect("one of the studies looks at hidden states")

@@ -6,7 +6,7 @@ use super::aim::Aim;
 use super::labels::policy::Policy;
 use super::labels::{Detector, Label, Verdict};
 use super::metrics::explanation::Explanation;
-use super::metrics::metric::Keys;
+use super::metrics::metric::MetricKeys;
 use super::metrics::unit::Unit;
 use super::section::Section;
 use super::show::terms::Term;
@@ -61,7 +61,7 @@ pub struct Card {
     pub token_counts: TokenCountUse,
     /// Kinds of control runs in which the study takes part.
     pub controls: &'static [ControlKind],
-    pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
+    pub metrics: fn() -> Vec<(&'static Explanation, MetricKeys)>,
     /// Returns the smallest and the largest value of a metric, given its name, for the schema of the report.
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Returns whether a metric, given its name, is a share from 0 to 1, except for rounding. Intervals and tests

@@ -167,14 +167,14 @@ impl Health {
     }
 
     /// Failing checks whose failure keeps every label from being firm.
-    pub fn reading_failures(&self) -> impl Iterator<Item = &HealthCheck> {
+    pub fn failing_reading_checks(&self) -> impl Iterator<Item = &HealthCheck> {
         self.failing_checks().filter(|check| check.id.affects_firmness())
     }
 
     /// Whether the model could read the corpus: true unless a check fails that
     /// [decides](HealthId::affects_firmness) on firmness.
-    pub fn is_read(&self) -> bool {
-        self.reading_failures().next().is_none()
+    pub fn could_read_text(&self) -> bool {
+        self.failing_reading_checks().next().is_none()
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
         for id in HealthId::ALL {
             let health = health(&[id]);
             assert_eq!(health.failing_checks().map(|check| check.id).collect::<Vec<_>>(), [id]);
-            assert_eq!(health.is_read(), matches!(id, HealthId::Repeated | HealthId::Units), "{id:?}");
+            assert_eq!(health.could_read_text(), matches!(id, HealthId::Repeated | HealthId::Units), "{id:?}");
         }
     }
 
@@ -218,9 +218,9 @@ mod tests {
         health.judge(
             &policy.clone().with_values([("health_unknown_tokens", crate::study::labels::policy::Value::Share(1.0))]),
         );
-        assert!(health.is_read());
+        assert!(health.could_read_text());
         health.judge(&policy);
-        assert!(!health.is_read());
+        assert!(!health.could_read_text());
         // Nothing to count, nothing fails.
         assert!(Health::new(|_| None, &policy).failing_checks().next().is_none());
     }

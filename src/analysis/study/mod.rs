@@ -17,7 +17,7 @@ pub mod verdict_rule;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::stats::block_test::Scale;
-use metrics::metric::{Column, Keys};
+use metrics::metric::{Column, MetricKeys};
 use section::{KeyValues, ParseValue, Section, Stored};
 
 pub use card::{Card, Caveat, CaveatSubject, Labelling, TokenCountUse};
@@ -25,7 +25,7 @@ pub use labels::policy::Policy;
 pub use metrics::estimates::{Estimates, EstimationContext};
 pub use metrics::explanation::Explanation;
 pub use metrics::unit::Unit;
-pub use pass_spec::{Observed, ObservedPass, PassSpec, Subject};
+pub use pass_spec::{ObservedPass, ObservedPasses, PassSpec, Subject};
 pub use show::in_brief::InBrief;
 pub use show::summary::Summary;
 pub use show::table::TableRows;
@@ -47,10 +47,15 @@ pub trait Study: Sync {
 
     /// Computes the metrics, with intervals and chance levels, and the section of the report, from the sums that
     /// were `observed`.
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
     /// Returns the results of this study that later studies build on.
-    fn upstream(&self, _observed: &Observed<'_>, _section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
+    fn upstream_results(
+        &self,
+        _observed: &ObservedPasses<'_>,
+        _section: &Self::Section,
+        _labels: &Labelling<'_>,
+    ) -> UpstreamResults {
         UpstreamResults::default()
     }
 }
@@ -71,10 +76,10 @@ pub trait AnyStudy: Sync {
     }
 
     /// As [`Study::measure`], with the section as a trait object.
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
     /// Returns the results of this study that later studies build on. The section is the one in `labelling`.
-    fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
+    fn upstream_results(&self, observed: &ObservedPasses<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
     /// Each key of the section in a report, with its value.
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<(&'static str, &'a dyn erased_serde::Serialize)>;
@@ -99,13 +104,13 @@ impl<S: Study> AnyStudy for S {
         Study::passes(self)
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>) {
         let (estimates, section) = Study::measure(self, observed, context);
         (estimates, Box::new(section))
     }
 
-    fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults {
-        Study::upstream(self, observed, section::downcast_section(labelling.section), labelling)
+    fn upstream_results(&self, observed: &ObservedPasses<'_>, labelling: &Labelling<'_>) -> UpstreamResults {
+        Study::upstream_results(self, observed, section::downcast_section(labelling.section), labelling)
     }
 
     fn entries<'a>(&self, section: &'a dyn Section) -> Vec<(&'static str, &'a dyn erased_serde::Serialize)> {
@@ -128,7 +133,7 @@ impl<S: Study> AnyStudy for S {
 /// The columns of the study's metrics, with the scales and bounds of its card.
 pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
     let card = study.card();
-    let column = |(explanation, keys): (&'static Explanation, Keys)| {
+    let column = |(explanation, keys): (&'static Explanation, MetricKeys)| {
         let scale = if (card.is_share_metric)(explanation.name) { Scale::Share } else { Scale::Real };
         let range = (card.range)(explanation.name);
         Column { id: explanation.name, keys, scale, bounds: [*range.start(), *range.end()] }

@@ -84,7 +84,7 @@ pub struct Subject<'a> {
     /// Results of the first stage, for passes of the second stage; empty during the first stage.
     pub upstream: &'a UpstreamResults,
     /// The sums of the study's first-stage passes, for its passes of the second stage.
-    pub first_stage_sums: Observed<'a>,
+    pub first_stage_sums: ObservedPasses<'a>,
     pub threads: NonZeroUsize,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Subject<'a> {
             probes: &[],
             class_column: None,
             upstream: &NO_UPSTREAM_RESULTS,
-            first_stage_sums: Observed(&[]),
+            first_stage_sums: ObservedPasses(&[]),
             threads: NonZeroUsize::MIN,
         }
     }
@@ -110,7 +110,7 @@ impl<'a> Subject<'a> {
 
 /// The sums of a study after its passes, in the order of the passes.
 #[derive(Clone, Copy)]
-pub struct Observed<'a>(pub &'a [ObservedPass<'a>]);
+pub struct ObservedPasses<'a>(pub &'a [ObservedPass<'a>]);
 
 /// The sums of one finished pass of a study.
 #[derive(Clone, Copy)]
@@ -120,7 +120,7 @@ pub struct ObservedPass<'a> {
     pub left_out_sentences: u64,
 }
 
-impl<'a> Observed<'a> {
+impl<'a> ObservedPasses<'a> {
     /// The sums of the passes whose sums have the type `S`, in the order of the passes.
     pub fn all_sums<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
         self.0.iter().filter_map(|pass| observer::downcast_sums(pass.sums))

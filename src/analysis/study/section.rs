@@ -24,7 +24,7 @@ use crate::sequences::reading::Context;
 /// The part that a study adds to a report beside metrics and labels.
 pub trait Section: Any + Send + Sync {
     /// Adds to the section a fact that is known only after all studies have measured.
-    fn complete(&mut self, _known: &LateFact<'_>) {}
+    fn add_late_fact(&mut self, _known: &LateFact<'_>) {}
 
     /// The view of the section: all that is shown of it, and all that other parts of the program read from it.
     fn view(&self, known: ViewContext<'_>) -> View<'_>;
@@ -130,13 +130,13 @@ pub struct HeadCard {
     /// Figures, which the page shows instead of `lines`.
     pub figures: Vec<Figure>,
     /// Related heads, which the page shows instead of `lines`.
-    pub neighbours: Vec<Neighbour>,
+    pub neighbours: Vec<RelatedHead>,
     /// The content of `lines` as a table, if the lines are alike; `None` otherwise.
     pub table: Option<CardTable>,
 }
 
 /// An attention head to which the card of another head refers, such as the head that attends most like it.
-pub struct Neighbour {
+pub struct RelatedHead {
     /// How the other head is related to the card's own, as a phrase before its name: `looks most like`.
     pub relation: &'static str,
     pub place: HeadPlace,

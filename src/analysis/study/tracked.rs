@@ -14,7 +14,7 @@ pub struct RelationScores {
     /// In a decoder, the part of the relation's words whose syntactic heads stand on one side; `None` in an
     /// encoder.
     #[serde(flatten)]
-    pub part: Option<RelationPart>,
+    pub part: Option<RelationSide>,
     /// Number of scored words.
     pub words: u64,
     /// The fixed offset with the highest accuracy, in words.
@@ -29,7 +29,7 @@ pub struct RelationScores {
 
 /// Words of a relation with their syntactic head on one side, left or right.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct RelationPart {
+pub struct RelationSide {
     /// Side of the word on which its syntactic head stands: `left` or `right`.
     pub side: &'static str,
     /// Share of the relation's words that have their syntactic head on this side.

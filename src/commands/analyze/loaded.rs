@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use super::options::{AnalysisOutput, AnalyzeOptions, PartialOptions};
 use super::selection::{CANNOT_COUNT_REASON, COUNTS_HINT, StudySelection};
 use crate::commands::sentences::tokenizer_with_options;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope, Unit};
+use crate::corpus::{Corpus, CorpusIdentity, CorpusScope, Index, Input, Unit};
 use crate::model::files::ModelFiles;
 use crate::model::parameters::{ClassifiedUnit, Objective};
 use crate::model::tokenizer::ModelTokenizer;
@@ -22,8 +22,8 @@ use crate::sequences::counts::{TokenCounter, TokenCounts};
 use crate::sequences::reading::{Bos, Context as Reads, Reading};
 use crate::studies::registry;
 use crate::study::{AnyStudy, Card, PassSpec, TokenCountUse};
-use crate::system::errors::{ErrorClass, Facts};
-use crate::system::printable::printable;
+use crate::system::errors::{ErrorClass, ErrorExt};
+use crate::system::printable::escape_controls;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print_to_stderr;
 
@@ -45,7 +45,7 @@ impl LoadedModel {
         let began = Cell::new(Some(current_times()));
         let corpus = open_corpus(options)?;
         let files = options.model.resolve(&Downloads::default())?;
-        let fingerprint = Cell::new(Some(PendingHashes::start(&files)));
+        let fingerprint = Cell::new(Some(PendingHashes::spawn(&files)));
         Ok((
             Self {
                 model: load_model(files, options)?,
@@ -88,7 +88,7 @@ pub(super) fn current_times() -> (SystemTime, Instant) {
 /// Opens the corpus of a run, and checks the links between words where they come from a file or from rules.
 pub fn open_corpus(options: &AnalyzeOptions) -> Result<Corpus> {
     let index = options.index_file.as_deref().map(Index::open).transpose().class(ErrorClass::Input)?;
-    let scope = Scope::new(options.sentence_limit, options.sampling_unit).with_half(options.unit_half);
+    let scope = CorpusScope::new(options.sentence_limit, options.sampling_unit).with_half(options.unit_half);
     let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
     if let Some(limit) = options.sentence_limit.filter(|_| !can_be_read_again) {
         print_to_stderr(&format!(
@@ -108,7 +108,8 @@ pub fn open_corpus(options: &AnalyzeOptions) -> Result<Corpus> {
 /// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
 /// Prints a note on each rule that makes no link, and each link type whose links are all shorter than `--min-distance`.
 fn check_links(options: &AnalyzeOptions) -> Result<()> {
-    let mut corpus = Corpus::open_with(&options.corpus, &Scope::all_sentences(), options.annotation_options(), None)?;
+    let mut corpus =
+        Corpus::open_with(&options.corpus, &CorpusScope::all_sentences(), options.annotation_options(), None)?;
     let mut types_without_far_link: BTreeMap<&str, usize> =
         options.links.types.min_distance.iter().map(|(name, min_distance)| (name.as_str(), *min_distance)).collect();
     for sentence in &mut corpus {
@@ -117,10 +118,10 @@ fn check_links(options: &AnalyzeOptions) -> Result<()> {
         }
     }
     for kind in corpus.unused_rules() {
-        print_to_stderr(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
+        print_to_stderr(&format!("note: --link-rules: rule `{}` makes no link of this corpus", escape_controls(kind)));
     }
     for (kind, min_distance) in types_without_far_link {
-        let kind = printable(kind);
+        let kind = escape_controls(kind);
         print_to_stderr(&format!(
             "note: --min-distance {kind}={min_distance}: no link of `{kind}` is between words so far apart"
         ));
@@ -152,7 +153,7 @@ pub enum RequiredParts {
 impl RequiredParts {
     /// Finds the output layer that the task, the selected studies and the default studies of decoders need.
     pub fn new(options: &AnalyzeOptions) -> Self {
-        if let Some(of) = options.classification_layer() {
+        if let Some(of) = options.classified_unit() {
             return Self::Classifier(of);
         }
         let joining = options.selection.decoder_defaults();
@@ -180,7 +181,7 @@ fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result
     let Some(study) = options.first_predicting_study() else { return Ok(model) };
     let id = &model.id;
     let of_task = registry::study_name_of_option("task");
-    if options.classification_layer().is_some() {
+    if options.classified_unit().is_some() {
         let is_of_tokens = |spec: &PassSpec| spec.pass.predicts() && !spec.pass.sequences.are_task_items();
         let is_other = |study: &&&dyn AnyStudy| options.passes_of_study(**study).iter().any(is_of_tokens);
         return match options.selection.studies().iter().find(is_other).map(|study| study.card().name) {
@@ -193,7 +194,7 @@ fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result
         };
     }
     let asking = if study == of_task { "--task".to_owned() } else { format!("--with {study}") };
-    if let Some(why) = model.head_refusal {
+    if let Some(why) = model.unsupported_head_reason {
         let error = anyhow!("{asking}: the head of `{id}` {why}: its attention can be measured, and no losses");
         return Err(error.with_option("with").with_value(study).hint("leave it out"));
     }
@@ -209,7 +210,7 @@ fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result
              it was trained"
                 .to_owned()
         } else {
-            let shift = registry::first_ablation_without_loss().card().name;
+            let shift = registry::first_ablation_without_predictions().card().name;
             format!(
                 "leave {study} out: `--with {shift}` removes heads without a loss, `--task FILE` asks a classifier about items, or any \
                  model about triples of texts; or name a checkpoint with the head by which it was trained"
@@ -265,7 +266,7 @@ pub fn corpus_token_counts(
     selection: &StudySelection,
     (model, tokenizer, context): (&Model, &ModelTokenizer, Reads),
     max_tokens: usize,
-    scope: &Scope,
+    scope: &CorpusScope,
 ) -> Result<CorpusTokenCounts> {
     let studies = selection.studies();
     for name in selection.studies_without_counts() {
@@ -311,7 +312,7 @@ pub fn corpus_token_counts(
 /// Returns how a decoder reads text (`None` for an encoder), and the tokenizer with `--bos` applied.
 /// By default a decoder reads whole documents where documents are the sampling unit, else single sentences.
 /// Fails if an encoder is given decoder options, or no file names the beginning-of-text token.
-pub(super) fn decoder_reading<'a>(
+pub(super) fn reading_and_tokenizer<'a>(
     options: &AnalyzeOptions,
     model: &'a Model,
     unit: Unit,

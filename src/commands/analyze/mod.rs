@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::reporting::{
-    self, PolicyOptions, ReportOptions, compute_report, ensure_corpus_was_read, round_and_check, write_partial,
+    self, PolicyOptions, ReportOptions, compute_report, ensure_corpus_readable, round_and_check, write_partial,
 };
 use crate::corpus::{CorpusIdentity, UnitHalf};
 use crate::export::summary;
@@ -46,7 +46,7 @@ fn analyze_to_report(
     sums: Option<&Path>,
 ) -> Result<()> {
     interrupt::set_interrupt_message(
-        interrupt::OUTPUTS_ARE_REMOVED,
+        interrupt::REMOVED_OUTPUTS_MESSAGE,
         "give the command again; with `--resume FOLDER` it goes on where it was",
     );
     let outputs = wanted.open_outputs()?;
@@ -77,7 +77,7 @@ pub fn run_to_report(
     }
     let report = ready.with_attention_maps(compute_report(observation, policy, wanted.threads)?, shown);
     if ready.options.strict {
-        ensure_corpus_was_read(&report)?;
+        ensure_corpus_readable(&report)?;
     }
     let parts: Vec<_> = folder.map(Path::to_owned).into_iter().collect();
     round_and_check(report, wanted.digits, &parts)

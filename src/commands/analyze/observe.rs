@@ -8,13 +8,13 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, anyhow};
 
-use super::loaded::{CorpusTokenCounts, LoadedModel, corpus_token_counts, current_times, decoder_reading};
+use super::loaded::{CorpusTokenCounts, LoadedModel, corpus_token_counts, current_times, reading_and_tokenizer};
 use super::options::{AnalysisOutput, AnalyzeOptions, MappedSentence};
 use super::parts::PartsFolder;
 use crate::commands::merge;
 use crate::commands::reporting::PolicyOptions;
 use crate::commands::sentences::{NamedSentence, SentenceChoice, attention_maps, read_sentences};
-use crate::corpus::{Corpus, CorpusIdentity, Index, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, CorpusScope, Index};
 use crate::evaluation::askable::ModelTraits;
 use crate::evaluation::plan::{self, Plan};
 use crate::evaluation::results::Results;
@@ -35,7 +35,7 @@ use crate::report::{AttentionMaps, HeadReport, MAX_MAP_TOKENS, Report};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::task::encode::TaskReader;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{ItemSkip, Task, WITH_CORRUPTED_TEXT, describe_labels, describe_skips};
+use crate::sequences::derived::task::{ItemSkip, RUN_WITH_CORRUPTED_TEXT, Task, describe_labels, describe_skips};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
@@ -45,7 +45,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NO_UPSTREAM_RESULTS, UpstreamResults};
 use crate::system::counted::format_count;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::progress::run::RunProgress;
 use crate::system::terminal::print_to_stderr;
 
@@ -83,7 +83,7 @@ pub struct PreparedRun<'a> {
     start_times: (SystemTime, Instant),
     /// The open corpus; `None` once the first stage has read it.
     open_corpus: Option<Corpus>,
-    pub(super) scope: Scope,
+    pub(super) scope: CorpusScope,
     corpus_index: Option<Arc<Index>>,
     loaded: &'a LoadedModel,
     pub(super) model: &'a Model,
@@ -110,8 +110,8 @@ impl<'a> PreparedRun<'a> {
     /// Fails if the model lacks something that the options need, or required token counts cannot be computed.
     pub fn new(options: &'a AnalyzeOptions, loaded: &'a LoadedModel, mut corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
-        let (unit, scope) = (corpus.unit(), corpus.scope().clone());
-        let (reading, tokenizer) = decoder_reading(options, model, unit).class(ErrorClass::Usage)?;
+        let (unit, scope) = (corpus.sampling_unit(), corpus.scope().clone());
+        let (reading, tokenizer) = reading_and_tokenizer(options, model, unit).class(ErrorClass::Usage)?;
         let context = reading.as_ref().map(|reading| reading.context).unwrap_or_default();
         let max_tokens =
             token_limit(&model.architecture.config, options.max_tokens, context).class(ErrorClass::Usage)?;
@@ -147,7 +147,7 @@ impl<'a> PreparedRun<'a> {
             studies: plan::study_names(selection.studies()),
         };
         let plan = Plan::new(&protocol)?;
-        let is_about_corpus = selection.is_about_corpus();
+        let is_about_corpus = selection.measures_corpus();
         // The process of a shard runs one stage only, so it keeps no activations.
         let bound = if let AnalysisOutput::Report { .. } = options.output {
             kept::memory_bound(options.activation_memory)
@@ -193,7 +193,7 @@ impl<'a> PreparedRun<'a> {
             observation = first.observation;
             observation.add_second_stage(second_stage);
         }
-        parts.iter().for_each(PartsFolder::print_reused);
+        parts.iter().for_each(PartsFolder::print_reused_count);
         Ok(observation)
     }
 
@@ -242,7 +242,7 @@ impl<'a> PreparedRun<'a> {
             removed_heads: self.protocol.removed.clone(),
             query_heads_per_group: first.identity.model.query_heads_per_group(),
         };
-        let observed = self.plan.complete_study_sums(&first.passes, None);
+        let observed = self.plan.sums_of_finished_studies(&first.passes, None);
         let upstream = Results::new(&observed, &context, policy).upstream_results(&observed, policy);
         let observers = self.plan.second_stage_observers(&first.passes, &self.subject(&token_id, &upstream));
         let passes = self.runner(shard, true).run_more_passes(&first.identity.corpus, observers)?;
@@ -310,7 +310,7 @@ impl<'a> PreparedRun<'a> {
     /// Reads the corpus to its end, unless there is an index.
     /// Fails if the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
-        let mut corpus = self.reopen_corpus()?.with_segments(|_| false);
+        let mut corpus = self.reopen_corpus()?.with_selected_segments(|_| false);
         corpus.by_ref().try_for_each(|sentence| sentence.map(drop))?;
         self.identity_with_corpus(corpus.into_identity()?)
     }
@@ -346,7 +346,7 @@ fn read_task(
         print_to_stderr(&format!("note: --task: the vector of a text is {}", pooling.description()));
     }
     let items = format_count(task.info.items, "item");
-    for (what, skipped) in [("scored", &task.texts.skipped), (WITH_CORRUPTED_TEXT, &task.interchanged.skipped)] {
+    for (what, skipped) in [("scored", &task.texts.skipped), (RUN_WITH_CORRUPTED_TEXT, &task.interchanged.skipped)] {
         if skipped.is_empty() {
             continue;
         }

@@ -87,7 +87,7 @@ impl AnalyzeOptions {
     }
 
     /// Unit that the task's classification layer classifies: sequences or tokens. `None` if the task needs no such layer.
-    pub fn classification_layer(&self) -> Option<ClassifiedUnit> {
+    pub fn classified_unit(&self) -> Option<ClassifiedUnit> {
         match self.task.as_ref()?.kind {
             TaskKind::Classify => Some(ClassifiedUnit::Sequences),
             TaskKind::Tag => Some(ClassifiedUnit::Tokens),
@@ -120,7 +120,7 @@ impl AnalyzeOptions {
         let predicts = |study: &&'static dyn AnyStudy| {
             self.passes_of_study(*study).iter().any(|spec| self.needs_predictions(&spec.pass))
         };
-        self.selection.studies_named_first().find(predicts).map(|study| study.card().name)
+        self.selection.named_then_all_studies().find(predicts).map(|study| study.card().name)
     }
 }
 

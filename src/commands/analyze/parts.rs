@@ -14,7 +14,7 @@ use crate::passes::observation::partial::{self, DamagedPartial, Header};
 use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::print_to_stderr;
@@ -118,7 +118,7 @@ impl<'a> PartsFolder<'a> {
     }
 
     /// Prints how many parts of this run were saved by an earlier process; prints nothing if there are none.
-    pub fn print_reused(&self) {
+    pub fn print_reused_count(&self) {
         let Self { folder, reused_count: reused, computed_count: computed, .. } = self;
         if *reused > 0 {
             let (parts, were) = (format_count(reused + computed, "part"), plural(reused, "was", "were"));

@@ -12,7 +12,7 @@ use crate::evaluation::presets::Preset;
 use crate::sequences::derived::task::file::TaskFile;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Card, TokenCountUse};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Text on the reason for leaving out a study that needs the corpus's token counts beforehand.
 pub const CANNOT_COUNT_REASON: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
@@ -128,7 +128,7 @@ impl StudySelection {
     }
 
     /// Whether the run measures a corpus. With a task alone, true only if a selected study needs a corpus.
-    pub fn is_about_corpus(&self) -> bool {
+    pub fn measures_corpus(&self) -> bool {
         let has_task = self.request.task.is_some();
         let is_of_it = |study: &&'static dyn AnyStudy| registry::reads_corpus(*study, has_task);
         self.request.subject != RunSubject::TaskOnly || self.studies.iter().any(is_of_it)
@@ -140,7 +140,7 @@ impl StudySelection {
     }
 
     /// Selected studies: those that `--with` or `--task` names, then all in the registry's order, so that some come twice.
-    pub fn studies_named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
+    pub fn named_then_all_studies(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_named = |study: &&&'static dyn AnyStudy| self.request.names_study(study.card().name);
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
     }

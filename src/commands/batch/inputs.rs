@@ -13,7 +13,7 @@ use crate::corpus::{CorpusIdentity, Input};
 use crate::model::Hashes;
 use crate::model::files::ModelFiles;
 use crate::passes::observation::identity::Tool;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 

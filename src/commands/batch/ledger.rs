@@ -12,7 +12,7 @@ use crate::passes::observation::partial;
 use crate::report::Report;
 use crate::report::roles::RoleCounts;
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::{self, Output};
 use crate::system::json::describe_error_in_line;
 
@@ -135,7 +135,7 @@ impl ReportSummary {
         }
     }
 
-    pub fn firm_roles_in_words(&self) -> String {
+    pub fn firm_role_count_text(&self) -> String {
         let (heads, have) = (format_count(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
         format!("{} of {heads} {have} a firm role", self.firm)
     }
@@ -274,7 +274,7 @@ fn read_ledger_runs(path: &Path) -> Result<LedgerRuns> {
     let Some(text) = text else { return Ok(LedgerRuns::default()) };
     let file: LedgerFile = serde_json::from_str(&text).map_err(|error| {
         let problem = anyhow!("this is not what `headscope batch` writes ({})", describe_error_in_line(&error));
-        problem.hint(way_out).at(&shown, error.line() as u64)
+        problem.hint(way_out).at_line(&shown, error.line() as u64)
     })?;
     let overflows = |entry: &&LedgerEntry| entry.found.layers.checked_mul(entry.found.heads).is_none();
     if let Some(entry) = file.known.runs.values().find(overflows) {

@@ -24,7 +24,7 @@ use crate::model::source::ModelRef;
 use crate::model::{Hashes, PendingHashes};
 use crate::passes::run::{check_heads, token_limit};
 use crate::system::counted::format_count;
-use crate::system::errors::{ErrorClass, ErrorFormat, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt, ErrorFormat};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::printable::{one_line, without_passwords};
@@ -116,8 +116,7 @@ fn group_by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a Table
     for run in runs {
         // A model is loaded with one output head, so runs with different classification heads are separate groups.
         let is_alike = |(model, of_model): &&mut (&ModelRef, Vec<&TableRun>)| {
-            **model == run.options.model
-                && of_model[0].options.classification_layer() == run.options.classification_layer()
+            **model == run.options.model && of_model[0].options.classified_unit() == run.options.classified_unit()
         };
         match groups.iter_mut().find(is_alike) {
             Some((_, group)) => group.push(run),
@@ -249,7 +248,7 @@ impl Batch<'_> {
     ) -> Result<Option<String>> {
         let targets: Vec<_> = missing.iter().map(|(path, writer)| OutputTarget::File(path.clone(), *writer)).collect();
         let outputs = reporting::open_targets(&targets)?;
-        let report = match json::read_overwritable(saved) {
+        let report = match json::read_previous_report(saved) {
             Ok(report) => report,
             Err(error) => {
                 print_to_stderr(&format!("note: {}: {error:#}: it is run again", run.name));
@@ -290,7 +289,7 @@ impl Batch<'_> {
             run_to_report(&mut ready, &options, policy, None, sums, |corpus| inputs.ensure_same_corpus(corpus))?;
         reporting::write_report(&report, outputs)?;
         let summary = ReportSummary::new(&report);
-        let message = format!("done: {}", summary.firm_roles_in_words());
+        let message = format!("done: {}", summary.firm_role_count_text());
         let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());
         self.ledger
             .record_run(&run.name, &LedgerEntry::new(inputs, summary, before, files.iter().map(|(path, _)| path))?)?;
@@ -310,7 +309,7 @@ impl Batch<'_> {
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = without_passwords(&format!("{error:#}")).into_owned();
         let shown = if names.len() == 1 { names[0].to_owned() } else { format!("runs {}", names.join(", ")) };
-        self.options.errors.say(&error.context(shown));
+        self.options.errors.print_error(&error.context(shown));
         for name in names {
             self.statuses.insert(name.to_owned(), RunStatus::Failed(message.clone()));
             self.failures.push((name.to_owned(), class));
@@ -362,7 +361,7 @@ fn ensure_options_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()
 
 /// Hashes the files of a model, and returns the files with their hashes.
 fn hash_files(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
-    let hashes = PendingHashes::start(&files).finish()?;
+    let hashes = PendingHashes::spawn(&files).finish()?;
     Ok((files, hashes))
 }
 

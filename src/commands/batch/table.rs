@@ -13,9 +13,9 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use crate::commands::analyze::options::{AnalysisOutput, AnalyzeOptions};
 use crate::corpus::Input;
-use crate::system::errors::{self, ErrorClass, Facts, similar};
+use crate::system::errors::{self, ErrorClass, ErrorExt, similar};
 use crate::system::files::input;
-use crate::system::printable::shortened;
+use crate::system::printable::shorten;
 
 /// Options of `headscope analyze` and their parser, supplied by `cli/`.
 pub struct OptionSyntax {
@@ -109,7 +109,7 @@ pub fn read_table(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<B
     let text =
         input::read_to_string(path, MAX_TABLE_BYTES).cannot("read the table", &shown).class(ErrorClass::Input)?;
     let runs = parse_runs(&text, syntax, offline)
-        .map_err(|TableError { byte_position: at, why }| why.at(&shown, line_of_byte(&text, at)));
+        .map_err(|TableError { byte_position: at, why }| why.at_line(&shown, line_of_byte(&text, at)));
     Ok(BatchTable { runs: runs.class(ErrorClass::Usage)?, table_path: path.to_owned(), text })
 }
 
@@ -123,15 +123,15 @@ impl BatchTable {
         let names = |name: &str, culprit| name == culprit || name.split('@').any(|part| part == culprit);
         let input = culprit.and_then(|culprit| run.named_inputs.iter().find(|input| names(input.get_ref(), culprit)));
         let Some(input) = input else {
-            let option = errors::option(error.as_ref()).filter(|_| file.is_none());
+            let option = errors::command_option(error.as_ref()).filter(|_| file.is_none());
             let line_number = option
                 .and_then(|option| run.option_positions.get(option))
                 .map(|&line_number| line_of_byte(&self.text, line_number));
-            return if let Some(line) = line_number { error.at(self.table_path.display(), line) } else { error };
+            return if let Some(line) = line_number { error.at_line(self.table_path.display(), line) } else { error };
         };
         let (name, line_number) = (input.get_ref(), line_of_byte(&self.text, input.span().start));
         let is_path = file.is_some();
-        let error = error.with_value(name).at(self.table_path.display(), line_number);
+        let error = error.with_value(name).at_line(self.table_path.display(), line_number);
         if is_path { with_path_hint(error, Path::new(name), &self.table_path) } else { error }
     }
 }
@@ -217,7 +217,7 @@ fn entries_in_file_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeS
 
 /// Name in backticks, shortened and without characters that a terminal obeys.
 fn quoted(name: &str) -> String {
-    format!("`{}`", shortened(name).escape_debug())
+    format!("`{}`", shorten(name).escape_debug())
 }
 
 /// Options that a table may set, each with its number of values.
@@ -404,7 +404,7 @@ fn build_run(
     line.push("--".to_owned());
     line.extend(model.iter().map(|model| model.get_ref().clone()));
     let refused = |why: Error| {
-        let named = errors::option(why.as_ref()).and_then(|name| settings.get(name));
+        let named = errors::command_option(why.as_ref()).and_then(|name| settings.get(name));
         let (_, span) = named.unwrap_or(&settings[CORPUS_KEY]);
         TableError { byte_position: span.start, why: why.context(format!("in run `{name}`")) }
     };

@@ -19,7 +19,7 @@ use crate::passes::observation::partial;
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 const COUNTS_EXAMPLES: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use itertools::Itertools as _;
 
 use super::shared::UsageError;
-use crate::system::errors::{self, ErrorClass, ErrorFormat, ErrorReport, Facts};
+use crate::system::errors::{self, ErrorClass, ErrorExt, ErrorFormat, ErrorReport};
 use crate::system::printable::{is_unprintable, one_line};
 use crate::system::terminal::print_to_stderr;
 
@@ -87,7 +87,7 @@ pub(super) fn exit_with_clap_error(error: &clap::Error, all: &clap::Command) -> 
             hint: Some(hint),
             ..ErrorReport::new(&anyhow!(message.to_owned()).class(ErrorClass::Usage))
         }
-        .say();
+        .print();
         std::process::exit(error.exit_code());
     }
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
@@ -108,12 +108,12 @@ pub(super) fn exit_with_clap_error(error: &clap::Error, all: &clap::Command) -> 
 pub(super) fn exit_with_usage_error(usage: UsageError, name: &str, mut all: clap::Command) -> ! {
     let class = ErrorClass::from_error(&usage);
     if ![ErrorClass::Other, ErrorClass::Usage].contains(&class) {
-        requested_error_format().say(&usage);
+        requested_error_format().print_error(&usage);
         std::process::exit(class.status().into());
     }
     if requested_error_format() == ErrorFormat::Json {
         let described = ErrorReport::new(&usage.class(ErrorClass::Usage));
-        ErrorReport { hint: described.hint.or_else(|| Some(help_hint(&all))), ..described }.say();
+        ErrorReport { hint: described.hint.or_else(|| Some(help_hint(&all))), ..described }.print();
         std::process::exit(ErrorClass::Usage.status().into());
     }
     all.build();

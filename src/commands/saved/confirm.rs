@@ -32,7 +32,7 @@ use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{aligned_table, decimal, plain_table, significance_text};
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
@@ -55,7 +55,7 @@ pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUs
 
 /// Tests the firm labels of the first report in the other reports.
 fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcome> {
-    let sides = sides::read_sides_like_first(reports, threads)?;
+    let sides = sides::read_sides_with_first_policy(reports, threads)?;
     sides.iter().try_for_each(Side::ensure_labelled)?;
     let (first, others) = sides.split_first().expect("at least two reports");
     for (place, side) in sides.iter().enumerate() {
@@ -71,7 +71,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
     let (of_random_tokens, fixed_labels): (Vec<_>, Vec<_>) =
         roles.partition(|(_, label)| registry::is_random_token_label(&label.label));
-    let reason = first.unread_reason().map_or_else(String::new, |reason| format!(": {reason}"));
+    let reason = first.unreadable_corpus_reason().map_or_else(String::new, |reason| format!(": {reason}"));
     let random = match of_random_tokens.len() {
         0 => String::new(),
         count => format!(" but {count} from random tokens, which no corpus changes"),
@@ -146,7 +146,7 @@ fn untested_reasons(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], 
 /// Tests the labels of the first report, each as (head index, label), in another corpus. Returns one result per label.
 /// q-values are corrected over all these labels; a confirmed label has a q-value of at most `max_q`.
 fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
-    let assessed = side.results.directed_assessments(&side.context.settings.policy);
+    let assessed = side.results.assessments_by_direction(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {
         let is_same = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
         assessed[*place].iter().find(is_same).filter(|one| first.has_comparable_counts(side, &one.label.label))

@@ -8,7 +8,7 @@ use crate::commands::reporting::{self, OpenOutput, PolicyOptions, relabel_if_giv
 use crate::export::{OutputTarget, ReportFormat, TableFormat, figures, json, page, svg, tables};
 use crate::report::Report;
 use crate::study::show::condition::Condition;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 
 /// Part of saved reports to write, with its output files.

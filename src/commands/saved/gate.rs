@@ -16,7 +16,7 @@ use crate::export::json::{self, JsonForm};
 use crate::model::grid::HeadPlace;
 use crate::study::show::wording::decimal;
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::printable::one_line;
 use crate::system::terminal::{print, write_stdout};
 
@@ -128,7 +128,7 @@ impl GateOutcome {
             && lost.is_empty()
         {
             let label = one_line(label);
-            return Err(anyhow!("`{after}` does not say whether {place} {label} is lost: {}", doubt.words())
+            return Err(anyhow!("`{after}` does not say whether {place} {label} is lost: {}", doubt.phrase())
                 .hint("analyse both models by the same command"));
         }
         let (passed, kept) = (lost.is_empty(), count - lost.len() - could_not_tell.len());
@@ -161,7 +161,7 @@ impl GatedLabel {
         let before = label.a.as_ref().map_or_else(String::new, |before| format!(" {}", score(before.score)));
         let after = match &label.b {
             None => "head removed or idle".to_owned(),
-            Some(after) if after.standing == LabelStanding::WritesConstant => after.standing.words().to_owned(),
+            Some(after) if after.standing == LabelStanding::WritesConstant => after.standing.phrase().to_owned(),
             Some(after) => format!("{} (threshold {})", score(after.score), score(after.threshold)),
         };
         format!("{place} {}{before} -> {after}", one_line(&label.label))

@@ -16,7 +16,7 @@ use crate::passes::ablation::Replacement;
 use crate::report::Report;
 use crate::study::section::{PruningOrder, ShareOf};
 use crate::system::counted::plural;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::folder::{OutputFolder, files_below};
 use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
@@ -52,14 +52,14 @@ pub fn prune(
     let files = model.resolve(&Downloads::default())?;
     let chosen = choose_heads(named, report, &files)?;
     let weights = PrunedWeights::new(&files, &chosen.heads)?;
-    let subfolder = files.folder().map(|(_, subfolder)| subfolder).unwrap_or_default();
+    let subfolder = files.folders().map(|(_, subfolder)| subfolder).unwrap_or_default();
     let names: Vec<PathBuf> = weights.names().iter().map(|name| subfolder.join(name)).collect();
     let not_copied = copy_other_files(&files, &folder, &names)?;
     for (number, name) in names.iter().enumerate() {
-        folder.file(name, |file| weights.write(number, file))?;
+        folder.write_file(name, |file| weights.write(number, file))?;
     }
     if let Some((name, index)) = weights.index().class(ErrorClass::Model)? {
-        folder.file(&subfolder.join(name), |file| file.write_all(index.as_bytes()).class(ErrorClass::Output))?;
+        folder.write_file(&subfolder.join(name), |file| file.write_all(index.as_bytes()).class(ErrorClass::Output))?;
     }
     folder.commit()?;
     print(&summary(output, &files, &chosen, &not_copied))
@@ -135,7 +135,7 @@ fn choose_heads(
 }
 
 fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<()> {
-    let hashes = PendingHashes::start(files).finish()?;
+    let hashes = PendingHashes::spawn(files).finish()?;
     let report_hashes = (&report.model.config_sha256, &report.model.weights_sha256);
     ensure!(
         report_hashes == (&hashes.config, &hashes.weights),
@@ -194,10 +194,10 @@ fn first_head_cost(order: &PruningOrder, measure: ShareOf) -> String {
 /// Copies all files of a model except weights.
 /// Returns the names of weight files that are neither copied nor pruned.
 fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
-    let Some((root, subfolder)) = files.folder() else {
+    let Some((root, subfolder)) = files.folders() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {
             let name = file.path().file_name().map(PathBuf::from).unwrap_or_default();
-            folder.file(&name, |out| out.write_all(&file.bytes(file.size())?).class(ErrorClass::Output))?;
+            folder.write_file(&name, |out| out.write_all(&file.bytes(file.size())?).class(ErrorClass::Output))?;
         }
         return Ok(Vec::new());
     };

@@ -17,8 +17,8 @@ use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::Label;
 use crate::study::tracked::RelationScores;
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::{ErrorClass, Facts, similar};
-use crate::system::printable::shortened;
+use crate::system::errors::{ErrorClass, ErrorExt, similar};
+use crate::system::printable::shorten;
 use crate::system::printable::write_to_string;
 use crate::system::terminal::{self, print};
 
@@ -102,7 +102,7 @@ fn find_relation(report: &Report, name: &str) -> Result<Vec<RelationScores>> {
     }
     others.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
     let others: Vec<&str> = others.iter().map(|tracked| &*tracked.relation).unique().collect();
-    let shown = shortened(&name.escape_debug().to_string());
+    let shown = shorten(&name.escape_debug().to_string());
     let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&others.join(", ")));
     let closest = similar::closest_name(name, others);
     Err(unknown.with_value(name).did_you_mean(closest).class(ErrorClass::Usage))
@@ -138,7 +138,7 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
             names => format!("heads of this report have {}", shortened_list(names)),
         }
     };
-    let shown = shortened(&name.escape_debug().to_string());
+    let shown = shorten(&name.escape_debug().to_string());
     if let Some(study) =
         STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.matches_any_label(name)))
     {

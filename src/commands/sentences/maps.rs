@@ -17,7 +17,7 @@ use crate::passes::pass::Pass;
 use crate::passes::run::check_heads;
 use crate::sequences::sequence::Sequence;
 use crate::system::counted::format_count;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 
 /// Maximum length in bytes of a header that the safetensors crate reads (`MAX_HEADER_SIZE`).

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::{SentenceOptions, compute_attention, load_with_options};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
-use crate::commands::saved::compare::{self, agreement_share, share_by_chance};
+use crate::commands::saved::compare::{self, agreement_share, chance_share_text};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, MatchedModel, SCHEMA_VERSION};
 use crate::corpus::UnitHalf;
@@ -35,7 +35,7 @@ use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{aligned_table, decimal, plain_table};
 use crate::system::counted::format_count;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
@@ -58,12 +58,12 @@ pub fn match_heads(
     models: &[ModelRef; 2],
     sentences: &SentenceOptions,
     outputs: &OutcomeOutputs,
-    runs: Option<&LabelRuns>,
+    runs: Option<&HalfAnalyses>,
 ) -> Result<()> {
     let outputs = outputs.open_outputs()?;
     let (matching, halves) = match_over_sentences(models, sentences, runs.is_some())?;
     let names = [&matching.a, &matching.b].map(|model| &*model.id);
-    let both_ways = |runs: &LabelRuns| -> Result<Vec<LabelsOneWay>> {
+    let both_ways = |runs: &HalfAnalyses| -> Result<Vec<LabelsOneWay>> {
         UnitHalf::BOTH.iter().map(|half| compare_labels_one_way(runs, names, &halves[*half as usize], *half)).collect()
     };
     let labels = runs.map(both_ways).transpose()?;
@@ -240,7 +240,7 @@ impl DistanceSums {
 pub type ObserveHalf = Box<dyn Fn(UnitHalf) -> Result<Observation>>;
 
 /// Functions that analyse the two models, and the number of threads for intervals and tests.
-pub struct LabelRuns {
+pub struct HalfAnalyses {
     pub observe: [ObserveHalf; 2],
     pub threads: NonZeroUsize,
 }
@@ -282,7 +282,7 @@ pub struct MatchedAgreement {
 /// Matches heads by their distances over `half` of the sampling units, and compares labels over the other half.
 /// Fails if a model cannot be analysed.
 fn compare_labels_one_way(
-    runs: &LabelRuns,
+    runs: &HalfAnalyses,
     names: [&str; 2],
     distances: &DistanceSums,
     half: UnitHalf,
@@ -345,7 +345,7 @@ fn write_labels(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
                 name,
                 &agreement_share(&matched),
                 &agreement_share(&in_place),
-                &share_by_chance(permuted),
+                &chance_share_text(permuted),
             ]);
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 
-use crate::corpus::{Content, Corpus, Input, Scope, Sentence};
+use crate::corpus::{Content, Corpus, CorpusScope, Input, Sentence};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::visitor::{HeadView, Needs, Visitor};
@@ -22,7 +22,7 @@ use crate::model::tokenizer::{ModelTokenizer, TokenizerOptions};
 use crate::model::{Model, PendingHashes};
 use crate::passes::run::token_limit;
 use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
-use crate::sequences::fold::units::DrawingUnits;
+use crate::sequences::fold::units::DisplayUnits;
 use crate::sequences::pack::Pack;
 use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
@@ -30,9 +30,9 @@ use crate::sequences::shard::Shard;
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::counted::format_count;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::machine::memory;
-use crate::system::printable::{one_line, shortened};
+use crate::system::printable::{one_line, shorten};
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print_to_stderr;
 
@@ -59,7 +59,7 @@ pub enum SentenceChoice {
         required_word: Option<String>,
         /// Maximum number of sentences to read; `None`: all.
         limit: Option<u64>,
-        scope: Scope,
+        scope: CorpusScope,
         shard: Shard,
     },
 }
@@ -97,7 +97,7 @@ impl SentenceOptions {
 /// Loads a model with these tokenizer options, and hashes its files in the background.
 pub fn load_with_options(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, PendingHashes)> {
     let files = model.resolve(&Downloads::default())?;
-    let fingerprint = PendingHashes::start(&files);
+    let fingerprint = PendingHashes::spawn(&files);
     let loading = progress::show_spinner("loading the model");
     let model = Model::load(files)?;
     loading.finish_and_clear();
@@ -163,7 +163,7 @@ pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Resu
 /// Attention maps of a sentence: the rounded `weights`, `[heads, tokens, tokens]`, and the words and the tree of the sentence.
 pub fn attention_maps_of_weights(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
-    let units = DrawingUnits::new(sequence);
+    let units = DisplayUnits::new(sequence);
     let texts = units.texts(sequence, token);
     let unit = |(unit, text): (usize, String)| {
         let span = &units.spans[unit];
@@ -275,7 +275,7 @@ fn read_corpus_sentences(
             }
             Err(reason) if named => {
                 let error = anyhow!("sentence {index}, one {}, cannot go through the model", reason.describe());
-                return Err(reason.with_hint(error).at(&origin.path, origin.line));
+                return Err(reason.with_hint(error).at_line(&origin.path, origin.line));
             }
             Err(reason) if named_skips < MAX_PRINTED_SKIPS => {
                 named_skips += 1;
@@ -302,7 +302,7 @@ fn read_corpus_sentences(
     }
     let name = corpus.name();
     if let Some(word) = find {
-        let shown = shortened(&word.escape_debug().to_string());
+        let shown = shorten(&word.escape_debug().to_string());
         return Err(anyhow!("no sentence of `{name}`, which has {read_count}, has the word `{shown}`").with_value(word));
     }
     let error = anyhow!("no sentence of `{name}`, which has {read_count}, can go through the model");

@@ -22,11 +22,11 @@ use crate::model::grid::visibility::Visibility;
 use crate::model::source::ModelRef;
 use crate::passes::pass::Pass;
 use crate::report::{AttentionMaps, MAX_MAP_TOKENS, SentenceArc};
-use crate::sequences::fold::units::DrawingUnits;
+use crate::sequences::fold::units::DisplayUnits;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 use crate::system::printable::one_line;
 use crate::system::terminal::{self, print};
@@ -74,7 +74,7 @@ impl ShownArcs {
 
     /// Arcs of a sentence between units (words and special tokens), as `[from, to]`, ascending.
     /// Returns `None` if arcs of a tree are shown and the sentence has no tree.
-    fn unit_arcs(&self, sequence: &Sequence, units: &DrawingUnits) -> Option<GoldArcs> {
+    fn unit_arcs(&self, sequence: &Sequence, units: &DisplayUnits) -> Option<GoldArcs> {
         let (name, end) = match self {
             Self::Tree => (None, "head"),
             Self::Relation(name) => (Some(name.clone()), "head"),
@@ -192,7 +192,7 @@ fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
 
 /// Arcs of a relation, or links of a type, as the page draws them. In a decoder they go from the later word to the earlier one.
 fn page_arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
-    let Some(GoldArcs { name, arcs, .. }) = options.shown_arcs.unit_arcs(sequence, &DrawingUnits::new(sequence)) else {
+    let Some(GoldArcs { name, arcs, .. }) = options.shown_arcs.unit_arcs(sequence, &DisplayUnits::new(sequence)) else {
         return Vec::new();
     };
     let is_causal = model.architecture.config.visibility.common_visibility().is_causal();
@@ -212,7 +212,7 @@ fn sentence_attention(
     (place, head): (usize, HeadPlace),
 ) -> SentenceAttention {
     let units =
-        if options.hides_special_tokens { DrawingUnits::words_only(sequence) } else { DrawingUnits::new(sequence) };
+        if options.hides_special_tokens { DisplayUnits::words_only(sequence) } else { DisplayUnits::new(sequence) };
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let mut between = WordAttention::default();
     between.fold(head_view(weights, sequence.ids.len(), place, head), &units.spans, options.from_token);
@@ -233,7 +233,7 @@ fn sentence_attention(
 }
 
 /// Range of units that the tokens of each unit can see, `[units]`.
-fn visible_units(units: &DrawingUnits, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
+fn visible_units(units: &DisplayUnits, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
     let of_unit = |unit: &WordSpan| {
         let (first, last) =
             (visibility.visible_keys(unit.start(), tokens), visibility.visible_keys(unit.end() - 1, tokens));
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_word_sees_what_one_of_its_tokens_sees() {
-        let units = DrawingUnits { spans: WordSpan::whole_words([0..1, 1..3, 3..4]), ..DrawingUnits::default() };
+        let units = DisplayUnits { spans: WordSpan::whole_words([0..1, 1..3, 3..4]), ..DisplayUnits::default() };
         assert_eq!(visible_units(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
         assert_eq!(visible_units(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
         // Token 2 sees itself and the one before, token 3 the end of the word before.

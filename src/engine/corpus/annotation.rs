@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::bounds::{MAX_RELATION_BYTES, SHORTER_NAME};
-use crate::system::errors::Facts;
+use super::bounds::{MAX_RELATION_BYTES, SHORTER_NAME_HINT};
+use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl WordClass {
             let shown = excerpt(&name);
             anyhow!("the class `{shown}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes")
         };
-        ensure!(name.len() <= MAX_RELATION_BYTES, too_long().hint(SHORTER_NAME));
+        ensure!(name.len() <= MAX_RELATION_BYTES, too_long().hint(SHORTER_NAME_HINT));
         Ok(Arc::new(Self { key: Arc::clone(key), name }))
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Maximum length of a line, in bytes. A line is held in memory whole, so a file without line ends is refused instead of
 /// filling the memory. The longest sentences have some ten kilobytes.
@@ -24,7 +24,7 @@ pub const MAX_RELATIONS: usize = 1000;
 pub const MAX_RELATION_BYTES: usize = 256;
 
 /// Hint on a link type or word class whose name exceeds [`MAX_RELATION_BYTES`].
-pub(super) const SHORTER_NAME: &str = "give it a shorter name: it stands in labels and tables";
+pub(super) const SHORTER_NAME_HINT: &str = "give it a shorter name: it stands in labels and tables";
 
 /// Maximum number of link types in a corpus: each takes up to 90 bytes per attention head in every block of the sums.
 pub const MAX_LINK_TYPES: usize = 100;

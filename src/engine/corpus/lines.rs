@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::bounds::{MAX_DECOMPRESSION_RATIO, MAX_LINE_BYTES, UNCHECKED_DECOMPRESSED_BYTES};
 use super::sentence::Origin;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::files::digest::hex;
 use crate::system::files::input::ensure_no_lfs_pointer;
 
@@ -185,13 +185,13 @@ impl Lines {
     }
 
     /// Starts a digest of the following lines. Returns the numbers of decompressed bytes and of lines before them.
-    pub(super) fn begin_piece(&mut self) -> (u64, u64) {
+    pub(super) fn start_digest(&mut self) -> (u64, u64) {
         self.piece = Some((self.position, Sha256::new()));
         (self.position, self.number)
     }
 
     /// Ends the current digest. Returns the number of decompressed bytes since its start, and their SHA-256.
-    pub(super) fn end_piece(&mut self) -> (u64, [u8; 32]) {
+    pub(super) fn finish_digest(&mut self) -> (u64, [u8; 32]) {
         let (start, hash) = self.piece.take().unwrap_or_default();
         (self.position - start, hash.finalize().into())
     }
@@ -237,7 +237,7 @@ impl Lines {
             hash.update(&self.buffer);
         }
         self.ensure_plausible_ratio()?;
-        self.decode_line(read).at(&self.path, self.number).map(Some)
+        self.decode_line(read).at_line(&self.path, self.number).map(Some)
     }
 
     /// Fails on a decompression bomb: a file with more than [`MAX_DECOMPRESSION_RATIO`] decompressed bytes per stored byte.
@@ -252,7 +252,7 @@ impl Lines {
             anyhow!(
                 "{stored} compressed bytes have become more than {most}: no text is compressed to a {MAX_DECOMPRESSION_RATIO}th"
             )
-            .at(&self.path, self.number)
+            .at_line(&self.path, self.number)
             .hint("decompress it first if it is meant so")
         );
         Ok(())

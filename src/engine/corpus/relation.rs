@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use super::bounds::{MAX_RELATION_BYTES, MAX_RELATIONS};
 use super::sentence::TreeHead;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 
 /// Name of the pooled relation: all dependency relations but `punct`.

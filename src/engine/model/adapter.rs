@@ -13,7 +13,7 @@ use super::families::architecture::Architecture;
 use super::files::names::MAX_CONFIG_BYTES;
 use super::files::{AdapterFiles, ModelFile};
 use super::weights::{Checkpoint, Overlay};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Keys of a LoRA adapter's `adapter_config.json` that determine the updates of the weights.
 #[derive(Deserialize)]
@@ -203,7 +203,7 @@ impl Overlay for Adapter {
         Ok(values)
     }
 
-    fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()> {
+    fn ensure_updates_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()> {
         let applied = self.applied_tensors.lock().expect("nobody panics while reading");
         // Updates of a task head may stay unused; if all updates are unused, the adapter belongs to another model.
         let is_unapplied = |bare: &&String| !applied.contains(*bare) && (applied.is_empty() || is_needed(bare));

@@ -35,7 +35,7 @@ use tokenizer::ModelTokenizer;
 use weights::left::LeftTensors;
 use weights::{Checkpoint, Overlay};
 
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::machine::memory;
 
 /// A loaded model: its encoder, its tokenizer, and facts about its files.
@@ -52,7 +52,7 @@ pub struct Model {
     /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
     /// Why the checkpoint's prediction head cannot be used; `None` if it can be used or there is none.
-    pub head_refusal: Option<&'static str>,
+    pub unsupported_head_reason: Option<&'static str>,
     /// Name of the merged LoRA adapter; `None` without one.
     pub adapter: Option<String>,
     /// Tensors of the checkpoint that lie outside the encoder and were not read, counted by the first part of their names.
@@ -91,7 +91,8 @@ impl Model {
         let sources = WeightSources { weights, adapter };
         let checkpoint = sources.checkpoint(&architecture)?;
         let mut objective = Objective::detect(&architecture, |name| checkpoint.has_prefix(name));
-        let head_refusal = Objective::head_refusal(|name| checkpoint.has_prefix(name)).filter(|_| objective.is_none());
+        let head_refusal =
+            Objective::unsupported_head_reason(|name| checkpoint.has_prefix(name)).filter(|_| objective.is_none());
         ensure_room(&id, &architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
         let unread_tensors = checkpoint.unread_tensors(&architecture)?;
@@ -120,7 +121,7 @@ impl Model {
             objective,
             labels,
             pooling,
-            head_refusal,
+            unsupported_head_reason: head_refusal,
             adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
             unread_tensors,
             constant_heads,
@@ -243,7 +244,7 @@ pub struct PendingHashes(Result<JoinHandle<Result<Hashes>>, Box<ModelFiles>>);
 
 impl PendingHashes {
     /// Begins to hash a model's files: the open files that [`Model::load`] reads, so that the hashes name what runs.
-    pub fn start(files: &ModelFiles) -> Self {
+    pub fn spawn(files: &ModelFiles) -> Self {
         let hashed = files.clone();
         let begun = thread::Builder::new().spawn(move || Hashes::from_files(&hashed));
         Self(begun.map_err(|_| Box::new(files.clone())))

@@ -12,17 +12,17 @@ use crate::sequences::derived::repeats::RepeatVariant;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     pub sequences: Sequences,
-    pub weights: Weights,
+    pub weights: ModelWeights,
     /// The removed heads, ascending. At every position, zeros replace their contexts, which are their outputs before the
     /// output projection.
     pub removed: Vec<HeadPlace>,
-    pub portion: Portion,
-    pub shown: ShownEvents,
+    pub portion: CorpusPortion,
+    pub shown: EventKind,
 }
 
 /// The kind of events that observers of a pass receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShownEvents {
+pub enum EventKind {
     /// The activations and logits of each sequence, in the baseline and in all ablation variants.
     Activations,
     /// The derivatives of each sequence's loss with respect to the gates of all heads. A gate blends the intact head
@@ -75,7 +75,7 @@ impl Sequences {
 
 /// The weights of the model in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weights {
+pub enum ModelWeights {
     Trained,
     /// The weights of an untrained model.
     Untrained {
@@ -93,7 +93,7 @@ pub enum Weights {
 
 /// The part of the corpus that a pass runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Portion {
+pub enum CorpusPortion {
     All,
     /// A sample of sentences, as many as the [`Ablation`](super::ablation::Ablation) says; for passes that run each
     /// sequence many times.
@@ -104,9 +104,9 @@ pub enum Portion {
     OddSample,
 }
 
-impl Portion {
+impl CorpusPortion {
     /// The parity of the jackknife blocks that hold the sentences, 0 or 1; `None` for all blocks.
-    pub fn parity(self) -> Option<usize> {
+    pub fn block_parity(self) -> Option<usize> {
         match self {
             Self::All | Self::Sample => None,
             Self::EvenSample => Some(0),
@@ -128,10 +128,10 @@ impl Pass {
     /// The plain pass: all sentences, through the checkpoint's weights, with all heads.
     pub const PLAIN: Self = Self {
         sequences: Sequences::Sentences,
-        weights: Weights::Trained,
+        weights: ModelWeights::Trained,
         removed: Vec::new(),
-        portion: Portion::All,
-        shown: ShownEvents::Activations,
+        portion: CorpusPortion::All,
+        shown: EventKind::Activations,
     };
 
     /// Name of the pass for messages: its sequences, the change of the weights, and the removed heads.
@@ -148,16 +148,16 @@ impl Pass {
             Sequences::Interchange => "task beside corrupted texts",
         };
         let weights = match self.weights {
-            Weights::Trained => "",
-            Weights::Untrained { .. } => ", untrained weights",
-            Weights::UntrainedSharp { .. } => ", untrained sharp weights",
-            Weights::RotatedOutputs { .. } => ", rotated outputs",
+            ModelWeights::Trained => "",
+            ModelWeights::Untrained { .. } => ", untrained weights",
+            ModelWeights::UntrainedSharp { .. } => ", untrained sharp weights",
+            ModelWeights::RotatedOutputs { .. } => ", rotated outputs",
         };
         let treatment = match (self.shown, self.portion) {
-            (ShownEvents::Derivatives, _) => ", derivatives",
-            (ShownEvents::Fits, _) => ", fits of gates",
-            (ShownEvents::Activations, Portion::All) => "",
-            (ShownEvents::Activations, _) => ", without heads",
+            (EventKind::Derivatives, _) => ", derivatives",
+            (EventKind::Fits, _) => ", fits of gates",
+            (EventKind::Activations, CorpusPortion::All) => "",
+            (EventKind::Activations, _) => ", without heads",
         };
         format!("{sequences}{weights}{treatment}")
     }
@@ -186,9 +186,9 @@ impl Pass {
     pub fn with_control(self, control: Control) -> Option<Self> {
         let seed = control.seed;
         match control.kind {
-            ControlKind::RandomInit => Some(Self { weights: Weights::Untrained { seed }, ..self }),
-            ControlKind::RandomSharp => Some(Self { weights: Weights::UntrainedSharp { seed }, ..self }),
-            ControlKind::Rotated => Some(Self { weights: Weights::RotatedOutputs { seed }, ..self }),
+            ControlKind::RandomInit => Some(Self { weights: ModelWeights::Untrained { seed }, ..self }),
+            ControlKind::RandomSharp => Some(Self { weights: ModelWeights::UntrainedSharp { seed }, ..self }),
+            ControlKind::Rotated => Some(Self { weights: ModelWeights::RotatedOutputs { seed }, ..self }),
             // Only the sentence of each word matters in a pair, and shuffling leaves every word in its sentence.
             ControlKind::ShuffledWords => matches!(self.sequences, Sequences::Sentences | Sequences::Shuffled { .. })
                 .then(|| Self { sequences: Sequences::Shuffled { seed }, ..self }),
@@ -233,7 +233,7 @@ mod tests {
     fn a_control_takes_one_thing_away() {
         let control = |kind, seed| Control { kind, seed };
         let fresh = Pass::PLAIN.with_control(control(ControlKind::RandomInit, 2));
-        assert_eq!(fresh.unwrap(), Pass { weights: Weights::Untrained { seed: 2 }, ..Pass::PLAIN });
+        assert_eq!(fresh.unwrap(), Pass { weights: ModelWeights::Untrained { seed: 2 }, ..Pass::PLAIN });
         let shuffled = Pass::PLAIN.with_control(control(ControlKind::ShuffledWords, 1));
         assert_eq!(shuffled.unwrap(), Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
         for sequences in [Sequences::Repeats(RepeatVariant::Plain), Sequences::SentencePairs] {

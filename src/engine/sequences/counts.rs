@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use super::sequence::Sequence;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::stats::blocks::Merge;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::json::{UniqueKeys, describe_error};

@@ -27,7 +27,7 @@ impl Pack {
             ids: &sentence.ids,
             segments: &sentence.segments,
             compared_tokens: &sentence.compared_tokens,
-            exchange: sentence.exchange(),
+            exchange: sentence.context_exchange(),
             ..BatchInput::default()
         });
         Batch { inputs: inputs.collect() }
@@ -73,9 +73,9 @@ where
                 Some(Ok(sentence)) => sentence,
             };
             // Sequences that exchange contexts, or are scored together, go through the model together.
-            let is_second = pack.sequences.last().is_some_and(|last| last.exchange().is_some());
+            let is_second = pack.sequences.last().is_some_and(|last| last.context_exchange().is_some());
             let fits = is_second
-                || sentence.continues_item()
+                || sentence.continues_triple()
                 || pack.sequences.first().is_none_or(|first| {
                     tokens + sentence.ids.len() <= PACK_TOKENS
                         && first.index / SEGMENT_SENTENCES == sentence.index / SEGMENT_SENTENCES

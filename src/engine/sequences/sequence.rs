@@ -8,7 +8,7 @@ use itertools::Itertools as _;
 use super::span::WordSpan;
 use crate::corpus::{Annotation, LinkSet, SentenceGroup, TreeHead};
 use crate::model::files::Pooling;
-use crate::model::forward::batch::{Exchange, TokenClass};
+use crate::model::forward::batch::{ContextExchange, TokenClass};
 
 /// The tokens of one sentence, or of several sentences that run together, with everything known about them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +56,7 @@ pub struct Sequence {
 impl Sequence {
     /// Group of a window or another sequence of several sentences that begins with this one. If documents are the
     /// sampling unit, the group has the number of the document.
-    pub fn text_family(&self) -> SentenceGroup {
+    pub fn text_group(&self) -> SentenceGroup {
         SentenceGroup { number: self.document_number.unwrap_or(self.family.number), ..self.family }
     }
 
@@ -73,8 +73,8 @@ impl Sequence {
 
     /// Whether the sequence is the second or third text of a triple, which is scored together with the text before it. Both
     /// must then run in one pack.
-    pub fn continues_item(&self) -> bool {
-        let is_later = |rule| matches!(rule, ScoreRule::Embedding(TripleText::Positive | TripleText::Negative, _));
+    pub fn continues_triple(&self) -> bool {
+        let is_later = |rule| matches!(rule, ScoreRule::Embedding(TripleRole::Positive | TripleRole::Negative, _));
         self.item.as_ref().is_some_and(|item| is_later(item.rule))
     }
 
@@ -127,7 +127,7 @@ impl Sequence {
 
     /// Positions at which heads exchange their contexts between this sequence and the next; `None` if no contexts are
     /// exchanged.
-    pub fn exchange(&self) -> Option<Exchange> {
+    pub fn context_exchange(&self) -> Option<ContextExchange> {
         Some(self.item.as_ref()?.corruption.as_ref()?.exchange)
     }
 
@@ -164,7 +164,7 @@ impl Sequence {
 
     /// The words that can be the syntactic head of each word, `[words]`, the word itself included; empty for a word that
     /// metrics do not count.
-    pub fn head_candidates(&self) -> Vec<Range<usize>> {
+    pub fn syntactic_head_candidates(&self) -> Vec<Range<usize>> {
         let mut of_words = vec![0..0; self.words.len()];
         self.counted_words_by_sentence().into_iter().for_each(|sentence| of_words[sentence.clone()].fill(sentence));
         of_words
@@ -204,12 +204,12 @@ pub enum ScoreRule {
     Class,
     /// The cosine between the pooled states of the text and of the anchor. The score of an item is the positive text's
     /// cosine minus the negative text's.
-    Embedding(TripleText, Pooling),
+    Embedding(TripleRole, Pooling),
 }
 
 /// The place of a text in a triple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TripleText {
+pub enum TripleRole {
     /// The text that the two others are compared with.
     Anchor,
     /// The text that should be nearer to the anchor.
@@ -241,7 +241,7 @@ pub struct TextCorruption {
     /// Number of tokens that differ between the text and the corrupted text.
     pub changed_tokens: u64,
     /// Positions at which heads exchange contexts between the text and the corrupted text.
-    pub exchange: Exchange,
+    pub exchange: ContextExchange,
 }
 
 /// A token or class that the model predicts.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::SEGMENT_SENTENCES;
-use crate::system::printable::shortened;
+use crate::system::printable::shorten;
 
 /// Maximum number of shards of a corpus. Each shard has at least one segment, so that a corpus with the maximum has at
 /// least 16 million sentences.
@@ -78,7 +78,7 @@ impl FromStr for Shard {
         let numbers = text.split_once('/').filter(|(number, of)| is_number(number) && is_number(of));
         let (number, of) = numbers.ok_or("expected I/N: shard I, counted from 1, of N")?;
         let of = Self::parse_count(of)?;
-        Self::try_from((number.parse().map_err(|_| bad_number_message(shortened(number), of))?, of))
+        Self::try_from((number.parse().map_err(|_| bad_number_message(shorten(number), of))?, of))
     }
 }
 

@@ -63,7 +63,7 @@ impl WordSpan {
     }
 
     /// Number of tokens of the word, where a shared token counts as the word's share of the token.
-    pub fn total_share(&self) -> f64 {
+    pub fn share_sum(&self) -> f64 {
         self.share_in(self.tokens.clone())
     }
 
@@ -93,14 +93,14 @@ mod tests {
         let span = WordSpan { tokens: 3..6, first_share: 0.5, last_share: 0.25 };
         assert_eq!(span.shares().collect::<Vec<_>>(), [(3, 0.5), (4, 1.0), (5, 0.25)]);
         assert_eq!(
-            (span.total_share(), span.share_in(0..5), span.share_in(5..9), span.share_in(6..9)),
+            (span.share_sum(), span.share_in(0..5), span.share_in(5..9), span.share_in(6..9)),
             (1.75, 1.5, 0.25, 0.0)
         );
         let single = WordSpan { tokens: 3..4, first_share: 0.5, last_share: 0.5 };
-        assert_eq!((single.shares().collect::<Vec<_>>(), single.total_share()), (vec![(3, 0.5)], 0.5));
+        assert_eq!((single.shares().collect::<Vec<_>>(), single.share_sum()), (vec![(3, 0.5)], 0.5));
         let whole = WordSpan::from(3..5);
         assert_eq!(
-            (whole.total_share(), whole.share_in(4..9), whole.is_whole(), span.is_whole()),
+            (whole.share_sum(), whole.share_in(4..9), whole.is_whole(), span.is_whole()),
             (2.0, 1.0, true, false)
         );
         assert_eq!(span.shifted(3, 1).tokens, 1..4);

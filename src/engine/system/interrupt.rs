@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use anyhow::{Context, Error, Result, anyhow};
 
-use super::errors::{ErrorFormat, Facts};
+use super::errors::{ErrorExt, ErrorFormat};
 use super::parallel::lock_mutex;
 use super::terminal::print_to_stderr;
 
@@ -19,7 +19,7 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
 static INTERRUPT_MESSAGE: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 /// Default message of an interrupted run.
-pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
+pub const REMOVED_OUTPUTS_MESSAGE: &str = "outputs that were not whole are removed";
 
 /// Sets the message of an interrupted run: what the run leaves, and the hint `way_out`.
 pub fn set_interrupt_message(what: impl Into<String>, way_out: impl Into<String>) {
@@ -69,7 +69,7 @@ fn exit_by_signal(signal: u8, name: &str, format: ErrorFormat) -> ! {
             if io::stderr().is_terminal() {
                 print_to_stderr("");
             }
-            format.say_interrupted(&error, status);
+            format.print_interrupted(&error, status);
             // The send fails only if the process is ending.
             let _ = sender.send(());
         };
@@ -85,7 +85,8 @@ fn interrupted_error(what: &str, are_whole: bool) -> Error {
     if are_whole && left.is_none() {
         return anyhow!("ended by {what}: all files that it writes are whole");
     }
-    let (left, way_out) = left.unwrap_or_else(|| (OUTPUTS_ARE_REMOVED.to_owned(), "give the command again".to_owned()));
+    let (left, way_out) =
+        left.unwrap_or_else(|| (REMOVED_OUTPUTS_MESSAGE.to_owned(), "give the command again".to_owned()));
     anyhow!("ended by {what}: {left}").hint(way_out)
 }
 
@@ -180,6 +181,6 @@ mod tests {
     fn nothing_is_asked_for_again_that_is_whole() {
         let said = |are_whole| interrupted_error("SIGINT", are_whole).to_string();
         assert_eq!(said(true), "ended by SIGINT: all files that it writes are whole");
-        assert_eq!(said(false), format!("ended by SIGINT: {OUTPUTS_ARE_REMOVED}: give the command again"));
+        assert_eq!(said(false), format!("ended by SIGINT: {REMOVED_OUTPUTS_MESSAGE}: give the command again"));
     }
 }

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
-use super::printable::shortened;
+use super::printable::shorten;
 
 /// Reads the value of one key of a JSON object, and nothing after it, since a long report has its identity in the first
 /// keys. `None` if the object lacks the key, or if the JSON is malformed before it.
@@ -68,7 +68,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeysVisitor<T> {
             match found.entry(key) {
                 Entry::Vacant(entry) => drop(entry.insert(fields.next_value()?)),
                 Entry::Occupied(entry) => {
-                    let key = shortened(entry.key());
+                    let key = shorten(entry.key());
                     return Err(A::Error::custom(format_args!("the key `{}` is there twice", key.escape_debug())));
                 }
             }

@@ -11,7 +11,7 @@ pub fn write_to_string(write: impl FnOnce(&mut String) -> fmt::Result) -> String
 }
 
 /// Escapes the characters that control a terminal, except line ends.
-pub fn printable(text: &str) -> String {
+pub fn escape_controls(text: &str) -> String {
     escape_where(text, |c| is_unprintable(c) && c != '\n')
 }
 
@@ -68,7 +68,7 @@ pub fn is_unprintable(c: char) -> bool {
 }
 
 /// Cuts a long value after its first 100 characters, for a message.
-pub fn shortened(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     /// Maximum number of characters kept. Names of models, relations and tensors are shorter.
     const MAX_CHARS: usize = 100;
     elide_middle(text, MAX_CHARS, 0)
@@ -104,7 +104,7 @@ mod tests {
     fn a_name_is_on_one_line_and_shows_what_it_hides() {
         let name = "a\nerror: b\u{200b}\u{200e}\u{200f}\u{61c}\u{2028}\u{2029}\u{feff}";
         assert_eq!(one_line(name), "a\\nerror: b\\u{200b}\\u{200e}\\u{200f}\\u{61c}\\u{2028}\\u{2029}\\u{feff}");
-        assert_eq!(printable("a\nb\r"), "a\nb\\r");
+        assert_eq!(escape_controls("a\nb\r"), "a\nb\\r");
         // Persian and emoji are spelt with joiners.
         assert_eq!(one_line("می\u{200c}خواهم 👩\u{200d}🔬"), "می\u{200c}خواهم 👩\u{200d}🔬");
     }
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(elide_middle("äöüß", 2, 1), "äö...ß");
         assert_eq!(elide_middle("äöüß", 2, 2), "äöüß");
         assert_eq!(elide_middle("äöüß", 3, 0), "äöü...");
-        assert_eq!(shortened("short"), "short");
-        assert_eq!(shortened(&"é".repeat(1000)), format!("{}...", "é".repeat(100)));
+        assert_eq!(shorten("short"), "short");
+        assert_eq!(shorten(&"é".repeat(1000)), format!("{}...", "é".repeat(100)));
     }
 }

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Error, Result};
 
-use super::errors::{ErrorClass, ErrorFormat, ErrorReport, Facts};
-use super::printable::{elide_middle, printable, without_passwords};
+use super::errors::{ErrorClass, ErrorExt, ErrorFormat, ErrorReport};
+use super::printable::{elide_middle, escape_controls, without_passwords};
 
 /// Writes `bytes` to standard output. A reader that has closed the pipe, such as `head`, is no error. Fails on any other
 /// error.
@@ -28,7 +28,7 @@ pub fn stdout_width() -> Option<usize> {
 
 /// Prints a line to standard error, with control characters escaped and passwords in URLs hidden. Write errors are ignored.
 pub fn print_to_stderr(text: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{}", printable(&without_passwords(text)));
+    let _ = writeln!(anstream::stderr().lock(), "{}", escape_controls(&without_passwords(text)));
 }
 
 /// Prints an error. Lines after the first are indented, so that a value with line ends cannot pass for another error. A
@@ -63,25 +63,25 @@ fn write_and_flush(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
 
 impl ErrorFormat {
     /// Prints an error to standard error in this format.
-    pub fn say(self, error: &Error) {
+    pub fn print_error(self, error: &Error) {
         match self {
             Self::Text => print_error(error),
-            Self::Json => ErrorReport::new(error).say(),
+            Self::Json => ErrorReport::new(error).print(),
         }
     }
 
     /// Prints the error of a run that a signal ended with exit status `status`.
-    pub(super) fn say_interrupted(self, error: &Error, status: u8) {
+    pub(super) fn print_interrupted(self, error: &Error, status: u8) {
         match self {
             Self::Text => print_error(error),
-            Self::Json => ErrorReport { code: "interrupted", status, ..ErrorReport::new(error) }.say(),
+            Self::Json => ErrorReport { code: "interrupted", status, ..ErrorReport::new(error) }.print(),
         }
     }
 }
 
 impl ErrorReport {
     /// Prints the error to standard error as one line of JSON.
-    pub fn say(&self) {
+    pub fn print(&self) {
         print_to_stderr(&self.json());
     }
 }

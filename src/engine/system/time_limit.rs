@@ -177,7 +177,7 @@ fn processor_time() -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::super::contained::catch_panic;
-    use super::super::errors::Facts;
+    use super::super::errors::ErrorExt;
     use super::*;
 
     #[test]

@@ -9,7 +9,7 @@ use crate::report::Report;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, columns};
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::{Facts, similar};
+use crate::system::errors::{ErrorExt, similar};
 
 /// Width of a cell in the grid of labels, in pixels.
 const CELL_WIDTH_PX: f64 = 74.0;

@@ -7,7 +7,7 @@ use crate::export::heads::{HeadCell, number_with_interval};
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::{Anchor, Medium, SMALL_TEXT_SIZE_PX, Svg, text_width, truncate_text};
 use crate::report::Report;
-use crate::study::show::figure::{Edge, EdgeKind, EdgeLine, Edges, Figure, Points, Stack, Stacks, Tree, TreeJoin};
+use crate::study::show::figure::{Edge, EdgeKind, EdgeStyle, Edges, Figure, Points, Stack, Stacks, Tree, TreeJoin};
 
 /// Left end of the first stacked bar, in pixels.
 const STACKS_LEFT_PX: f64 = 46.0;
@@ -142,8 +142,8 @@ pub fn draw_edges(report: &Report, figure: &Figure, edges: &Edges, medium: Mediu
 }
 
 /// Dash pattern of an edge, as in the SVG attribute `stroke-dasharray`; empty for a solid line.
-fn dash_pattern(line: EdgeLine) -> &'static str {
-    if line == EdgeLine::Dashed { "5 3" } else { "" }
+fn dash_pattern(line: EdgeStyle) -> &'static str {
+    if line == EdgeStyle::Dashed { "5 3" } else { "" }
 }
 
 /// Radius of a head's disc on a map, in pixels.

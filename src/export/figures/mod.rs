@@ -16,7 +16,7 @@ use crate::model::grid::HeadPlace;
 use crate::report::Report;
 use crate::studies::registry::STUDIES;
 use crate::study::show::figure::{Chart, Figure};
-use crate::system::errors::{Facts, similar};
+use crate::system::errors::{ErrorExt, similar};
 pub use arcs::draw_sentences as sentences;
 pub use table::{arc_table, figure_table};
 

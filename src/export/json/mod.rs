@@ -16,7 +16,7 @@ use crate::passes::observation::Stage;
 use crate::passes::observation::partial::{self, Header};
 use crate::report::{Report, SCHEMA_VERSION};
 use crate::sequences::shard::Shard;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::{gzip, input, output};
 use crate::system::json::{describe_error_in_line, read_key};
 use crate::system::parallel::run_both;
@@ -67,7 +67,7 @@ pub fn read_text(path: &Path) -> Result<String> {
 
 /// Reads a report that this program wrote earlier and may overwrite.
 /// Fails if the file is missing, cannot be read or is no report.
-pub fn read_overwritable(path: &Path) -> Result<Report> {
+pub fn read_previous_report(path: &Path) -> Result<Report> {
     let shown = path.display().to_string();
     let bytes =
         output::read_previous_bytes(path, MAX_REPORT_BYTES).and_then(|bytes| bytes.ok_or(ErrorKind::NotFound.into()));
@@ -113,7 +113,7 @@ pub fn parse_for_display(name: &str, text: &str) -> Result<Report> {
 }
 
 /// As [`parse_for_display`], for a report in memory; `None` if all its texts can be displayed unchanged.
-pub fn make_displayable(report: &Report) -> Result<Option<Report>> {
+pub fn escape_for_display(report: &Report) -> Result<Option<Report>> {
     match escape_texts(&to_json_text(report, Layout::Compact)?) {
         Cow::Borrowed(_) => Ok(None),
         Cow::Owned(text) => parse("the report", &text).map(Some),
@@ -158,7 +158,7 @@ fn parse_checked(name: &str, text: &str) -> Result<Report> {
     struct Version {
         schema_version: u32,
     }
-    let broken = |error: serde_json::Error| anyhow!(describe_error_in_line(&error)).at(name, error.line() as u64);
+    let broken = |error: serde_json::Error| anyhow!(describe_error_in_line(&error)).at_line(name, error.line() as u64);
     let Version { schema_version } = match read_key(text, "schema_version") {
         Some(schema_version) => Version { schema_version },
         None => serde_json::from_str(text).map_err(broken).context("this is no report of headscope in JSON")?,

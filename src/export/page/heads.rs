@@ -21,10 +21,10 @@ use crate::stats::interval::Interval;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{BORDERLINE_MARK, Label, Near, Verdict};
-use crate::study::metrics::metric::{Column, Denominator, Keys, cell_names};
-use crate::study::section::{CardTable, HeadCard, Neighbour, Section, View};
+use crate::study::metrics::metric::{Column, Denominator, MetricKeys, cell_names};
+use crate::study::section::{CardTable, HeadCard, RelatedHead, Section, View};
 use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::wording::{below_word_classes_text, decimal, signed_decimal, significance_text};
+use crate::study::show::wording::{decimal, signed_decimal, significance_text, word_class_deficit_text};
 use crate::study::{AnyStudy, Labelling, columns};
 use crate::system::counted::format_count;
 
@@ -90,7 +90,7 @@ pub fn first_card(report: &Report) -> (String, String) {
 /// Sentences on how many heads have a firm role, and how many labels are borderline.
 pub fn firm_roles_sentence(report: &Report) -> String {
     let roles = RoleCounts::new(report);
-    [roles.to_string(), roles.borderline_sentence()].join(" ").trim_end().to_owned()
+    [roles.to_string(), roles.borderline_labels_sentence()].join(" ").trim_end().to_owned()
 }
 
 /// Cards of all heads, as data for the page's template.
@@ -111,7 +111,7 @@ pub fn head_cards(report: &Report) -> Value {
         };
         let parts: Vec<(&str, HeadCard)> = card_parts(report, head.place).collect();
         let neighbours = parts.iter().flat_map(|(_, part)| &part.neighbours);
-        let neighbour = |Neighbour { relation: how, place, strength }: &Neighbour| {
+        let neighbour = |RelatedHead { relation: how, place, strength }: &RelatedHead| {
             context! { how => *how, name => place.to_string(), strength }
         };
         let neighbours: Value = neighbours.map(neighbour).collect();
@@ -158,7 +158,7 @@ fn label_row(label: &Label) -> LabelRow {
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
     sure.extend(label.test.q.map(|q| format!("q {}", significance_text(q))));
     sure.extend(label.beaten_baseline().map(|reach| reach.noun_phrase().to_owned()));
-    sure.extend(below_word_classes_text(label));
+    sure.extend(word_class_deficit_text(label));
     if let Some(specific) = &label.specific {
         let q = specific.q.map_or_else(String::new, |q| format!(", q {}", significance_text(q)));
         sure.push(format!("{} points over other arcs{q}", signed_decimal(100.0 * specific.difference, 1)));
@@ -193,8 +193,8 @@ fn metric_figures(report: &Report, head: &HeadReport) -> Vec<Figure> {
         study.card().drawn_metrics.iter().filter_map(move |(id, title)| {
             let column = *columns.iter().find(|column| column.id == *id)?;
             let chart = match column.keys {
-                Keys::Single => forest_with_largest_head(report, head, column)?,
-                Keys::Several(..) => bars_by_key(report, head, column)?,
+                MetricKeys::Single => forest_with_largest_head(report, head, column)?,
+                MetricKeys::Several(..) => bars_by_key(report, head, column)?,
             };
             let reading = format!("{title}, of {}, with 95 % intervals.", head.place);
             Some(Figure { name: id, title: (*title).to_owned(), reading, chart })
@@ -218,7 +218,7 @@ fn forest_with_largest_head(report: &Report, head: &HeadReport, Column { id, .. 
     let other = (largest.place != head.place).then(|| row(largest, "the largest"));
     let own = row(head, if other.is_none() { "the largest" } else { "" });
     let rows = std::iter::once(own).chain(other).collect();
-    Some(Chart::Forest(Forest::around_zero("", [head.place.to_string()], rows)))
+    Some(Chart::Forest(Forest::with_zero_line("", [head.place.to_string()], rows)))
 }
 
 /// Bar chart of a head's values of a metric by key, each with its chance level; `None` without a value.

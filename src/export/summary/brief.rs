@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use itertools::Itertools;
 
 use super::grids;
-use super::paragraphs::{append_block, presets_text, write_brief_sentences, write_left_out};
+use super::paragraphs::{append_block, presets_text, write_brief_sentences, write_corpus_exclusions};
 use crate::evaluation::presets::Preset;
 use crate::export::heads::metric_mark;
 use crate::model::grid::HeadPlace;
@@ -16,7 +16,7 @@ use crate::report::in_brief::compare_evidence;
 use crate::report::{ControlReport, CorpusInfo, HeadReport, Report};
 use crate::studies::registry;
 use crate::study::labels::{BORDERLINE_MARK, Detector, Label};
-use crate::study::metrics::metric::Keys;
+use crate::study::metrics::metric::MetricKeys;
 use crate::study::section::View;
 use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
@@ -48,7 +48,7 @@ pub(super) fn write_brief(
     append_block(out, presets_text(presets, &report.heads).into())?;
     if !is_corpus_read_whole(&report.corpus) {
         out.add_blank_line();
-        write_left_out(out, report)?;
+        write_corpus_exclusions(out, report)?;
     }
     write_remarks(out, report)?;
     write_next_commands(out, labels.first().map(|(_, label)| *label))
@@ -269,7 +269,7 @@ fn labelled_heads(report: &Report, labels: &[Detector]) -> String {
 
 /// Head with the largest value of a study's first metric, with its chance level.
 fn largest_metric(report: &Report, study: &dyn AnyStudy) -> Option<String> {
-    let column = columns(study).into_iter().find(|column| matches!(column.keys, Keys::Single))?;
+    let column = columns(study).into_iter().find(|column| matches!(column.keys, MetricKeys::Single))?;
     let marks = report.heads.iter().filter_map(|head| Some((head.place, metric_mark(head, column.id, None)?)));
     let (place, Mark { value, ci95 }) = marks.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value))?;
     let spread = plus_minus(ci95, 3);

@@ -68,7 +68,7 @@ fn uncoloured_code([text, meaning]: [&str; 2]) -> GridCode {
 }
 
 fn first_label_code(head: &HeadReport) -> GridCode {
-    head.unlabelled_mark().map_or_else(|| label_code(&head.primary), uncoloured_code)
+    head.unlabelled_legend_entry().map_or_else(|| label_code(&head.primary), uncoloured_code)
 }
 
 fn choice_code(head: &HeadReport) -> GridCode {
@@ -165,7 +165,7 @@ fn write_legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadR
 }
 
 /// Writes the legend of the mark [`TIED_MARK`] for near ties, if some head has it.
-pub(super) fn write_tie_legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
+pub(super) fn write_near_tie_legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let several = || heads.iter().filter(|head| head.labels.len() > 1);
     let open = several().filter(|head| head.labels.iter().any(|label| label.tied)).count();
     if open == 0 {

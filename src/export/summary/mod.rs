@@ -19,7 +19,7 @@ use crate::study::show::summary::Summary;
 use crate::system::counted::format_count;
 use crate::system::printable::one_line;
 pub use paragraphs::presets_text;
-use paragraphs::{append_block, unread_corpus_warning, write_brief_sentences, write_left_out};
+use paragraphs::{append_block, unread_corpus_warning, write_brief_sentences, write_corpus_exclusions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
@@ -95,7 +95,7 @@ fn write_summary(
     grids::write_label_grid(out, report, width)?;
     write_roles(out, report)?;
     grids::write_choice_grid(out, report, width)?;
-    grids::write_tie_legend(out, &report.heads)?;
+    grids::write_near_tie_legend(out, &report.heads)?;
     append_block(out, shortage_lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
     brief::write_controls(out, report)?;
     append_block(out, presets_text(presets, &report.heads).into())?;
@@ -106,7 +106,7 @@ fn write_summary(
     }
     write_run_facts(out, report)?;
     out.add_blank_line();
-    write_left_out(out, report)
+    write_corpus_exclusions(out, report)
 }
 
 /// Writes facts on the run that are needed to read its labels: unit of the intervals, files, remarks.
@@ -167,9 +167,9 @@ pub fn controls_text(report: &Report) -> String {
 fn write_roles(out: &mut Summary, report: &Report) -> fmt::Result {
     let roles = RoleCounts::new(report);
     writeln!(out, "\n{roles}")?;
-    match roles.borderline_sentence().as_str() {
+    match roles.borderline_labels_sentence().as_str() {
         // If the corpus was not read, labels are borderline for another reason than significance.
-        _ if !report.corpus.health.is_read() => Ok(()),
+        _ if !report.corpus.health.could_read_text() => Ok(()),
         "" => Ok(()),
         borderline => writeln!(out, "\n({BORDERLINE_MARK} after a label) {borderline}"),
     }

@@ -16,7 +16,7 @@ use crate::system::printable::one_line;
 /// Why the model could not read the corpus, as the first line of a summary; `None` if it could.
 /// `None` also if the built-in corpus merely accompanies a task.
 pub(super) fn unread_corpus_warning(report: &Report) -> Option<String> {
-    report.unread_corpus_warning().filter(|_| !report.uses_builtin_corpus_for_task())
+    report.unreadable_corpus_warning().filter(|_| !report.uses_builtin_corpus_for_task())
 }
 
 /// Writes the brief sentences of a report, without the warning that the model could not read the corpus.
@@ -56,7 +56,7 @@ fn write_words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
 }
 
 /// Writes which parts of the corpus were skipped, left out, cut or repeated.
-pub(super) fn write_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
+pub(super) fn write_corpus_exclusions(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, .. } = report;
     let reasons = corpus.skipped.iter().filter(|(_, count)| **count > 0);
     let reasons = reasons.map(|(reason, count)| format!("{count} {}", reason.describe())).join(", ");

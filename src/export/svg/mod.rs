@@ -5,7 +5,7 @@ use std::fmt::Write;
 use itertools::Itertools;
 
 use super::palette::Ink;
-use crate::system::printable::printable;
+use crate::system::printable::escape_controls;
 
 /// Place where a figure is shown, which decides its colours and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Svg {
     pub fn centred_texts(&mut self, words: &[(f64, String)], y: f64, size: f64, ink: Ink) {
         let fill = self.ink_colour(ink);
         for (x, text) in words {
-            let width = text_width(&printable(text), size);
+            let width = text_width(&escape_controls(text), size);
             self.text_extent.add_text([x - width / 2.0, y], width, size);
         }
         let word =
@@ -149,7 +149,7 @@ impl Svg {
 
     /// Adds a text on one line; `y` is its base line.
     pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, size: f64, ink: Ink, text: &str) {
-        let width = text_width(&printable(text), size);
+        let width = text_width(&escape_controls(text), size);
         let (share_before, anchor) = match anchor {
             Anchor::Start => (0.0, ""),
             Anchor::Middle => (0.5, " text-anchor=\"middle\""),
@@ -187,7 +187,7 @@ fn format_length(value: f64) -> String {
 /// Escapes foreign text, so that no browser, editor or terminal interprets it.
 pub fn escape_text(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for c in printable(text).chars() {
+    for c in escape_controls(text).chars() {
         match c {
             '&' => shown.push_str("&amp;"),
             '<' => shown.push_str("&lt;"),

@@ -10,7 +10,7 @@ use super::heads::label_names;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::study::show::table::{Cell, Table};
-use crate::system::printable::printable;
+use crate::system::printable::escape_controls;
 
 /// Renders a report as CSV. An empty cell is a value that could not be computed, or a label that the head does not have.
 ///
@@ -87,7 +87,7 @@ fn metric_cells(head: &HeadReport) -> impl Iterator<Item = String> {
 /// Numbers may begin with a sign and stay unchanged.
 fn escape_cell(cell: &str) -> String {
     let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
-    format!("{}{}", if is_formula { "'" } else { "" }, printable(cell))
+    format!("{}{}", if is_formula { "'" } else { "" }, escape_controls(cell))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::decimal;
-use crate::system::printable::printable;
+use crate::system::printable::escape_controls;
 use crate::system::printable::write_to_string;
 
 /// Number of decimals of numbers in a table.
@@ -129,7 +129,7 @@ fn format_cell(cell: &Cell) -> String {
 
 fn escape_latex(text: &str) -> String {
     let mut out = String::new();
-    let text = printable(text);
+    let text = escape_controls(text);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use candle_core::{Module, Tensor};
 
 use super::{ForwardPass, TensorEncoder, flat};
-use headscope::model::forward::visitor::Mixing;
+use headscope::model::forward::visitor::MixingRatios;
 
 impl TensorEncoder {
     /// Shows the mixing ratios of a layer over one sequence to the visitor.
@@ -41,7 +41,7 @@ impl TensorEncoder {
         let even = parts(&even.broadcast_as((heads, n, n))?.contiguous()?)?;
         let ratios = self.ratios(number, residual, &taken, &constant)?;
         let even = self.ratios(number, residual, &even, &constant)?;
-        pass.visitor.mixing(sequence, number, Mixing { ratios: &ratios, uniform_ratios: &even });
+        pass.visitor.mixing(sequence, number, MixingRatios { ratios: &ratios, uniform_ratios: &even });
         Ok(())
     }
 

@@ -18,8 +18,8 @@ use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::visitor::{BlockOutput, Needs, Visitor};
 use headscope::model::forward::{
-    Encoder, ForwardPass, HELD_ATTENTION_ONLY_ERROR, NO_DIRECT_EFFECTS_ERROR, NO_PREDICTION_HEAD_ERROR, PassStart,
-    Scratch, check_finite, check_input, kernels,
+    Encoder, ForwardPass, HELD_PASS_NEEDS_ERROR, NO_DIRECT_EFFECTS_ERROR, NO_PREDICTION_HEAD_ERROR, PassStart, Scratch,
+    check_finite, check_input, kernels,
 };
 use headscope::model::parameters::{self, Parameters};
 use linear::LinearLayer;
@@ -92,7 +92,7 @@ impl TensorEncoder {
             segments.extend_from_slice(input.segments);
         }
         let scale = |input: &BatchInput<'_>| -> Vec<f32> {
-            let factor = self.config.embedding_scale.factor_by_id(input.ids);
+            let factor = self.config.embedding_scale.token_factor(input.ids);
             input.ids.iter().map(|&id| factor(id)).collect()
         };
         let factors: Vec<f32> = batch.inputs.iter().flat_map(scale).collect();
@@ -156,7 +156,7 @@ impl TensorEncoder {
             }
             let input = before(norms[0], &states)?;
             if pass.needs.attention_inputs {
-                pass.show_attention_inputs(number, &flat(&input)?, hidden);
+                pass.emit_attention_inputs(number, &flat(&input)?, hidden);
             }
             let context = self.attend(number, (&states, &input), pass, keeps)?;
             pass.needs = needs;
@@ -202,7 +202,7 @@ impl TensorEncoder {
 
     fn show_states(&self, pass: &mut ForwardPass<'_>, layer: usize, states: &Tensor) -> Result<()> {
         if pass.needs.includes_states_at(layer, self.order.len()) {
-            pass.show_states(layer, &flat(states)?, self.config.hidden_size);
+            pass.emit_states(layer, &flat(states)?, self.config.hidden_size);
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Encoder for TensorEncoder {
             return Ok(());
         }
         if matches!(start, PassStart::Held { .. }) {
-            ensure!(needs == Needs::ATTENTION, HELD_ATTENTION_ONLY_ERROR);
+            ensure!(needs == Needs::ATTENTION, HELD_PASS_NEEDS_ERROR);
         }
         let mut pass = ForwardPass { batch, gates, needs, visitor };
         let states = self.run(start, &mut pass, None)?;
@@ -267,7 +267,7 @@ impl Encoder for TensorEncoder {
 
 fn show_block_output(pass: &mut ForwardPass<'_>, layer: usize, part: BlockOutput, values: &Tensor) -> Result<()> {
     if pass.needs.writes {
-        pass.show_block_output(layer, part, &flat(values)?);
+        pass.emit_block_output(layer, part, &flat(values)?);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use candle_core::{D, DType, Device, Module, Tensor};
 
 use super::linear::LinearLayer;
-use headscope::model::config::{Activation, DistanceRows, NormKind};
+use headscope::model::config::{Activation, DistanceRowMap, NormKind};
 use headscope::model::parameters::{self, PositionBias, RotaryAngles};
 
 pub(super) struct Layer {
@@ -31,7 +31,7 @@ pub(super) struct Disentangled {
     pub keys: Option<Tensor>,
     /// `[heads, head_dim, places]`
     pub queries: Option<Tensor>,
-    pub places: DistanceRows,
+    pub places: DistanceRowMap,
 }
 
 pub(super) struct PredictionHead {

@@ -14,8 +14,8 @@ use crate::passes::observation::{PassSums, Stage};
 use crate::passes::observer::Observer;
 use crate::passes::pass::{Pass, group_equal_passes};
 use crate::studies::registry::{self, STUDIES};
-use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
-use crate::system::errors::Facts;
+use crate::study::{AnyStudy, ObservedPass, ObservedPasses, PassSpec, Subject};
+use crate::system::errors::ErrorExt;
 
 /// One study's request for a forward pass over the corpus.
 struct PassRequest {
@@ -103,7 +103,7 @@ impl Plan {
     ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |request: &PassRequest| {
             let own = self.study_sums(passes, request.control).remove(request.study.card().name).unwrap_or_default();
-            request.spec.make_observer(&Subject { first_stage_sums: Observed(&own), ..*subject })
+            request.spec.make_observer(&Subject { first_stage_sums: ObservedPasses(&own), ..*subject })
         };
         Self::passes_with_observers(&self.passes[self.second_stage_start..], observer)
     }
@@ -179,7 +179,7 @@ impl Plan {
 
     /// The sums of each study that has run all its passes, pass by pass; studies are in the order of the registry.
     /// `control` selects a control run; `None` selects the main analysis.
-    pub fn complete_study_sums<'a>(
+    pub fn sums_of_finished_studies<'a>(
         &self,
         passes: &'a [PassSums],
         control: Option<Control>,

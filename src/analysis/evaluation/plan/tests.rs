@@ -6,7 +6,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, Mixing, ValueNorms, Visitor};
+use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, MixingRatios, ValueNorms, Visitor};
 use crate::model::forward::{Encoder, PassStart, Scratch, WordEmbeddings};
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -14,7 +14,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::pass::{CorruptedVariants, Portion, Sequences, ShownEvents, Weights};
+use crate::passes::pass::{CorpusPortion, CorruptedVariants, EventKind, ModelWeights, Sequences};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::RepeatVariant;
 use crate::sequences::fold::words::FromToken;
@@ -109,7 +109,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
             0,
             Event::Mixing {
                 layer: 0,
-                mixing: Mixing { ratios: &weights[..tokens], uniform_ratios: &weights[1..=tokens] },
+                mixing: MixingRatios { ratios: &weights[..tokens], uniform_ratios: &weights[1..=tokens] },
             },
         );
         // Head 1 sees the transpose: another matrix of the same size.
@@ -136,7 +136,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
                 }),
                 ..attention.into()
             };
-            panel.show_head(0, sentence, view);
+            panel.observe_head(0, sentence, view);
         }
         panel.end_pack();
     }
@@ -282,15 +282,18 @@ fn a_pass_runs_once_for_all_who_want_it() {
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Twelve studies look at the sentences, and the preset's syntax is the thirteenth.
-    let sampled =
-        Pass { sequences: Sequences::Corrupted(CorruptedVariants::Requested), portion: Portion::Sample, ..Pass::PLAIN };
+    let sampled = Pass {
+        sequences: Sequences::Corrupted(CorruptedVariants::Requested),
+        portion: CorpusPortion::Sample,
+        ..Pass::PLAIN
+    };
     let predicted = (repeats(RepeatVariant::Predicted, &Pass::PLAIN), 2);
-    let copies = (Pass { portion: Portion::Sample, ..repeats(RepeatVariant::Predicted, &Pass::PLAIN) }, 1);
+    let copies = (Pass { portion: CorpusPortion::Sample, ..repeats(RepeatVariant::Predicted, &Pass::PLAIN) }, 1);
     // Passes that follow others come last, whichever study they belong to.
     let last = [
         (Pass::PLAIN, 3),
         (Pass { sequences: Sequences::Corrupted(CorruptedVariants::All), ..sampled.clone() }, 1),
-        (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
+        (Pass { portion: CorpusPortion::OddSample, ..sampled.clone() }, 1),
         (sampled.clone(), 2),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
     ];
@@ -305,18 +308,25 @@ fn a_pass_runs_once_for_all_who_want_it() {
         copies,
         (Pass { sequences: Sequences::Task, ..sampled.clone() }, 2),
         (Pass { sequences: Sequences::Interchange, ..sampled.clone() }, 1),
-        (Pass { shown: ShownEvents::Derivatives, ..sampled.clone() }, 1),
-        (Pass { shown: ShownEvents::Fits, portion: Portion::EvenSample, ..sampled.clone() }, 1),
-        (Pass { shown: ShownEvents::Fits, portion: Portion::OddSample, ..sampled.clone() }, 1),
+        (Pass { shown: EventKind::Derivatives, ..sampled.clone() }, 1),
+        (Pass { shown: EventKind::Fits, portion: CorpusPortion::EvenSample, ..sampled.clone() }, 1),
+        (Pass { shown: EventKind::Fits, portion: CorpusPortion::OddSample, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 5),
-        (Pass { sequences: Sequences::Sentences, weights: Weights::UntrainedSharp { seed: 0 }, ..sampled.clone() }, 1),
-        (Pass { sequences: Sequences::Sentences, weights: Weights::Untrained { seed: 0 }, ..sampled }, 2),
+        (
+            Pass {
+                sequences: Sequences::Sentences,
+                weights: ModelWeights::UntrainedSharp { seed: 0 },
+                ..sampled.clone()
+            },
+            1,
+        ),
+        (Pass { sequences: Sequences::Sentences, weights: ModelWeights::Untrained { seed: 0 }, ..sampled }, 2),
         (pairs.clone(), 2),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
     // A control is for the studies that have labels, or need it; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
-    let fresh = Pass { weights: Weights::Untrained { seed: 1 }, ..Pass::PLAIN };
+    let fresh = Pass { weights: ModelWeights::Untrained { seed: 1 }, ..Pass::PLAIN };
     let controlled = [
         (fresh.clone(), 9),
         (repeats(RepeatVariant::Plain, &fresh), 1),

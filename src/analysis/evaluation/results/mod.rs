@@ -14,7 +14,7 @@ use crate::study::metrics::metric::{Column, Metrics};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::section::{LabelUse, LateFact, Section, ViewContext};
 use crate::study::upstream::{HeadAim, UpstreamResults};
-use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
+use crate::study::{AnyStudy, Card, Caveat, Labelling, ObservedPass, ObservedPasses, columns};
 
 pub struct Results {
     /// The metrics of all studies, for every head.
@@ -48,20 +48,20 @@ impl Results {
             removed_heads: removed,
         };
         for (study, observed) in observed {
-            let (estimates, section) = study.measure(&Observed(observed), context);
+            let (estimates, section) = study.measure(&ObservedPasses(observed), context);
             results.estimates.extend(estimates);
             results.sections.push((*study, section));
         }
         let Self { estimates, sections, absent_heads: absent, .. } = &mut results;
         absent.iter().for_each(|&place| estimates.clear_absent_head(place));
-        sections.iter_mut().for_each(|(_, section)| section.complete(&LateFact::Estimates(estimates)));
+        sections.iter_mut().for_each(|(_, section)| section.add_late_fact(&LateFact::Estimates(estimates)));
         results.apply_policy(policy);
         results
     }
 
     /// Recomputes the parts of the sections that depend on the label policy.
     pub fn apply_policy(&mut self, policy: &Policy) {
-        self.sections.iter_mut().for_each(|(_, section)| section.complete(&LateFact::Policy(policy)));
+        self.sections.iter_mut().for_each(|(_, section)| section.add_late_fact(&LateFact::Policy(policy)));
     }
 
     /// The verdict on every head: its labels, or the nearest labels if it has none; `[layers * heads]`.
@@ -109,7 +109,7 @@ impl Results {
         let mut upstream = UpstreamResults { aims: self.head_aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
             let labels = Labelling { verdicts: &verdicts, policy, section: &**section };
-            upstream = upstream.merged_with(study.upstream(&Observed(observed), &labels));
+            upstream = upstream.merged_with(study.upstream_results(&ObservedPasses(observed), &labels));
         }
         upstream
     }
@@ -142,7 +142,7 @@ impl Results {
                     .filter_map(|(_, results)| Some(&*results.sections[index_of_study(results)?].1))
                     .collect();
                 if !seeds.is_empty() {
-                    section.complete(&LateFact::Control(kind, &seeds));
+                    section.add_late_fact(&LateFact::Control(kind, &seeds));
                 }
             }
         }
@@ -156,7 +156,7 @@ impl Results {
 
     /// As [`Results::assessments`], but with both directions of each syntactic relation instead of only the
     /// better-supported one.
-    pub fn directed_assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
+    pub fn assessments_by_direction(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         self.assess_heads(policy, |card| card.labels, |assessed| assessed)
     }
 

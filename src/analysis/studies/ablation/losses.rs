@@ -19,7 +19,9 @@ use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::surprisal::surprisal;
 use crate::studies::ablation::output_shifts::cosine_distance;
-use crate::studies::ablation::removal::{EachHead, LossQuantity, PerTokenChange, RemovalQuantity, RemovalSums};
+use crate::studies::ablation::removal::{
+    LossQuantity, PerTokenChange, RemovalQuantity, RemovalSums, SingleHeadsAndAll,
+};
 use crate::study::show::wording::decimal;
 
 /// Summed losses of scored tokens (masked, replaced or next), in nats. The loss of a token is `-ln p` of the true
@@ -114,13 +116,13 @@ impl RemovalQuantity for Losses {
         (!scored.is_empty()).then_some(scored)
     }
 
-    fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
+    fn add_logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
         if let Some((loss, ())) = loss_at(state, position, logits) {
             self.add(variant, loss);
         }
     }
 
-    fn fits(&self, variants: usize) -> bool {
+    fn has_variants(&self, variants: usize) -> bool {
         self.without.len() == variants
     }
 }
@@ -131,7 +133,7 @@ impl RemovalQuantity for Losses {
 /// total score decides whether the model is right.
 pub type Items = BTreeMap<u64, Item>;
 
-pub type TaskSums = RemovalSums<EachHead, Items>;
+pub type TaskSums = RemovalSums<SingleHeadsAndAll, Items>;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
@@ -160,7 +162,7 @@ impl Item {
     }
 
     /// Number of right predictions of the item, with all heads (`None`) or in an ablation variant.
-    pub fn correct_predictions(&self, variant: Option<usize>) -> f64 {
+    pub fn correct_count(&self, variant: Option<usize>) -> f64 {
         let of_classes = self.right.get(run_index(variant)).map(|&right| right as f64);
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
     }
@@ -270,7 +272,7 @@ impl RemovalQuantity for Items {
         Some(ItemText { index: sequence.index, rule: part.rule, scored, text_positions: text })
     }
 
-    fn logits(&mut self, text: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
+    fn add_logits(&mut self, text: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
         let Some(token) = text.scored.iter().find(|token| token.position == position) else { return };
         let log_probability = || -surprisal(logits, token.truth);
         let logit = |token: u32| f64::from(logits[token as usize]);
@@ -290,7 +292,7 @@ impl RemovalQuantity for Items {
         }
     }
 
-    fn hidden_states(&mut self, text: &mut Self::State, variant: Option<usize>, states: Rows<'_>) {
+    fn add_hidden_states(&mut self, text: &mut Self::State, variant: Option<usize>, states: Rows<'_>) {
         let ScoreRule::Embedding(of, pooling) = text.rule else { return };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
         item.vectors[of as usize] = Some(pool_text_embedding(states, &text.text_positions, pooling));
@@ -303,7 +305,7 @@ impl RemovalQuantity for Items {
         item.scores[run_index(variant)] += cosine(&positive) - cosine(&negative);
     }
 
-    fn fits(&self, variants: usize) -> bool {
+    fn has_variants(&self, variants: usize) -> bool {
         let fit = |count: usize| count == 1 + variants;
         self.values().all(|item| fit(item.scores.len()) && (item.right.is_empty() || fit(item.right.len())))
     }
@@ -328,8 +330,8 @@ impl LossQuantity for Items {
         -self.values().map(|item| item.score(variant)).sum::<f64>()
     }
 
-    fn correct_predictions(&self, variant: Option<usize>) -> f64 {
-        self.values().map(|item| item.correct_predictions(variant)).sum()
+    fn correct_count(&self, variant: Option<usize>) -> f64 {
+        self.values().map(|item| item.correct_count(variant)).sum()
     }
 
     fn prediction_count(&self) -> f64 {

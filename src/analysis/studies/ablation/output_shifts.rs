@@ -102,7 +102,7 @@ impl RemovalQuantity for OutputShiftTotals {
         Some(OutputShiftState { text_positions: text, baseline: LastHiddenStates::default() })
     }
 
-    fn hidden_states(&mut self, state: &mut OutputShiftState, variant: Option<usize>, states: Rows<'_>) {
+    fn add_hidden_states(&mut self, state: &mut OutputShiftState, variant: Option<usize>, states: Rows<'_>) {
         let current = LastHiddenStates::new(states, &state.text_positions);
         match variant {
             None => state.baseline = current,
@@ -110,7 +110,7 @@ impl RemovalQuantity for OutputShiftTotals {
         }
     }
 
-    fn fits(&self, variants: usize) -> bool {
+    fn has_variants(&self, variants: usize) -> bool {
         self.without.len() == variants
     }
 }

@@ -36,9 +36,9 @@ pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + Deseri
 
 /// Removes each attention head alone, layer by layer, and finally all heads together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EachHead;
+pub struct SingleHeadsAndAll;
 
-impl Removals for EachHead {
+impl Removals for SingleHeadsAndAll {
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         single_head_sets_and_all(grid)
     }
@@ -65,13 +65,13 @@ pub trait RemovalQuantity: Clone + Merge + Send + Sync + Serialize + Deserialize
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State>;
 
     /// Adds the logits at a position, in the run with all heads (`None`) or in an ablation variant.
-    fn logits(&mut self, _state: &Self::State, _variant: Option<usize>, _position: usize, _logits: &[f32]) {}
+    fn add_logits(&mut self, _state: &Self::State, _variant: Option<usize>, _position: usize, _logits: &[f32]) {}
 
     /// Adds the hidden states of the last layer, in the run with all heads (`None`) or in an ablation variant.
-    fn hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
+    fn add_hidden_states(&mut self, _state: &mut Self::State, _variant: Option<usize>, _states: Rows<'_>) {}
 
     /// Whether the sums have this number of ablation variants. Sums read from a file are untrusted.
-    fn fits(&self, variants: usize) -> bool;
+    fn has_variants(&self, variants: usize) -> bool;
 }
 
 /// Change of a quantity in an ablation variant, summed over tokens and with the number of tokens.
@@ -93,7 +93,7 @@ pub trait LossQuantity: RemovalQuantity + PerTokenChange {
     fn total_loss(&self, variant: Option<usize>) -> f64;
 
     /// Number of correct predictions of task items, with all heads (`None`) or in an ablation variant; 0 for losses of tokens.
-    fn correct_predictions(&self, _variant: Option<usize>) -> f64 {
+    fn correct_count(&self, _variant: Option<usize>) -> f64 {
         0.0
     }
 
@@ -148,7 +148,7 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
     }
 
     /// Whether the head with index `place` is removed alone in one of the variants.
-    pub fn removes_alone(&self, place: usize) -> bool {
+    pub fn has_single_removal(&self, place: usize) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
 
@@ -164,7 +164,7 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
     }
 }
 
-impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
+impl<Q: RemovalQuantity> RemovalSums<SingleHeadsAndAll, Q> {
     /// Estimates the metrics `columns` from their `values` in each block. If every head was removed alone, also stores
     /// `effect` in each block under the name `metric`.
     pub fn estimate_metrics(
@@ -177,10 +177,10 @@ impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
     ) -> Estimates {
         let estimates = Estimates::from_blocks(columns, context, &self.blocks, |block, head| {
             let cells = values(block, head);
-            let is_known = head.is_none_or(|head| self.removes_alone(head));
+            let is_known = head.is_none_or(|head| self.has_single_removal(head));
             if is_known { cells } else { cells.iter().map(Fraction::without_numerator).collect() }
         });
-        if !(0..self.head_count()).all(|place| self.removes_alone(place)) {
+        if !(0..self.head_count()).all(|place| self.has_single_removal(place)) {
             return estimates;
         }
         let numerator = |head, block: usize| effect(&self.blocks[block], Some(head)).numerator();
@@ -192,7 +192,7 @@ impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
     /// alone.
     pub fn rank_by_effect(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
         let even = &self.blocks.folds()[0];
-        let of_head = |head| effect(even, Some(head)).value().filter(|_| self.removes_alone(head));
+        let of_head = |head| effect(even, Some(head)).value().filter(|_| self.has_single_removal(head));
         let scores: Option<Vec<f64>> = (0..self.head_count()).map(of_head).collect();
         scores.map(|scores| Ranking::from_scores(by, &scores)).into_iter().collect()
     }
@@ -248,9 +248,9 @@ impl<R: Removals, Q: RemovalQuantity> Sums for RemovalSums<R, Q> {
         match event {
             Event::AblationVariant(place) => *variant = Some(*place),
             Event::HiddenStates { layer, states } if *layer == self.grid.layers => {
-                sums.hidden_states(quantity_state, *variant, *states);
+                sums.add_hidden_states(quantity_state, *variant, *states);
             }
-            Event::Logits { position, logits } => sums.logits(quantity_state, *variant, *position, logits),
+            Event::Logits { position, logits } => sums.add_logits(quantity_state, *variant, *position, logits),
             _ => {}
         }
     }
@@ -260,7 +260,7 @@ impl<R: Removals, Q: RemovalQuantity> Sums for RemovalSums<R, Q> {
             && self.removals.fits_grid(grid)
             && self.variants == self.removals.variants(grid)
             && self.constants.iter().all(|all| has_constant_per_head(all, grid))
-            && self.blocks.is_valid(|sums| sums.fits(self.variants.len()))
+            && self.blocks.is_valid(|sums| sums.has_variants(self.variants.len()))
     }
 }
 

@@ -89,7 +89,7 @@ pub fn head_effects(
 ) -> Vec<HeadEffect> {
     let head = |place: usize| {
         let (effect, ci95, estimate) = estimates.metric_estimate(place, metric);
-        let estimate = estimate.filter(|_| context.takes_part(place));
+        let estimate = estimate.filter(|_| context.is_active_head(place));
         HeadEffect {
             place: context.grid.head_place(place),
             effect,
@@ -98,9 +98,9 @@ pub fn head_effects(
             q: None,
             p_negligible: estimate.zip(band).map(|(estimate, band)| estimate.p_between(-band, band)),
             q_negligible: None,
-            verdict: effect.filter(|_| context.takes_part(place)).map(|_| Verdict::Undecided),
+            verdict: effect.filter(|_| context.is_active_head(place)).map(|_| Verdict::Undecided),
             negligible: false,
-            removed: !context.takes_part(place) && context.has_head(place),
+            removed: !context.is_active_head(place) && context.has_head(place),
         }
     };
     let mut heads: Vec<HeadEffect> = (0..context.grid.head_count()).map(head).collect();
@@ -191,7 +191,7 @@ pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
         heads => format!(" {} in between {} left out.", format_count(heads, "head"), plural(&heads, "is", "are")),
     };
     let rows = shown.map(|(_, head)| row(head)).collect();
-    (Chart::Forest(Forest::around_zero(scale, ["effect"], rows)), left_out)
+    (Chart::Forest(Forest::with_zero_line(scale, ["effect"], rows)), left_out)
 }
 
 /// Shortens a table to `2 * rows_per_end` rows: the first `rows_per_end`, a row that counts the omitted ones, and the

@@ -94,7 +94,7 @@ fn observed(studies: &[&'static dyn AnyStudy], corpus: &[Sequence], classes: &La
         for (layer, visibility) in LAYERS.into_iter().enumerate() {
             let tokens = sequence.ids.len();
             let weights = rows(visibility, tokens, &mut rng);
-            observers.show_head(0, sequence, AttentionView::new(layer, 0, tokens, &weights).into());
+            observers.observe_head(0, sequence, AttentionView::new(layer, 0, tokens, &weights).into());
         }
         observers.end_pack();
     }

@@ -12,7 +12,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::roles::MAX_NEIGHBOUR_DISTANCE;
-use crate::sequences::fold::units::DrawingUnits;
+use crate::sequences::fold::units::DisplayUnits;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 
@@ -78,7 +78,7 @@ pub struct Score {
 impl Aim {
     /// Finds the goals of the aim in a sequence: the visible tokens or words to which each query should attend. `from`
     /// says how the tokens of a split word are pooled. `None` if no query has a goal.
-    pub fn goals_in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
+    pub fn goals_in_sequence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_positions().collect();
         let uniform = UniformAttention::new(visibility, sequence.ids.len());
         let sees_word =
@@ -165,7 +165,7 @@ impl Goals {
 
     /// Keeps the goals of the queries in one sentence of a window, given the indices of the sentence's `tokens` and
     /// `words`. `None` if no goal remains.
-    pub fn goals_in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
+    pub fn goals_in_span(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
         let goals_in = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
             goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()
         };
@@ -206,7 +206,7 @@ impl Goals {
 
     /// For each unit of text, the indices of the units to which it should attend (its goals), `[units]`; `None` for a
     /// unit without goals.
-    pub fn goal_units(&self, units: &DrawingUnits) -> Vec<Option<Vec<usize>>> {
+    pub fn goals_by_unit(&self, units: &DisplayUnits) -> Vec<Option<Vec<usize>>> {
         let mut goals_of_units = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {
             if let Some(unit) = unit {

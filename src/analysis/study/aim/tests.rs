@@ -19,7 +19,7 @@ fn folded(view: AttentionView<'_>, sequence: &Sequence) -> WordAttention {
 fn scored(aim: &Aim, sequence: &Sequence, rows: [[f32; 5]; 3]) -> Option<(f64, u64)> {
     let weights: Vec<f32> = [[0.2; 5], rows[0], rows[1], rows[2], [0.2; 5]].concat();
     let view = AttentionView::new(0, 0, 5, &weights);
-    let score = aim.goals_in_sentence(sequence, Visibility::ALL, FromToken::Mean)?.score(view, &folded(view, sequence));
+    let score = aim.goals_in_sequence(sequence, Visibility::ALL, FromToken::Mean)?.score(view, &folded(view, sequence));
     Some(((score.mean * 1e6).round() / 1e6, score.queries))
 }
 
@@ -86,8 +86,9 @@ fn goals_of_units_are_those_of_their_tokens() {
     // [CLS] a ##b c [SEP]
     let mut sequence = Sequence { words: WordSpan::whole_words([1..3, 3..4]), ..three() };
     sequence.tree = None;
-    let units = DrawingUnits::new(&sequence);
-    let of = |aim: Aim| aim.goals_in_sentence(&sequence, Visibility::ALL, FromToken::Mean).unwrap().goal_units(&units);
+    let units = DisplayUnits::new(&sequence);
+    let of =
+        |aim: Aim| aim.goals_in_sequence(&sequence, Visibility::ALL, FromToken::Mean).unwrap().goals_by_unit(&units);
     // ##b looks at a, of its own word, c at ##b.
     assert_eq!(of(Aim::Offset(-1)), [None, Some(vec![1]), Some(vec![1]), None]);
     assert_eq!(of(Aim::FirstSpecial), [None, Some(vec![0, 0]), Some(vec![0]), None]);
@@ -98,10 +99,10 @@ fn goals_of_units_are_those_of_their_tokens() {
 #[test]
 fn goals_of_a_part_are_those_of_its_queries() {
     let window = Sequence { texts: vec![1..2, 2..4], ..three() };
-    let goals = |aim: Aim| aim.goals_in_sentence(&window, Visibility::ALL, FromToken::Mean).unwrap();
+    let goals = |aim: Aim| aim.goals_in_sequence(&window, Visibility::ALL, FromToken::Mean).unwrap();
     let of = |goals: &Goals, part: usize| -> Option<Vec<(usize, Vec<usize>)>> {
         let words = &window.words_by_sentence()[part];
-        match goals.goals_in_part(&window.texts[part], words)? {
+        match goals.goals_in_span(&window.texts[part], words)? {
             Goals::Tokens(goals) | Goals::Words(goals) => Some(goals),
             Goals::Partners { arcs, .. } => Some(arcs.into_iter().map(|(word, other)| (word, vec![other])).collect()),
             Goals::Spread(queries) => Some(queries.into_iter().map(|(query, _)| (query, Vec::new())).collect()),

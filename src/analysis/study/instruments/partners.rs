@@ -26,7 +26,7 @@ impl Partners {
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         Self {
             is_causal: visibility.is_causal(),
-            candidate_ranges: sequence.head_candidates(),
+            candidate_ranges: sequence.syntactic_head_candidates(),
             lifts: Arc::new(LiftFactors::new(sequence, visibility, from)),
         }
     }

@@ -161,7 +161,7 @@ impl TargetRates {
     /// The expected score over the corpus is `corpus · rates`. The score over the other blocks, at the rates of those
     /// blocks, is `(corpus - block) · without`. The part is the difference of these two scores, so that the jackknife
     /// takes into account that rates are estimated as well. If no block is left out, the part is `block · rates`.
-    pub fn expected_part(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
+    pub fn expected_score_part(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
         block.weighted_sum(&self.without) + corpus.weighted_sum(&self.change)
     }
 }
@@ -221,12 +221,12 @@ impl PositionPairs {
     /// Rates of a target ([`TargetRates`]) over the corpus without `block` and with it. A bin without pairs has a rate
     /// of 0. Without a block, both are equal.
     pub fn rates(&self, target: usize, block: Option<&Self>) -> TargetRates {
-        self.rates_of_taken_target(&self.targets[target], block.map(|block| (block, &block.targets[target])))
+        self.rates_from_sums(&self.targets[target], block.map(|block| (block, &block.targets[target])))
     }
 
     /// As [`Self::rates`], for a target whose sums are stored separately ([`Self::take_targets`]). `target` has its
     /// sums over the corpus; `block` has the block's pairs and the target's sums in the block.
-    pub fn rates_of_taken_target(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> TargetRates {
+    pub fn rates_from_sums(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> TargetRates {
         let mean = |block: Option<(&Self, &TargetSums)>| -> PerOffsetBin<f64> {
             std::array::from_fn(|bin| {
                 let [mut weight, mut share] = [self.weights[bin], target[bin]].map(ExactSum::value);
@@ -289,7 +289,7 @@ mod tests {
         }));
         let observed: f64 = pairs().map(|(query, key)| weights[query][key] * same(query, key)).sum();
         let count = queries.len() as f64;
-        (observed / count, uniform.rates(0, None).expected_part(&sums, &sums) / count)
+        (observed / count, uniform.rates(0, None).expected_score_part(&sums, &sums) / count)
     }
 
     #[test]

@@ -7,14 +7,14 @@ use crate::model::grid::visibility::Visibility;
 
 /// Square roots of selected attention rows of several heads over one sequence.
 #[derive(Debug, Default)]
-pub struct AttentionRoots {
+pub struct AttentionSquareRoots {
     /// Queries whose attention rows are selected, as indices of tokens, ascending.
     pub rows: Vec<usize>,
     /// Square roots of the attention weights, `[heads, rows, tokens]`, for the heads that were added so far.
     values: Vec<f32>,
 }
 
-impl AttentionRoots {
+impl AttentionSquareRoots {
     pub fn new(rows: Vec<usize>) -> Self {
         Self { rows, values: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl AttentionRoots {
     }
 
     /// The square roots of the head at index `place`, `[rows, tokens]`. Panics if the head was not added.
-    pub fn head_roots(&self, place: usize, tokens: usize) -> &[f32] {
+    pub fn head_square_roots(&self, place: usize, tokens: usize) -> &[f32] {
         let size = self.rows.len() * tokens;
         &self.values[place * size..][..size]
     }
@@ -67,13 +67,16 @@ mod tests {
 
     #[test]
     fn roots_of_rows_by_head() {
-        let mut roots = AttentionRoots::new(vec![1]);
+        let mut roots = AttentionSquareRoots::new(vec![1]);
         roots.push(AttentionView::new(0, 0, 2, &[9.0, 9.0, 0.25, 0.75]), 2);
         roots.push(AttentionView::new(0, 1, 2, &[9.0, 9.0, 1.0, 0.0]), 2);
-        assert_eq!((roots.head_roots(0, 2), roots.head_roots(1, 2)), (&[0.5, 0.75_f32.sqrt()][..], &[1.0, 0.0][..]));
+        assert_eq!(
+            (roots.head_square_roots(0, 2), roots.head_square_roots(1, 2)),
+            (&[0.5, 0.75_f32.sqrt()][..], &[1.0, 0.0][..])
+        );
         assert_eq!(roots.values().len(), 4);
         // The row (1, 0) is 1 - sqrt(1/2) from (1/2, 1/2), and equal to even attention where it sees the first key alone.
-        let distance = |visibility| distance_from_uniform(roots.head_roots(1, 2), &[0], (visibility, 2));
+        let distance = |visibility| distance_from_uniform(roots.head_square_roots(1, 2), &[0], (visibility, 2));
         assert!((distance(Visibility::ALL) - (1.0 - 0.5_f64.sqrt())).abs() < 1e-7);
         assert_eq!(distance(Visibility { before: None, after: Some(0) }), 0.0);
     }

@@ -44,7 +44,7 @@ impl SpecialTokens {
             return f64::from(view.row(word.start())[token]);
         }
         let shares = word.shares().map(|(query, share)| share * f64::from(view.row(query)[token]));
-        shares.sum::<f64>() / word.total_share()
+        shares.sum::<f64>() / word.share_sum()
     }
 
     /// Weight of a token on a word, summed over the word's tokens.

@@ -106,7 +106,7 @@ impl Label {
 
     /// The comparison with the word-class baseline, if the whole interval of its difference is below 0; else
     /// `None`.
-    pub fn below_word_classes(&self) -> Option<&TagComparison> {
+    pub fn word_class_deficit(&self) -> Option<&TagComparison> {
         self.versus_tags.as_ref().filter(|tags| tags.ci95.is_some_and(|ci95| ci95.high() < 0.0))
     }
 

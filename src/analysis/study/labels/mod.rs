@@ -91,7 +91,7 @@ pub struct Detector {
     /// Parameter that distinguishes the names of the detector's labels, such as a relation.
     pub parameter: Parameter,
     /// The label as a verb phrase.
-    pub phrase: Phrase,
+    pub phrase: VerbPhrase,
     /// How the label is written in the grid of a summary.
     pub style: LabelStyle,
     /// Assesses how close a head comes to each of the detector's labels, including labels that the head does not
@@ -115,7 +115,7 @@ pub enum Parameter {
 
 /// A label as a verb phrase whose subject is the head; `{}` stands for the label's parameter, if any.
 #[derive(Clone, Copy, Debug)]
-pub enum Phrase {
+pub enum VerbPhrase {
     Fixed(&'static str),
     /// One phrase for attention to the syntactic head of an arc, one for attention to the dependent.
     Directed {
@@ -124,7 +124,7 @@ pub enum Phrase {
     },
 }
 
-impl Phrase {
+impl VerbPhrase {
     fn text_for_direction(self, direction: Option<Direction>) -> &'static str {
         match (self, direction) {
             (Self::Fixed(phrase), _) => phrase,
@@ -160,7 +160,7 @@ impl Detector {
             thresholds: &[],
             is_role: true,
             parameter: Parameter::None,
-            phrase: Phrase::Fixed(""),
+            phrase: VerbPhrase::Fixed(""),
             style: LabelStyle::new(None, AnsiColor::Blue),
             assess: |_, _| Vec::new(),
         }

@@ -13,10 +13,10 @@ use sha2::{Digest, Sha256};
 use toml::de::{DeFloat, DeInteger, DeTable};
 
 use crate::system::errors::similar;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
-use crate::system::printable::shortened;
+use crate::system::printable::shorten;
 
 /// A number in the rules of labels that a policy file can set.
 #[derive(Debug, PartialEq)]
@@ -186,7 +186,7 @@ impl Policy {
         let file = path.display();
         let text = input::read_to_string(path, MAX_FILE_BYTES).cannot("read the policy", &file);
         let policy = self.with_toml(&text.class(ErrorClass::Input)?);
-        policy.map_err(|(line, why)| why.at(&file, line)).class(ErrorClass::Input)
+        policy.map_err(|(line, why)| why.at_line(&file, line)).class(ErrorClass::Input)
     }
 
     /// As [`Self::with_file`], from the text of a TOML file. Fails with `(line number, error)`.
@@ -206,7 +206,7 @@ impl Policy {
             let integer = toml.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
             let number = integer.or_else(|| toml.as_float().map(DeFloat::as_str));
             *current = threshold.parse(number, toml.as_str() == Some(OFF_TEXT)).ok_or_else(|| {
-                let given = shortened(text[value.span()].lines().next().unwrap_or_default());
+                let given = shorten(text[value.span()].lines().next().unwrap_or_default());
                 let expected = threshold.allowed_values();
                 let error = anyhow!("`{name}` is {given}: it must be {expected}");
                 error_at(value.span().start, error.with_value(toml.as_str().unwrap_or(&given)))
@@ -255,7 +255,7 @@ impl Policy {
 
     fn unknown_threshold(&self, name: &str) -> Error {
         let names = || self.thresholds().map(|threshold| threshold.name);
-        let shown = shortened(name);
+        let shown = shorten(name);
         let shown = shown.escape_debug();
         let error = match similar::closest_name(name, names()) {
             Some(known) => anyhow!("there is no threshold `{shown}`").did_you_mean(Some(known)),

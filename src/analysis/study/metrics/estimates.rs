@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use super::by_block::MetricByBlock;
-use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardErrors, Values, WithoutBlocks};
+use super::metric::{Column, Denominator, Fraction, Intervals, Jackknives, Metrics, StandardErrors, Values};
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::{Estimate, Jackknife, Scale, effective_blocks};
@@ -45,13 +45,13 @@ impl EstimationContext {
     }
 
     /// Whether the head at index `place` takes part: the model has it, and the run did not remove it.
-    pub fn takes_part(&self, place: usize) -> bool {
+    pub fn is_active_head(&self, place: usize) -> bool {
         self.has_head(place) && !self.removed_heads.contains(&self.grid.head_place(place))
     }
 
     /// Number of heads that take part, which are neither absent nor removed.
-    pub fn participating_heads(&self) -> usize {
-        (0..self.grid.head_count()).filter(|&place| self.takes_part(place)).count()
+    pub fn active_head_count(&self) -> usize {
+        (0..self.grid.head_count()).filter(|&place| self.is_active_head(place)).count()
     }
 }
 
@@ -77,7 +77,7 @@ pub struct Estimates {
     pub own_denominators: Vec<Metrics<Option<Denominator>>>,
     /// The metrics of each head with one block left out, for each block, `[layers * heads]`; empty unless
     /// `EstimationContext::keeps_replicates`.
-    pub without_blocks: Vec<WithoutBlocks>,
+    pub without_blocks: Vec<Jackknives>,
     /// Sums by block of the metrics that other studies rank-correlate with a metric of theirs, by the metric's id.
     pub metrics_by_block: BTreeMap<&'static str, MetricByBlock>,
 }

@@ -1,7 +1,7 @@
 //! The documentation of labels and metrics: the one text that `explain` prints and docs/detectors.md is made from.
 
 /// Source text of a label or metric that this project defined.
-pub const OURS: &str = "Defined here.";
+pub const DEFINED_HERE: &str = "Defined here.";
 
 /// The documentation of a label or a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

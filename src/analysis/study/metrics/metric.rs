@@ -17,7 +17,7 @@ use crate::stats::interval::Interval;
 pub struct Metric<F> {
     /// The metric's id, and the text that `explain` prints.
     pub explanation: Explanation,
-    pub keys: Keys,
+    pub keys: MetricKeys,
     /// Computes the ratio (numerator and denominator) of the metric for a head.
     pub value: F,
     /// Computes the ratio of a head without any preference (chance); `None` if `value` can be applied to uniform
@@ -27,10 +27,10 @@ pub struct Metric<F> {
 
 impl<F: Copy> Metric<F> {
     pub const fn single(value: F) -> Self {
-        Self::keyed(Keys::Single, value)
+        Self::keyed(MetricKeys::Single, value)
     }
 
-    pub const fn keyed(keys: Keys, value: F) -> Self {
+    pub const fn keyed(keys: MetricKeys, value: F) -> Self {
         let explanation = Explanation { name: "", measures: "", formula: "", chance: "", source: "", caveats: "" };
         Self { explanation, keys, value, chance: None }
     }
@@ -45,7 +45,7 @@ impl<F: Copy> Metric<F> {
 }
 
 /// The explanation and the keys of each metric of a table, in order.
-pub fn explanations_with_keys<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
+pub fn explanations_with_keys<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, MetricKeys)> {
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
@@ -58,14 +58,14 @@ pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fractio
 
 /// The keys of a metric that has several numbers for a head, such as one for each offset.
 #[derive(Clone, Copy)]
-pub enum Keys {
+pub enum MetricKeys {
     /// The metric is a single number.
     Single,
     /// The metric has this many numbers. The function returns the key of a number from the number's index.
     Several(usize, fn(usize) -> String),
 }
 
-impl Keys {
+impl MetricKeys {
     /// One number for each offset from -8 to 8, with the offset as its key.
     pub const ONE_PER_OFFSET: Self = Self::Several(OFFSET_COUNT, |slot| offset_at(slot).to_string());
 
@@ -92,7 +92,7 @@ pub fn table_values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<us
 #[derive(Clone, Copy)]
 pub struct Column {
     pub id: &'static str,
-    pub keys: Keys,
+    pub keys: MetricKeys,
     /// Scale of the metric's tests and intervals: the logit for a share, the number itself otherwise.
     pub scale: Scale,
     /// Lower and upper bound of the metric, to which intervals are clipped.
@@ -133,14 +133,14 @@ pub struct Denominator {
 /// Number of queries, words or edges that a metric can score, and of sentences with any. Each sentence family (equal or
 /// grouped sentences) counts as one sentence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Eligible {
+pub struct EligibleCounts {
     pub count: u64,
     pub sentences: u64,
 }
 
-merge_fields!(Eligible { count, sentences });
+merge_fields!(EligibleCounts { count, sentences });
 
-impl Eligible {
+impl EligibleCounts {
     /// Adds the number of scorable queries, words or edges in one sentence. `is_first` says whether the sentence is the
     /// first of its sentence family.
     pub fn add(&mut self, count: u64, is_first: bool) {
@@ -241,7 +241,7 @@ pub type StandardErrors = Metrics<Option<f64>>;
 pub type Intervals = Metrics<Option<Interval>>;
 
 /// The jackknife of each metric of one head, with the value without each block; `None` where a metric has no value.
-pub type WithoutBlocks = Metrics<Option<Jackknife>>;
+pub type Jackknives = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
     /// Assigns `values` to the metrics of `columns`, in order: one value, or one for each key of a metric. Panics if
@@ -251,8 +251,8 @@ impl<T> Metrics<T> {
         let mut next = || values.next().expect("a value for each cell");
         let column = |Column { id, keys, .. }: &Column| {
             let cells = match keys {
-                Keys::Single => Cells::Single(next()),
-                Keys::Several(count, name) => {
+                MetricKeys::Single => Cells::Single(next()),
+                MetricKeys::Several(count, name) => {
                     Cells::Keyed(Named((0..*count).map(|place| (name(place), next())).collect()))
                 }
             };
@@ -289,11 +289,11 @@ impl<T> Metrics<T> {
     /// The values in the order of `columns`; `None` unless the metrics are exactly those columns.
     ///
     /// JSON objects have no order, so another program may have reordered the metrics.
-    pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
+    pub fn sorted_by_columns(mut self, columns: &[Column]) -> Option<Self> {
         let mut take_column = |Column { id, keys, .. }: &Column| {
             let cells = match (self.0.remove(id)?, keys) {
-                (Cells::Single(value), Keys::Single) => Cells::Single(value),
-                (Cells::Keyed(mut values), Keys::Several(count, name)) => {
+                (Cells::Single(value), MetricKeys::Single) => Cells::Single(value),
+                (Cells::Keyed(mut values), MetricKeys::Several(count, name)) => {
                     let take_cell = |place| Some((name(place), values.remove(&name(place))?));
                     let ordered = (0..*count).map(take_cell).collect::<Option<_>>()?;
                     values.0.is_empty().then_some(Cells::Keyed(Named(ordered)))?
@@ -307,9 +307,9 @@ impl<T> Metrics<T> {
     }
 
     /// The values in the order of `columns`, which may have further columns; `None` if a metric is no column.
-    pub fn present_in_order(self, columns: &[Column]) -> Option<Self> {
+    pub fn sorted_by_present_columns(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|column| self.0.get(column.id).is_some()).copied().collect();
-        self.in_order(&present)
+        self.sorted_by_columns(&present)
     }
 
     /// Each value with its name: the metric's id, or `id.key` for a metric with keys.
@@ -374,13 +374,13 @@ impl<T> Default for Metrics<T> {
 mod tests {
     use super::*;
 
-    fn column(id: &'static str, keys: Keys) -> Column {
+    fn column(id: &'static str, keys: MetricKeys) -> Column {
         Column { id, keys, scale: Scale::Real, bounds: [f64::NEG_INFINITY, f64::INFINITY] }
     }
 
     fn metrics() -> Values {
-        let keys = Keys::Several(2, |place| ["-1", "0"][place].to_owned());
-        Metrics::new(&[column("b", keys), column("a", Keys::Single)], [Some(7.0), None, Some(0.5)])
+        let keys = MetricKeys::Several(2, |place| ["-1", "0"][place].to_owned());
+        Metrics::new(&[column("b", keys), column("a", MetricKeys::Single)], [Some(7.0), None, Some(0.5)])
     }
 
     #[test]
@@ -402,9 +402,9 @@ mod tests {
 
     #[test]
     fn metrics_are_put_in_order_if_all_are_there() {
-        let keys = Keys::Several(2, |place| ["-1", "0"][place].to_owned());
-        let columns = [column("b", keys), column("a", Keys::Single)];
-        let read = |json: &str| serde_json::from_str::<Values>(json).unwrap().in_order(&columns);
+        let keys = MetricKeys::Several(2, |place| ["-1", "0"][place].to_owned());
+        let columns = [column("b", keys), column("a", MetricKeys::Single)];
+        let read = |json: &str| serde_json::from_str::<Values>(json).unwrap().sorted_by_columns(&columns);
         assert_eq!(read(r#"{"a":0.5,"b":{"0":null,"-1":7.0}}"#), Some(metrics()));
         for json in [
             r#"{"b":{"-1":7.0,"0":null}}"#,

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Error, Result, anyhow};
 
 use super::table::{Cell, Table};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// A condition on the cells of a column: the column's name, a comparison sign, and the value to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -86,19 +86,23 @@ const MAX_FOREST_HEADS: usize = 24;
 
 impl Forest {
     /// Forest plot of numbers for which 0 means no effect.
-    pub fn around_zero(scale: &str, marks: impl IntoIterator<Item = impl Into<String>>, rows: Vec<ForestRow>) -> Self {
+    pub fn with_zero_line(
+        scale: &str,
+        marks: impl IntoIterator<Item = impl Into<String>>,
+        rows: Vec<ForestRow>,
+    ) -> Self {
         let marks = marks.into_iter().map(Into::into).collect();
         Self { scale: scale.to_owned(), is_in_percent: false, no_effect: Some(0.0), marks, rows }
     }
 
     /// Forest plot of shares, in per cent.
     pub fn in_percent<const N: usize>(scale: &str, marks: [&str; N], rows: Vec<ForestRow>) -> Self {
-        Self { is_in_percent: true, no_effect: None, ..Self::around_zero(scale, marks, rows) }
+        Self { is_in_percent: true, no_effect: None, ..Self::with_zero_line(scale, marks, rows) }
     }
 
     /// Forest plot of the first `MAX_FOREST_HEADS` of these heads, on a scale around 0. The text counts the heads that
     /// are left out (empty without any); `what` is the plural noun of the plotted quantity, such as `effects`.
-    pub fn heads_around_zero(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
+    pub fn heads_with_zero_line(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(MAX_FOREST_HEADS) {
             0 => String::new(),
             rest => {
@@ -106,7 +110,7 @@ impl Forest {
             }
         };
         heads.truncate(MAX_FOREST_HEADS);
-        (Self::around_zero(scale, marks.iter().copied(), heads), left_out)
+        (Self::with_zero_line(scale, marks.iter().copied(), heads), left_out)
     }
 }
 
@@ -167,14 +171,14 @@ pub struct Edges {
 /// Entry of the legend for edges that are drawn with one kind of line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeKind {
-    pub line: EdgeLine,
+    pub line: EdgeStyle,
     pub name: &'static str,
     pub meaning: String,
 }
 
 /// How the line of an edge is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EdgeLine {
+pub enum EdgeStyle {
     Solid,
     Dashed,
 }
@@ -187,7 +191,7 @@ pub struct Edge {
     pub mark: Mark,
     /// Whether the edge is among the strongest edges of all.
     pub is_strongest: bool,
-    pub line: EdgeLine,
+    pub line: EdgeStyle,
 }
 
 /// A map of the heads as points of the plane. The distances of the points approximate how different the heads are.

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use crate::study::metrics::named::Named;
-use crate::system::errors::{Facts, similar};
+use crate::system::errors::{ErrorExt, similar};
 
 /// A flat table of results.
 #[derive(Clone, Debug, PartialEq)]

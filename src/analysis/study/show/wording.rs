@@ -9,7 +9,7 @@ use crate::study::labels::Label;
 use crate::system::counted::format_count;
 
 /// The name that an enum variant without fields has in a report. Panics if the value is not serialized as a string.
-pub fn report_name(variant: &impl Serialize) -> String {
+pub fn serialized_name(variant: &impl Serialize) -> String {
     let name = serde_json::to_value(variant).ok().and_then(|name| name.as_str().map(str::to_owned));
     name.expect("a variant without fields is a string in a report")
 }
@@ -78,8 +78,8 @@ pub fn plus_minus_percent(interval: Option<Interval>) -> String {
 
 /// Text on how many points a syntactic label is below the word-class baseline. `None` unless the whole interval is
 /// below 0.
-pub fn below_word_classes_text(label: &Label) -> Option<String> {
-    let tags = label.below_word_classes()?;
+pub fn word_class_deficit_text(label: &Label) -> Option<String> {
+    let tags = label.word_class_deficit()?;
     Some(format!("{:.1}{} points below word classes", -100.0 * tags.difference, plus_minus_percent(tags.ci95)))
 }
 

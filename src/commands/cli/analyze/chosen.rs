@@ -12,15 +12,15 @@ use itertools::Itertools as _;
 
 use crate::commands::analyze::selection::StudySelection;
 use crate::commands::cli::shared::UsageError;
-use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
+use crate::corpus::{ConlluLinkColumn, Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
-use crate::passes::pass::{Pass, Portion};
+use crate::passes::pass::{CorpusPortion, Pass};
 use crate::sequences::derived::task::TaskKind;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::AnyStudy;
-use crate::system::errors::Facts;
-use crate::system::printable::printable;
+use crate::system::errors::ErrorExt;
+use crate::system::printable::escape_controls;
 use crate::system::terminal::print_to_stderr;
 
 /// Parser for study names, which replaces a former name of a study by its current name.
@@ -78,7 +78,7 @@ pub(super) fn ablation_settings(
             );
         }
     }
-    let removes = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.portion != Portion::All);
+    let removes = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.portion != CorpusPortion::All);
     if !studies.iter().any(|study| removes(*study)) {
         let options = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
         let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name).join(", ");
@@ -166,7 +166,7 @@ pub(super) fn parse_min_distance(text: &str) -> Result<(String, usize), String> 
 /// Reads the options for links between words. Fails if one is given and the study of links does not run.
 pub(super) fn link_options(
     selection: &StudySelection,
-    from: Option<LinksFrom>,
+    from: Option<ConlluLinkColumn>,
     [file, rules]: [Option<&Path>; 2],
     (undirected, min_distance): (Vec<String>, Vec<(String, usize)>),
 ) -> Result<LinkOptions, UsageError> {
@@ -184,13 +184,13 @@ pub(super) fn link_options(
     let file = file.map(LinkFile::read).transpose()?.map(Arc::new);
     let rules = rules.map(LinkRules::read).transpose()?.map(Arc::new);
     for name in file.iter().flat_map(|file| file.types_with_one_link()) {
-        print_to_stderr(&format!("note: --links: a single line is of the type `{}`", printable(name)));
+        print_to_stderr(&format!("note: --links: a single line is of the type `{}`", escape_controls(name)));
     }
     Ok(LinkOptions { conllu_column: from, file, rules, types })
 }
 
 /// Fails if the run would read a corpus again that can be read only once, such as standard input.
-pub(super) fn refuse_reading_again(
+pub(super) fn ensure_corpus_rereadable(
     corpus: &[Input],
     studies: &[&'static dyn AnyStudy],
     others: [(&str, bool); 2],

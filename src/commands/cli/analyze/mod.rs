@@ -21,7 +21,7 @@ use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalysisOutput, AnalyzeOptions, MappedSentence, PartialOptions};
 use crate::commands::analyze::selection::{RunSubject, StudyRequest, StudySelection};
 use crate::commands::reporting::PolicyOptions;
-use crate::corpus::{Input, LinksFrom, Unit};
+use crate::corpus::{ConlluLinkColumn, Input, Unit};
 use crate::evaluation::presets::{removal as preset_removal, spacing as preset_spacing};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::{Ablation, Choice, Replacement};
@@ -34,9 +34,9 @@ use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use chosen::{
-    ablation_settings, control_runs, ensure_study_runs, link_options, probed_columns, refuse_reading_again,
+    ablation_settings, control_runs, ensure_corpus_rereadable, ensure_study_runs, link_options, probed_columns,
     value_of_study_option,
 };
 use shard::ShardArgument;
@@ -174,10 +174,10 @@ pub struct AnalyzeArguments {
         "probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
          JSON lines any key with an entry for each word. May be repeated"))]
     probes: Vec<String>,
-    #[arg(long, value_name = "WHERE", value_parser = str::parse::<LinksFrom>, help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("links-from",
+    #[arg(long, value_name = "WHERE", value_parser = str::parse::<ConlluLinkColumn>, help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("links-from",
         "read links of CoNLL-U as well, from the enhanced dependencies (deps) or from numbers of words under a key of \
          MISC (misc:KEY)"))]
-    links_from: Option<LinksFrom>,
+    links_from: Option<ConlluLinkColumn>,
     #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("links",
         "read links from a table beside the corpus, TSV or CSV with the columns sentence, from, to and type; \
          `sentence` is the id of a sentence or #N, its number counted from 0, `from` and `to` are numbers of words counted from 1"))]
@@ -339,7 +339,7 @@ impl AnalyzeArguments {
         })?;
         let studies = selection.studies();
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
-        refuse_reading_again(&corpus, studies, others)?;
+        ensure_corpus_rereadable(&corpus, studies, others)?;
         let kind = task.as_ref().map(|task| task.kind);
         let ablation = ablation_settings(
             (&selection, kind),

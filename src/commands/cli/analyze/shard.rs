@@ -10,8 +10,8 @@ use itertools::Itertools as _;
 use crate::commands::cli::shared::UsageError;
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
-use crate::system::errors::Facts;
-use crate::system::printable::{one_line, shortened};
+use crate::system::errors::ErrorExt;
+use crate::system::printable::{one_line, shorten};
 
 /// Value of `--shard`: a shard, or the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl JobScheduler {
 
 /// Value of a variable on one line, shortened for an error.
 fn excerpt(value: &str) -> String {
-    shortened(&one_line(value))
+    shorten(&one_line(value))
 }
 
 impl ShardArgument {

@@ -10,7 +10,7 @@ use crate::commands::analyze::options::AnalyzeOptions;
 use crate::commands::batch::table::{OptionArity, OptionSyntax};
 use crate::commands::cli::errors::refused_value;
 use crate::commands::cli::shared::UsageError;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Parser of the options of `headscope analyze` alone.
 fn clap_command() -> Command {

@@ -25,7 +25,7 @@ use crate::export::summary::Detail;
 use crate::studies::registry;
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PRECISION_TOLERANCE, PerUnit, Unit};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 
 /// Exit statuses whose meaning for `compare` differs from other commands.
 const COMPARE_STATUSES: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
@@ -111,7 +111,7 @@ impl CompareArguments {
             let outputs = outcome.outcome_outputs("what changed", &["json", "json.gz", "html"])?;
             let options = numbers.options(sides.validate()?, outputs)?;
             let never_fails = fail_on == [FailOn::Never];
-            return Ok(Command::from_judgement(move || Ok(compare_numbers(&options)? || never_fails)));
+            return Ok(Command::from_check(move || Ok(compare_numbers(&options)? || never_fails)));
         }
         let outputs = outcome.outcome_outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
         let pairing = match matching {
@@ -120,7 +120,7 @@ impl CompareArguments {
             None => Pairing::UnknownRelation,
         };
         let sides = sides.validate()?;
-        Ok(Command::from_judgement(move || compare(&sides, &pairing, &fail_on, &outputs, table)))
+        Ok(Command::from_check(move || compare(&sides, &pairing, &fail_on, &outputs, table)))
     }
 }
 
@@ -301,7 +301,7 @@ impl GateArguments {
             _ => PrintedForm::Line,
         };
         let sides = sides.validate()?;
-        Ok(Command::from_judgement(move || gate(&sides, families, printed)))
+        Ok(Command::from_check(move || gate(&sides, families, printed)))
     }
 }
 

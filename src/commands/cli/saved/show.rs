@@ -26,7 +26,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::Card;
 use crate::study::section::ShareOf;
 use crate::study::show::condition::Condition;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 const EXAMPLES: &str = "\
 Examples:

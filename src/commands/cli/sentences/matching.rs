@@ -10,9 +10,9 @@ use crate::commands::cli::saved::compare::OutcomeArguments;
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::report::threads_or_all;
 use crate::commands::cli::shared::{Command, RUN_ERRORS, UsageError, help_with_statuses, numbers};
-use crate::commands::sentences::matching::{LabelRuns, ObserveHalf, match_heads};
+use crate::commands::sentences::matching::{HalfAnalyses, ObserveHalf, match_heads};
 use crate::commands::sentences::{SentenceChoice, SentenceOptions};
-use crate::corpus::Scope;
+use crate::corpus::CorpusScope;
 use crate::sequences::shard::Shard;
 
 const EXAMPLES: &str = "\
@@ -72,7 +72,7 @@ impl MatchArguments {
             *shard = asked;
         }
         if let (SentenceChoice::Corpus { scope, .. }, true) = (&mut sentences.choice, labels) {
-            *scope = Scope::new(None, None);
+            *scope = CorpusScope::new(None, None);
         }
         refuse_corpus_as_output(&outcome.outputs, &sentences)?;
         let outputs = outcome.outcome_outputs("matched heads", &["json", "json.gz", "csv"])?;
@@ -91,7 +91,7 @@ impl MatchArguments {
                 };
                 Box::new(move |half| observe_half(&options, half))
             });
-            LabelRuns { observe, threads }
+            HalfAnalyses { observe, threads }
         });
         Ok(Command::new(move || match_heads(&models, &sentences, &outputs, runs.as_ref())))
     }

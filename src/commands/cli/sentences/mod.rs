@@ -12,7 +12,7 @@ use clap::Args;
 use super::shared::inputs::{CorpusArguments, FORMATS, SPACINGS};
 use super::shared::{UsageError, ensure_truncatable, named_value_parser, numbers, refuse_overlap};
 use crate::commands::sentences::{SentenceChoice, SentenceOptions};
-use crate::corpus::Scope;
+use crate::corpus::CorpusScope;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
@@ -71,7 +71,7 @@ impl SentenceArguments {
                 ensure_truncatable(&inputs)?;
             }
             let indices = BTreeSet::from_iter(sentences).into_iter().collect();
-            let (scope, shard) = (Scope::all_sentences(), Shard::WHOLE);
+            let (scope, shard) = (CorpusScope::all_sentences(), Shard::WHOLE);
             SentenceChoice::Corpus { inputs, indices, required_word: find, limit, scope, shard }
         } else {
             let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);

@@ -19,7 +19,7 @@ use crate::commands::sentences::maps::{MapsOptions, write_attention_tensors};
 use crate::commands::sentences::view::{DrawingFormat, ShownArcs, ViewOptions, view};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::FromToken;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,7 +12,7 @@ use crate::model::tokenizer::residues::Parting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::Spacing;
 use crate::system::boxed;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Sources of a model beside its name: the Hub or only its cache, and a LoRA adapter.
 #[derive(Args)]

@@ -14,7 +14,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::corpus::Input;
 use crate::model::grid::HeadPlace;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output;
 
 pub type UsageError = anyhow::Error;
@@ -35,7 +35,7 @@ impl Command {
 
     /// Returns a command whose exit status is 0 if `run` returns true, and 1 if it returns false.
     /// The status is 2 if `run` fails with an error that has no class.
-    pub fn from_judgement(run: impl FnOnce() -> Result<bool> + 'static) -> Self {
+    pub fn from_check(run: impl FnOnce() -> Result<bool> + 'static) -> Self {
         Self { run: Box::new(|| run().map(|holds| u8::from(!holds))), default_class: ErrorClass::Usage }
     }
 }
@@ -81,7 +81,7 @@ const SIGNAL_STATUSES: &str = "129 hung up, 130 interrupted, 143 terminated";
 pub fn exit_status_help(first: &str, classes: &[ErrorClass]) -> String {
     let mut text = format!("Exit status: {first}");
     for class in classes {
-        write!(text, ", {} {}", class.status(), class.about()).expect("writing to a string does not fail");
+        write!(text, ", {} {}", class.status(), class.description()).expect("writing to a string does not fail");
     }
     format!("{text}; {SIGNAL_STATUSES}.\n")
 }

@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use super::UsageError;
 use crate::commands::reporting::PolicyOptions;
 use crate::evaluation::presets::{PRESETS, Preset};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 pub fn preset_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.description)))

@@ -17,7 +17,7 @@ use crate::export::json::{Digits, JsonForm};
 use crate::export::summary::Detail;
 use crate::export::{OutputTarget, ReportFormat};
 use crate::passes::observation::partial;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::parallel::core_count;
 
 /// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.

@@ -22,7 +22,7 @@ use crate::report::firm::is_role;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::studies::registry;
 use crate::study::labels::{ABSENT, Assessment, REMOVED, Verdict};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::terminal;
 pub use outcome::FailOn;
 use outcome::{
@@ -30,7 +30,7 @@ use outcome::{
     LabelEvidence, MatchedHeads, OutcomeCounts, SCHEMA_VERSION, UntoldCounts,
 };
 pub use tables::ComparedTable;
-pub use text::{agreement_share, firm_count_in_words, share_by_chance};
+pub use text::{agreement_share, chance_share_text, firm_count_text};
 
 /// How the heads of two models are paired.
 #[derive(PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, 
             firm_labels: ShareByChance::new(&firm_label_pairs(&heads), grid.heads),
         }),
         idle,
-        unread: sides::unread_reasons(a, b),
+        unread: sides::unreadable_corpus_sentence(a, b),
         too_few_units: sides::too_few_units_reason(a, b),
         changed: heads_by_outcome.has_change() || choices_by_outcome.is_some_and(|counts| counts.has_change()),
         agreement: head_agreement(&heads, has_choices),

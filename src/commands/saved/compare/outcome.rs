@@ -247,14 +247,14 @@ impl LabelComparison {
 
     /// Strongest baseline that the label beats in each analysis, `[a, b]`.
     /// `None` for labels whose evidence says nothing about baselines ([`LabelEvidence::beyond`]).
-    pub fn reach_by_side(&self) -> [Option<Reach>; 2] {
+    pub fn beaten_baseline_by_side(&self) -> [Option<Reach>; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().and_then(|of| of.beyond))
     }
 }
 
 impl UntoldCounts {
     /// Number of labels with unknown outcome that are firm in at least one analysis.
-    pub fn firm_in_any(self) -> usize {
+    pub fn firm_label_count(self) -> usize {
         self.firm_in_a + self.firm_in_b + self.firm_in_both
     }
 
@@ -297,7 +297,7 @@ impl OutcomeCounts {
 }
 
 impl Fate {
-    pub fn words(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         match self {
             Self::Kept => "kept",
             Self::Gained => "gained",
@@ -310,7 +310,7 @@ impl Fate {
 }
 
 impl Doubt {
-    pub fn words(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         match self {
             Self::OtherThresholds => "other thresholds in the two policies",
             Self::NotMeasured => "the study did not run on one side",

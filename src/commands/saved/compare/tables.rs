@@ -105,7 +105,7 @@ pub fn render_page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
             PageTable::new(
                 "Labels: score with its 95 % interval, of the threshold",
                 &["head", "label", "outcome", "a", "b"],
-                text::labels_by_fate(outcome).into_iter().map(|row| text::label_row(row).to_vec()).collect(),
+                text::sorted_labels(outcome).into_iter().map(|row| text::label_row(row).to_vec()).collect(),
             ),
             PageTable::new(
                 "Heads: their labels by outcome, and the one with the largest margin",
@@ -154,14 +154,14 @@ fn head_page_row(head: &HeadComparison) -> Vec<String> {
     };
     vec![
         name,
-        outcome.words().to_owned(),
+        outcome.phrase().to_owned(),
         labels_with(Fate::Kept),
         labels_with(Fate::Lost),
         labels_with(Fate::Gained),
         labels_with(Fate::CouldNotTell),
         first(primary_a, |label| label.a.as_ref()),
         first(primary_b, |label| label.b.as_ref()),
-        choice.map_or_else(none, |choice| choice.outcome.words().to_owned()),
+        choice.map_or_else(none, |choice| choice.outcome.phrase().to_owned()),
         choice.and_then(|choice| choice.a.clone()).unwrap_or_else(none),
         choice.and_then(|choice| choice.b.clone()).unwrap_or_else(none),
     ]

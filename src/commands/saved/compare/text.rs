@@ -8,7 +8,7 @@ use super::outcome::{
     CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, MatchedHeads, OutcomeCounts,
     UntoldCounts,
 };
-use crate::commands::saved::sides::described::{Valued, list_limit, write_not_shared, write_sides};
+use crate::commands::saved::sides::described::{Valued, list_limit, write_differing_facts, write_sides};
 use crate::commands::saved::sides::standing::{self, LabelStanding};
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
@@ -35,7 +35,7 @@ pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
         write_agreement(out, outcome)?;
         write_families(out, outcome)?;
         write_labels(out, outcome, full)?;
-        write_not_shared(out, &outcome.not_shared, full)
+        write_differing_facts(out, &outcome.not_shared, full)
     })
 }
 
@@ -45,7 +45,7 @@ pub fn agreement_share(agreement: &CategoryAgreement) -> String {
 }
 
 /// Formats the share of heads that agree when the heads of `b` are shuffled within layers, with its 95 % range.
-pub fn share_by_chance(share: ShareByChance) -> String {
+pub fn chance_share_text(share: ShareByChance) -> String {
     whole_percent(share.mean) + &percent_range(share.range95)
 }
 
@@ -86,8 +86,8 @@ pub const FAMILY_COLUMNS: [&str; 8] =
 pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
     outcome.families.iter().map(move |family| {
         let OutcomeCounts { kept, gained, lost, .. } = family.outcomes;
-        let untold =
-            UntoldCounts::from_labels(outcome.all_labels().filter(|label| label.family == family.family)).firm_in_any();
+        let untold = UntoldCounts::from_labels(outcome.all_labels().filter(|label| label.family == family.family))
+            .firm_label_count();
         let [a, b, kept, gained, lost, untold] =
             [family.heads_a, family.heads_b, kept, gained, lost, untold].map(|count| count.to_string());
         [one_line(&family.family), a, b, kept, gained, lost, untold, kappa_text(&family.agreement)]
@@ -109,7 +109,7 @@ fn write_families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
 }
 
 /// Lists every label of every head, with the head: lost, then gained, then undecided, then kept ones.
-pub fn labels_by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
+pub fn sorted_labels(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
     let of_head = outcome.heads.iter().flat_map(|head| head.all_labels().map(|label| (head.place, label)));
     let rank =
         |fate: Fate| [Fate::Lost, Fate::Gained, Fate::CouldNotTell].iter().position(|one| *one == fate).unwrap_or(3);
@@ -126,8 +126,8 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
         matches!(doubt, Doubt::OtherThresholds | Doubt::NotMeasured | Doubt::TooLittle | Doubt::OtherCounts)
     };
     let outcome = match doubt.as_ref().filter(is_said) {
-        Some(doubt) => format!("{}: {}", outcome.words(), doubt.words()),
-        None => outcome.words().to_owned(),
+        Some(doubt) => format!("{}: {}", outcome.phrase(), doubt.phrase()),
+        None => outcome.phrase().to_owned(),
     };
     let named = have_different_metrics(a.as_ref(), b.as_ref());
     let number = |side: &LabelEvidence| if named { format!("{} ", one_line(&side.number)) } else { String::new() };
@@ -154,18 +154,18 @@ fn brief_label_row((place, label): (HeadPlace, &LabelComparison), full: bool) ->
         let number = if named { format!("{} ", one_line(&side.number)) } else { String::new() };
         let beyond = if full { side.beaten_baseline_text() } else { String::new() };
         let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance_text(q)));
-        format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
+        format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.phrase())
     };
     let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "head removed or idle" };
     let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| without.to_owned(), side));
     let thresholds = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).dedup().join(" | ");
     let [a, b] = sides;
-    [place.to_string(), one_line(label), outcome.words().to_owned(), a, b, thresholds]
+    [place.to_string(), one_line(label), outcome.phrase().to_owned(), a, b, thresholds]
 }
 
 /// Writes the labels that are firm in an analysis and were not kept; with `full`, every label.
 fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
-    let mut rows = labels_by_fate(outcome);
+    let mut rows = sorted_labels(outcome);
     if !full {
         // A label that is firm on neither side cannot be lost.
         rows.retain(|(_, label)| label.outcome != Fate::Kept && label.is_firm_by_side() != [false, false]);
@@ -189,7 +189,7 @@ impl LabelEvidence {
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
         let beyond = self.beaten_baseline_text();
-        format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.words())
+        format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.phrase())
     }
 
     /// Formats the strongest baseline that a firm syntactic label beats, after a comma; empty for other labels.
@@ -199,7 +199,7 @@ impl LabelEvidence {
     }
 }
 
-pub fn firm_count_in_words(count: usize) -> String {
+pub fn firm_count_text(count: usize) -> String {
     format!("{} firm in a or b (without `broad`)", format_count(count, "label"))
 }
 
@@ -209,7 +209,7 @@ impl CompareOutcome {
             return format!("Could not tell: {units}");
         }
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
-        let untold = self.untold.firm_in_any();
+        let untold = self.untold.firm_label_count();
         format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_label_count_text())
     }
 
@@ -217,11 +217,11 @@ impl CompareOutcome {
     /// `compare`, `compare --numbers` and `gate` print this count.
     pub fn firm_label_count(&self) -> usize {
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
-        kept + lost + gained + self.untold.firm_in_any()
+        kept + lost + gained + self.untold.firm_label_count()
     }
 
     fn firm_label_count_text(&self) -> String {
-        firm_count_in_words(self.firm_label_count())
+        firm_count_text(self.firm_label_count())
     }
 
     /// Reason why a finding about lost labels is undecided; `None` if it is decided.
@@ -233,7 +233,7 @@ impl CompareOutcome {
         match firm.first() {
             None => Some(format!("`{}` has no firm label, so that none can be lost", self.a.file)),
             Some(first) if !firm.iter().any(is_tested) => {
-                let why = first.doubt.map_or("", Doubt::words);
+                let why = first.doubt.map_or("", Doubt::phrase);
                 Some(format!("`{}` says of no label whether it is lost: {why}", self.b.file))
             }
             Some(_) => None,
@@ -260,7 +260,7 @@ impl CompareOutcome {
         };
         let beyond_one = |has: &str, is_beyond: [bool; 2]| {
             sentence(format!("Kept, but shown to be beyond word classes only in {has}"), &|label| {
-                let reach = label.reach_by_side();
+                let reach = label.beaten_baseline_by_side();
                 let is_known = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
                 is_known && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
             })
@@ -270,7 +270,7 @@ impl CompareOutcome {
             self.corpora.clone(),
             self.lineage.clone(),
             self.matching_sentence(),
-            standing::idle_in_words(&self.idle, most),
+            standing::idle_heads_sentence(&self.idle, most),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
             beyond_one("a", [true, false]),
@@ -291,8 +291,8 @@ impl CompareOutcome {
             "Heads are matched: {moved} of {} have their partner at another place, and {halves_agree} the same one by both halves of \
              the text. In random order within layers {} agree on the first label, {} on all firm ones.",
             self.heads.len(),
-            share_by_chance(first_label),
-            share_by_chance(firm_labels),
+            chance_share_text(first_label),
+            chance_share_text(firm_labels),
         ))
     }
 

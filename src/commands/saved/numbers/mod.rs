@@ -23,7 +23,7 @@ use crate::study::labels::{Assessment, Label};
 use crate::study::metrics::number::{Number, Part, rule_name};
 use crate::study::metrics::unit::{PRECISION_TOLERANCE, PerUnit};
 use crate::system::counted::plural;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use outcome::{
     Change, Compared, HeadChanges, IdleHeadLabels, LabelChange, LargestChange, Method, NumbersOutcome, OneSidedLabel,
     SCHEMA_VERSION, Standing,
@@ -77,7 +77,7 @@ fn compute_outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         schema_version: SCHEMA_VERSION,
         corpora: a.corpus_difference(&b),
         task: a.task_result().zip(b.task_result()).map(|(a, b)| [a, b]),
-        unread: sides::unread_reasons(&a, &b),
+        unread: sides::unreadable_corpus_sentence(&a, &b),
         too_few_units: sides::too_few_units_reason(&a, &b),
         changed,
         method,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::commands::saved::compare::firm_count_in_words;
+use crate::commands::saved::compare::firm_count_text;
 use crate::commands::saved::sides::described::{Described, Fact, LeftAside, Valued};
 use crate::commands::saved::sides::standing::{self, IdleHead};
 use crate::model::grid::HeadPlace;
@@ -243,9 +243,9 @@ impl NumbersOutcome {
     }
 
     /// Line that names the heads in `idle`, at most `most` per reason, and counts their firm labels; `None` if empty.
-    pub fn idle_in_words(&self, most: usize) -> Option<String> {
+    pub fn idle_heads_sentence(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
-        let words = standing::idle_in_words(&heads, most)?;
+        let words = standing::idle_heads_sentence(&heads, most)?;
         Some(match self.idle_head_label_count() {
             0 => words,
             count => {
@@ -256,7 +256,7 @@ impl NumbersOutcome {
     }
 
     /// Sentence on the compared numbers and the largest q-value of a change. `q_at_most`: text before it, as `q <=`.
-    pub fn numbers_in_words(&self, q_at_most: &str) -> String {
+    pub fn numbers_sentence(&self, q_at_most: &str) -> String {
         let Self { compared, rate, tolerances: PerUnit { shares, nats, tokens }, method, .. } = self;
         if compared.numbers == 0 {
             return "No number could be compared.".to_owned();
@@ -272,17 +272,17 @@ impl NumbersOutcome {
         )
     }
 
-    pub fn labels_in_words(&self) -> String {
+    pub fn labels_sentence(&self) -> String {
         let Compared { firm_labels, labels, .. } = self.compared;
         format!(
             "{}, {labels} compared: a label has changed where it fails its rule on the other side and the number of that rule changed, \
              too, or where its head does nothing there.",
-            firm_count_in_words(firm_labels)
+            firm_count_text(firm_labels)
         )
     }
 
     /// Sentence on labels that are firm in one analysis only; `None` if there are none.
-    pub fn one_sided_in_words(&self) -> Option<String> {
+    pub fn one_sided_labels_sentence(&self) -> Option<String> {
         let count = self.one_sided.len();
         (count > 0).then(|| {
             format!(
@@ -298,11 +298,11 @@ impl NumbersOutcome {
 
 impl OneSidedLabel {
     pub fn in_words(&self) -> String {
-        format!("{} {} ({} only)", self.place, one_line(&self.label), self.firm_side())
+        format!("{} {} ({} only)", self.place, one_line(&self.label), self.firm_side_name())
     }
 
     /// Analysis in which the label is firm: `a` or `b`.
-    pub fn firm_side(&self) -> &'static str {
+    pub fn firm_side_name(&self) -> &'static str {
         if self.a.firm { "a" } else { "b" }
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::{self, Write};
 
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
 use crate::commands::saved::sides::described::{
-    LeftAside, PageTable, list_limit, render_comparison_page, write_left_aside, write_not_shared, write_sides,
+    LeftAside, PageTable, list_limit, render_comparison_page, write_differing_facts, write_not_compared, write_sides,
 };
 use crate::study::show::wording::{plain_table, significance_text};
 use crate::system::counted::format_count;
 use crate::system::printable::write_to_string;
-use crate::system::printable::{one_line, printable};
+use crate::system::printable::{escape_controls, one_line};
 use anyhow::Result;
 use itertools::Itertools as _;
 
@@ -21,7 +21,7 @@ const TEXT_DIGITS: usize = 3;
 
 /// Renders a comparison of numbers as text. With `full` it lists every change.
 pub fn render(outcome: &NumbersOutcome, full: bool) -> String {
-    printable(&write_to_string(|out| NumbersText { outcome, full }.write(out)))
+    escape_controls(&write_to_string(|out| NumbersText { outcome, full }.write(out)))
 }
 
 struct NumbersText<'a> {
@@ -38,22 +38,22 @@ impl NumbersText<'_> {
         let NumbersOutcome { relations, metrics, compared, .. } = self.outcome;
         self.write_numbers(out, "Accuracies on relations", relations, compared.relations)?;
         self.write_numbers(out, "Metrics of heads", metrics, compared.metrics)?;
-        write_left_aside(out, &self.outcome.left_aside, self.full)?;
-        write_not_shared(out, &self.outcome.not_shared, self.full)
+        write_not_compared(out, &self.outcome.left_aside, self.full)?;
+        write_differing_facts(out, &self.outcome.not_shared, self.full)
     }
 
     fn write_verdict(&self, out: &mut String) -> fmt::Result {
         let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
         let NumbersOutcome { unread, corpora, .. } = self.outcome;
-        let idle = self.outcome.idle_in_words(list_limit(MAX_ROWS, self.full));
+        let idle = self.outcome.idle_heads_sentence(list_limit(MAX_ROWS, self.full));
         unread.iter().chain(corpora).chain(&idle).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         write_sides(out, [a, b])?;
         for (side, found) in ["a", "b"].iter().zip(self.outcome.task.iter().flatten()) {
             writeln!(out, "Task in {side}: {}", one_line(found))?;
         }
-        writeln!(out, "{}", self.outcome.numbers_in_words("q <="))?;
-        writeln!(out, "{}", self.outcome.labels_in_words())?;
+        writeln!(out, "{}", self.outcome.numbers_sentence("q <="))?;
+        writeln!(out, "{}", self.outcome.labels_sentence())?;
         self.outcome.pairing.as_ref().map_or(Ok(()), |pairing| writeln!(out, "{pairing}"))
     }
 
@@ -72,7 +72,7 @@ impl NumbersText<'_> {
 
     /// Writes the labels that are firm in one analysis only, without a significant difference between the analyses.
     fn write_one_sided_labels(&self, out: &mut String) -> fmt::Result {
-        let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
+        let Some(words) = self.outcome.one_sided_labels_sentence() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
         let shown =
@@ -143,12 +143,12 @@ pub fn render_html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
         left_aside.iter().map(|LeftAside { why, count, of }| vec![why.clone(), count.to_string(), of.join(", ")]);
     let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
-    let idle = outcome.idle_in_words(usize::MAX);
+    let idle = outcome.idle_heads_sentence(usize::MAX);
     let findings: Vec<String> = outcome.unread.iter().chain(&outcome.corpora).cloned().chain(idle).collect();
     let how = format!(
         "{} {} Intervals are of 95 %. {}",
-        outcome.numbers_in_words("q is at most"),
-        outcome.labels_in_words(),
+        outcome.numbers_sentence("q is at most"),
+        outcome.labels_sentence(),
         outcome.pairing.as_deref().unwrap_or_default()
     );
     render_comparison_page(
@@ -208,7 +208,7 @@ fn label_cells(change: &LabelChange) -> Vec<String> {
 fn one_sided_cells(one_sided: &OneSidedLabel) -> Vec<String> {
     let OneSidedLabel { place, label, a, b } = one_sided;
     let [a, b] = [a, b].map(|side| side.in_words(a.number != b.number, PAGE_DIGITS));
-    vec![place.to_string(), label.clone(), one_sided.firm_side().to_owned(), a, b]
+    vec![place.to_string(), label.clone(), one_sided.firm_side_name().to_owned(), a, b]
 }
 
 fn head_cells(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {

@@ -146,7 +146,7 @@ pub fn write_sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result
 }
 
 /// Writes the numbers, labels and sections that were not compared, and why; with `full`, all their names.
-pub fn write_left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::Result {
+pub fn write_not_compared(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::Result {
     if all.is_empty() {
         return Ok(());
     }
@@ -162,7 +162,7 @@ pub fn write_left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> 
 
 /// Writes the settings and facts in which two runs differ; with `full`, all of them at full length.
 /// Otherwise facts on the corpus are only counted, since the text names the two corpora elsewhere.
-pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Result {
+pub fn write_differing_facts(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Result {
     if facts.is_empty() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Side;
 use crate::export::json;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Version of the file's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;

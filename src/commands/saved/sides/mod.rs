@@ -26,7 +26,7 @@ use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
 use crate::study::section::ViewContext;
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
@@ -73,7 +73,7 @@ pub fn read_sides(options: &SidesOptions) -> Result<[Side; 2]> {
 
 /// Reads several analyses; the first is a report, and all are labelled by its policy.
 /// Fails if a file is neither report nor partial, the first is a partial, or the models have different heads.
-pub fn read_sides_like_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Side>> {
+pub fn read_sides_with_first_policy(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Side>> {
     let mut sides: Vec<Side> = Vec::new();
     for path in paths {
         let file = read_file(path)?;
@@ -264,10 +264,10 @@ impl Side {
     }
 
     /// Why the model could not read the corpus, with a remedy; `None` if it could.
-    pub fn unread_reason(&self) -> Option<String> {
+    pub fn unreadable_corpus_reason(&self) -> Option<String> {
         let ReportContext { model, corpus, .. } = &self.context;
         let read = Some(corpus).filter(|_| self.has_corpus());
-        read.and_then(|corpus| corpus.unread_cause_and_advice(model))
+        read.and_then(|corpus| corpus.reading_failure_and_advice(model))
             .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
     }
 
@@ -301,9 +301,9 @@ pub fn too_few_units_reason(a: &Side, b: &Side) -> Option<String> {
 }
 
 /// Sentence on why no label is firm, for each analysis whose model could not read the corpus; `None` if both could.
-pub fn unread_reasons(a: &Side, b: &Side) -> Option<String> {
+pub fn unreadable_corpus_sentence(a: &Side, b: &Side) -> Option<String> {
     let sentences = [(a, "a"), (b, "b")]
-        .map(|(side, name)| Some(format!("No label is firm in {name}: {}.", side.unread_reason()?)));
+        .map(|(side, name)| Some(format!("No label is firm in {name}: {}.", side.unreadable_corpus_reason()?)));
     sentences.into_iter().flatten().reduce(|first, second| format!("{first} {second}"))
 }
 

@@ -43,7 +43,7 @@ impl LabelStanding {
         }
     }
 
-    pub fn words(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         match self {
             Self::Firm => "firm",
             Self::Borderline => "borderline",
@@ -92,7 +92,7 @@ pub struct IdleHead {
 }
 
 impl Idleness {
-    pub fn words(self) -> &'static str {
+    pub fn phrase(self) -> &'static str {
         match self {
             Self::Absent => "absent",
             Self::Removed => "removed",
@@ -135,7 +135,7 @@ pub fn heads_idle_on_one_side(a: &Side, b: &Side, partners: &[usize]) -> Vec<Idl
 }
 
 /// One line that names the heads in `idle`, at most `most` per analysis and reason; `None` without any.
-pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
+pub fn idle_heads_sentence(idle: &[IdleHead], most: usize) -> Option<String> {
     let reasons = [Idleness::Absent, Idleness::Removed, Idleness::WritesConstant];
     let heads_of_kind = |(side, why): (&str, Idleness)| {
         let heads = idle.iter().filter(|head| head.side == side && head.why == why);
@@ -143,7 +143,7 @@ pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
         let more = names.len().saturating_sub(most);
         let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let shown = names[..names.len().min(most)].join(", ");
-        (!names.is_empty()).then(|| format!("{shown}{and_more} ({} in {side})", why.words()))
+        (!names.is_empty()).then(|| format!("{shown}{and_more} ({} in {side})", why.phrase()))
     };
     let parts = ["a", "b"].into_iter().cartesian_product(reasons).filter_map(heads_of_kind).join("; ");
     (!parts.is_empty()).then(|| format!("Heads that do nothing on one side: {parts}."))

@@ -8,7 +8,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use crate::corpus::formats::Format;
 use crate::corpus::lines::{Compression, lower_extension};
 use crate::system::boxed;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Format and compression of a corpus file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

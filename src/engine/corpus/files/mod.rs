@@ -14,7 +14,7 @@ use itertools::Itertools as _;
 
 use super::formats::Format;
 use crate::system::counted::plural;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::files::{input as reading, output};
 use input::{FileKind, Input, explain_open_error};
 

@@ -22,10 +22,10 @@ use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, word_position};
-use crate::corpus::sentence::written_text::{Misalignment, Written, WrittenPiece};
+use crate::corpus::sentence::written_text::{Misalignment, SurfaceToken, WrittenText};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::json::describe_error_in_line;
 use crate::system::printable::excerpt;
 
@@ -173,7 +173,7 @@ impl Line {
             let is_undirected = undirected.remove(&name);
             let min_distance = distances.remove(&name).unwrap_or(1);
             let kind = LinkType { name: name.as_str().into(), is_undirected, min_distance };
-            let mut set = LinkSet::new(types.get(kind)?);
+            let mut set = LinkSet::new(types.intern(kind)?);
             let in_type = |problem: String| format!("`links`, `{}`: {problem}", excerpt(&name));
             for (from, targets) in pairs {
                 let targets = match targets {
@@ -184,7 +184,7 @@ impl Line {
                 let too_many = || anyhow!("`links` has more than {MAX_LINKS} links of one sentence");
                 ensure!(count <= MAX_LINKS, too_many().hint("split the sentence"));
                 for to in targets {
-                    set.add_numbered(from, to, words).map_message(in_type)?;
+                    set.add_by_number(from, to, words).map_message(in_type)?;
                 }
             }
             if let Some(numbers) = candidates.remove(&name) {
@@ -207,13 +207,13 @@ impl Line {
 
     /// Written text of the sentence, from `text` or from `space_after`; `None` if the line has neither. Fails if `text`
     /// does not have the words from left to right.
-    fn written_text(&self, forms: &[String]) -> Result<Option<Written>> {
+    fn written_text(&self, forms: &[String]) -> Result<Option<WrittenText>> {
         let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
         let spaces = self.space_after.as_deref().unwrap_or_default().iter().copied().chain(iter::repeat(true));
-        let pieces: Vec<WrittenPiece> =
-            forms.iter().zip(spaces).map(|(_, space_after)| WrittenPiece::single_word(space_after)).collect();
+        let pieces: Vec<SurfaceToken> =
+            forms.iter().zip(spaces).map(|(_, space_after)| SurfaceToken::single_word(space_after)).collect();
         let Some(text) = &self.text else {
-            return Ok(self.space_after.is_some().then(|| Written::join(&forms, &pieces)));
+            return Ok(self.space_after.is_some().then(|| WrittenText::join(&forms, &pieces)));
         };
         let misfit = |Misalignment { word, offset: at }: Misalignment| {
             let (column, rest) = (text.trim()[..at].chars().count() + 1, excerpt(&text.trim()[at..]));
@@ -223,7 +223,7 @@ impl Line {
             };
             error.hint("`text` has the words from left to right, with white space or nothing between them")
         };
-        Written::align(text, &forms, &pieces).map(Some).map_err(misfit)
+        WrittenText::align(text, &forms, &pieces).map(Some).map_err(misfit)
     }
 
     /// Length of each list that should have one value per word, by its key; `None` for a missing key.

@@ -11,7 +11,7 @@ use crate::corpus::bounds::{MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 
 /// Separator between the fields of a line.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::Sentence;
-use crate::corpus::sentence::links::{LinkTypes, LinksFrom};
-use crate::system::errors::Facts;
+use crate::corpus::sentence::links::{ConlluLinkColumn, LinkTypes};
+use crate::system::errors::ErrorExt;
 
 /// A corpus format: its name, its file extensions and its reader.
 pub(in crate::corpus) struct FormatReader {
@@ -47,7 +47,7 @@ pub(super) fn next_line(
             continue;
         }
         let parsed = parse(line);
-        let mut parsed = parsed.at(lines.path(), lines.number())?;
+        let mut parsed = parsed.at_line(lines.path(), lines.number())?;
         parsed.sentence.origin = lines.origin();
         return Ok(Some(parsed));
     }
@@ -62,7 +62,7 @@ pub(in crate::corpus) struct ReaderContext {
     /// Names of the columns or keys that are read into [`Annotation::requested`](crate::corpus::Annotation::requested).
     pub requested_columns: Arc<[String]>,
     /// Column of CoNLL-U from which links are read; `None` if links are not read from columns.
-    pub links_from: Option<LinksFrom>,
+    pub links_from: Option<ConlluLinkColumn>,
     /// Whether word classes are read. If a line has classes under several keys, the run must name one key.
     pub reads_classes: bool,
     /// Column or key of the word classes, if the run names one.

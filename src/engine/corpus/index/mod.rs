@@ -27,7 +27,7 @@ use super::formats::reader::DocumentName;
 use super::lines::Compression;
 use super::sentence::SentenceGroup;
 use crate::system::counted::format_count;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::files::input;
 
 #[cfg(test)]
@@ -293,7 +293,7 @@ impl Index {
     }
 
     fn read(path: &Path, shown: String) -> Result<Self> {
-        let mut file = input::open_regular(path)?;
+        let mut file = input::open_regular_file(path)?;
         let mut beginning = [0; MAGIC.len() + 2];
         ensure!(
             file.read_exact(&mut beginning).is_ok() && beginning.starts_with(MAGIC.as_bytes()),

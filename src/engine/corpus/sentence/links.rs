@@ -9,8 +9,8 @@ use anyhow::{anyhow, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES, SHORTER_NAME};
-use crate::system::errors::Facts;
+use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES, SHORTER_NAME_HINT};
+use crate::system::errors::ErrorExt;
 use crate::system::errors::similar::closest_name;
 use crate::system::printable::excerpt;
 
@@ -52,7 +52,7 @@ impl LinkSet {
     }
 
     /// Adds a link between two words by their numbers, counted from 1. Fails if one is 0 or above `words`, or both are equal.
-    pub(in crate::corpus) fn add_numbered(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
+    pub(in crate::corpus) fn add_by_number(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
         let self_link = || anyhow!("word {to} is linked to itself: leave that link out").with_value(to);
         ensure!(from != to, self_link());
         self.add(word_position(from, words)?, word_position(to, words)?);
@@ -104,14 +104,14 @@ pub(in crate::corpus) fn word_position(number: u64, words: usize) -> anyhow::Res
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
 #[schemars(with = "String")]
-pub enum LinksFrom {
+pub enum ConlluLinkColumn {
     /// DEPS: links from each word to its syntactic heads in the enhanced graph. The link type is the base name of the relation.
     Deps,
     /// Entry of MISC with this key: links from each word to the words whose numbers the entry lists.
     Misc(Box<str>),
 }
 
-impl fmt::Display for LinksFrom {
+impl fmt::Display for ConlluLinkColumn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deps => f.write_str("deps"),
@@ -120,13 +120,13 @@ impl fmt::Display for LinksFrom {
     }
 }
 
-impl From<LinksFrom> for String {
-    fn from(from: LinksFrom) -> Self {
+impl From<ConlluLinkColumn> for String {
+    fn from(from: ConlluLinkColumn) -> Self {
         from.to_string()
     }
 }
 
-impl TryFrom<String> for LinksFrom {
+impl TryFrom<String> for ConlluLinkColumn {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -134,7 +134,7 @@ impl TryFrom<String> for LinksFrom {
     }
 }
 
-impl FromStr for LinksFrom {
+impl FromStr for ConlluLinkColumn {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -173,7 +173,7 @@ impl LinkTypes {
     /// Gets the link type `name`. It is directed and without a minimum distance, unless options say otherwise. Fails if
     /// the known type has other properties, if the name is empty or too long, or if there are too many types.
     pub(in crate::corpus) fn get_by_name(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
-        self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
+        self.intern(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }
 
     /// Fails if an option names a link type that the corpus lacks.
@@ -191,7 +191,7 @@ impl LinkTypes {
 
     /// Gets the shared link type, or adds it. Fails if its properties differ from the known type's, if its name is empty or too
     /// long, or if there are too many types.
-    pub(in crate::corpus) fn get(&mut self, mut kind: LinkType) -> anyhow::Result<Arc<LinkType>> {
+    pub(in crate::corpus) fn intern(&mut self, mut kind: LinkType) -> anyhow::Result<Arc<LinkType>> {
         kind.is_undirected |= self.options.undirected.contains(&*kind.name);
         kind.min_distance = self.options.min_distance.get(&*kind.name).copied().unwrap_or(kind.min_distance);
         let name = || excerpt(&kind.name);
@@ -208,7 +208,7 @@ impl LinkTypes {
         }
         ensure!(!kind.name.is_empty(), anyhow!("a type of links has no name").hint("name it, as in `maps`"));
         let too_long = || anyhow!("the type of links `{}` has a name of more than {MAX_RELATION_BYTES} bytes", name());
-        ensure!(kind.name.len() <= MAX_RELATION_BYTES, too_long().hint(SHORTER_NAME));
+        ensure!(kind.name.len() <= MAX_RELATION_BYTES, too_long().hint(SHORTER_NAME_HINT));
         let too_many =
             || anyhow!("links are of the type `{}`, and there are {MAX_LINK_TYPES} other types before", name());
         let way_out = "leave out the types that are no question of yours";
@@ -251,13 +251,13 @@ mod tests {
     #[test]
     fn a_type_is_one_thing_throughout() {
         let mut types = LinkTypes::default();
-        let known = types.get(kind("contact", true)).unwrap();
-        assert!(Arc::ptr_eq(&known, &types.get(kind("contact", true)).unwrap()));
-        (1..MAX_LINK_TYPES).for_each(|number| drop(types.get(kind(&number.to_string(), true)).unwrap()));
+        let known = types.intern(kind("contact", true)).unwrap();
+        assert!(Arc::ptr_eq(&known, &types.intern(kind("contact", true)).unwrap()));
+        (1..MAX_LINK_TYPES).for_each(|number| drop(types.intern(kind(&number.to_string(), true)).unwrap()));
         let long = "x".repeat(MAX_RELATION_BYTES + 1);
         let refused = [("contact", false), ("", true), (&long, true), ("more", true)];
         let errors = refused.map(|(name, is_undirected)| {
-            let error = types.get(kind(name, is_undirected)).unwrap_err();
+            let error = types.intern(kind(name, is_undirected)).unwrap_err();
             format!("{error:#}")
         });
         insta::assert_snapshot!(errors.join("\n"), @"");

@@ -10,9 +10,9 @@ use anyhow::{Error, anyhow};
 
 use super::annotation::Annotation;
 use crate::system::counted::format_count;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use links::LinkSet;
-use written_text::Written;
+use written_text::WrittenText;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sentence {
@@ -37,7 +37,7 @@ pub struct Sentence {
     pub links: Vec<LinkSet>,
     /// Text of the sentence as written, with the byte range of each word. `None` for running text, or if the corpus gives
     /// words alone.
-    pub written: Option<Written>,
+    pub written: Option<WrittenText>,
     /// Number of words in the first text of a pair; `None` for a single text.
     pub first_text_word_count: Option<usize>,
     pub follows_without_space: bool,

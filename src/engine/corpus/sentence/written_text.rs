@@ -8,7 +8,7 @@ use std::ops::Range;
 use itertools::Itertools as _;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenText {
     /// Text of the sentence as written, without leading or trailing white space.
     pub text: String,
     /// Byte range of each word in `text`, ascending and disjoint; empty for a word without characters.
@@ -19,7 +19,7 @@ pub struct Written {
 
 /// One piece of a written text: a single word, or a multiword token of CoNLL-U with its words.
 #[derive(Clone, Debug)]
-pub(in crate::corpus) struct WrittenPiece {
+pub(in crate::corpus) struct SurfaceToken {
     /// Spelling of a multiword token (`zum`); `None` for a single word, whose form is its spelling.
     pub surface: Option<String>,
     /// Number of words in the piece: 1, or the words of the multiword token.
@@ -27,7 +27,7 @@ pub(in crate::corpus) struct WrittenPiece {
     pub space_after: bool,
 }
 
-impl WrittenPiece {
+impl SurfaceToken {
     pub fn single_word(space_after: bool) -> Self {
         Self { surface: None, word_count: 1, space_after }
     }
@@ -48,16 +48,16 @@ pub(in crate::corpus) struct Misalignment {
     pub offset: usize,
 }
 
-impl Written {
+impl WrittenText {
     /// Joins word forms by single spaces, for a sentence whose written text is unknown.
     pub fn join_by_spaces<'a>(forms: impl IntoIterator<Item = &'a str>) -> Self {
         let forms: Vec<&str> = forms.into_iter().collect();
-        Self::join(&forms, &vec![WrittenPiece::single_word(true); forms.len()])
+        Self::join(&forms, &vec![SurfaceToken::single_word(true); forms.len()])
     }
 
     /// Locates the words, given by their `forms`, in `text`. White space is allowed between pieces. Fails if a piece is
     /// missing, or if text follows the last piece.
-    pub(in crate::corpus) fn align(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misalignment> {
+    pub(in crate::corpus) fn align(text: &str, forms: &[&str], pieces: &[SurfaceToken]) -> Result<Self, Misalignment> {
         let text = text.trim();
         let mut written =
             Self { text: text.to_owned(), word_ranges: Vec::with_capacity(forms.len()), space_after: true };
@@ -79,7 +79,7 @@ impl Written {
     }
 
     /// Joins word forms by spaces, except after pieces that no white space follows.
-    pub(in crate::corpus) fn join(forms: &[&str], pieces: &[WrittenPiece]) -> Self {
+    pub(in crate::corpus) fn join(forms: &[&str], pieces: &[SurfaceToken]) -> Self {
         let mut written = Self { space_after: true, ..Self::default() };
         for piece in pieces {
             if written.space_after && !written.word_ranges.is_empty() {
@@ -193,10 +193,10 @@ mod tests {
     }
 
     /// `I didn't go, sorry.` with a multiword token.
-    fn pieces() -> (Vec<&'static str>, Vec<WrittenPiece>) {
+    fn pieces() -> (Vec<&'static str>, Vec<SurfaceToken>) {
         let forms = vec!["I", "did", "n't", "go", ",", "sorry", "."];
-        let didnt = WrittenPiece { surface: Some("didn't".to_owned()), word_count: 2, space_after: true };
-        let word = WrittenPiece::single_word;
+        let didnt = SurfaceToken { surface: Some("didn't".to_owned()), word_count: 2, space_after: true };
+        let word = SurfaceToken::single_word;
         (forms, vec![word(true), didnt, word(false), word(true), word(false), word(false)])
     }
 
@@ -204,20 +204,20 @@ mod tests {
     fn words_stand_where_the_text_has_them() {
         let (forms, pieces) = pieces();
         let expected = [0..1, 2..5, 5..8, 9..11, 11..12, 13..18, 18..19];
-        let joined = Written::join(&forms, &pieces);
+        let joined = WrittenText::join(&forms, &pieces);
         assert_eq!((joined.text.as_str(), joined.space_after), ("I didn't go, sorry.", false));
         assert_eq!(joined.word_ranges, expected);
-        assert_eq!(Written::align("I didn't go, sorry.", &forms, &pieces), Ok(joined));
-        let wide = Written::align("I  didn't go,\u{a0}sorry . ", &forms, &pieces).unwrap();
+        assert_eq!(WrittenText::align("I didn't go, sorry.", &forms, &pieces), Ok(joined));
+        let wide = WrittenText::align("I  didn't go,\u{a0}sorry . ", &forms, &pieces).unwrap();
         assert_eq!(wide.text, "I  didn't go,\u{a0}sorry .");
         assert_eq!(wide.word_ranges[2..], [6..9, 10..12, 12..13, 15..20, 21..22]);
-        assert_eq!(Written::join_by_spaces(["a", "", "b"]).word_ranges, [0..1, 2..2, 3..4]);
+        assert_eq!(WrittenText::join_by_spaces(["a", "", "b"]).word_ranges, [0..1, 2..2, 3..4]);
     }
 
     #[test]
     fn a_text_of_other_words_does_not_fit() {
         let (forms, pieces) = pieces();
-        let misfit = |text: &str| Written::align(text, &forms, &pieces).unwrap_err();
+        let misfit = |text: &str| WrittenText::align(text, &forms, &pieces).unwrap_err();
         assert_eq!(misfit("I did not go, sorry."), Misalignment { word: 1, offset: 2 });
         assert_eq!(misfit("I didn't go, sorry. Really."), Misalignment { word: 7, offset: 20 });
         assert_eq!(misfit(""), Misalignment { word: 0, offset: 0 });

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::corpus::family::{RepeatCounts, Unit};
 use crate::corpus::formats::Format;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::digest::hex;
 
 /// Identity of a corpus in a report: its files by name and SHA-256, and its sampling unit. It holds no path.

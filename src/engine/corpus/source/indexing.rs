@@ -7,7 +7,7 @@ use crate::corpus::files::input::Input;
 use crate::corpus::index::{IndexWriter, IndexedFile, Piece, SEGMENT_SENTENCES, Segment};
 use crate::corpus::lines::Compression;
 use crate::corpus::sentence::SentenceGroup;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexCounts {
@@ -64,7 +64,7 @@ impl Corpus {
         // A file begins a document.
         let document = if self.position.begins_file { self.position.next_index } else { self.position.document };
         let Some((_, _, lines)) = &mut self.open_file else { return Ok(None) };
-        let (start, lines_before) = lines.begin_piece();
+        let (start, lines_before) = lines.start_digest();
         let before = self.position.next_index - self.first_index;
         let entity_fields = self.position.context.file.entity_fields.as_deref().map(Box::from);
         let document_name = self.position.context.file.previous_document.clone();
@@ -75,7 +75,7 @@ impl Corpus {
         {
             families.push(self.finish_sentence(parsed, index).family);
         }
-        let (bytes, sha256) = self.open_file.as_mut().context("the file is open")?.2.end_piece();
+        let (bytes, sha256) = self.open_file.as_mut().context("the file is open")?.2.finish_digest();
         let sentences = families.len() as u64;
         let piece = Piece {
             file,

@@ -19,7 +19,7 @@ use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
 use super::sentence::links::LinkTypes;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 
 mod identity;
 pub(super) mod indexing;
@@ -30,7 +30,7 @@ mod selected_segments;
 
 use links::{ExternalLinks, LinkOptions};
 use position::ReadingPosition;
-use scope::{ReadAhead, ReadPart, Scope, ScopeDecision, equal_shares};
+use scope::{CorpusScope, PartToRead, ReadAhead, ScopeDecision, equal_shares};
 use selected_segments::{SelectedSegments, SelectedSentence};
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -54,7 +54,7 @@ pub struct Corpus {
     sentences_met: u64,
     links: ExternalLinks,
     position: ReadingPosition,
-    scope: Scope,
+    scope: CorpusScope,
     /// Number of sentences still to read from the open file.
     sentences_left: u64,
     families: FamilyAssigner,
@@ -84,7 +84,7 @@ impl Corpus {
     /// [`Corpus::with_index`], or if there is an index and an input can be read only once.
     pub fn open_with(
         inputs: &[Input],
-        scope: &Scope,
+        scope: &CorpusScope,
         columns: AnnotationOptions<'_>,
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
@@ -102,7 +102,7 @@ impl Corpus {
         corpus.with_index(index)
     }
 
-    pub fn with_scope(self, scope: &Scope) -> Self {
+    pub fn with_scope(self, scope: &CorpusScope) -> Self {
         Self { scope: scope.clone(), ..self }
     }
 
@@ -120,7 +120,7 @@ impl Corpus {
             index.ensure_matches(self.files.as_slice()).class(ErrorClass::Input)?;
             if !self.scope.is_limited() {
                 self.scope = self.scope.with_all_sentences(index.marks.unit());
-                self.index = (self.unit() == index.marks.unit()).then(|| Arc::clone(index));
+                self.index = (self.sampling_unit() == index.marks.unit()).then(|| Arc::clone(index));
             }
         }
         Ok(self)
@@ -147,7 +147,7 @@ impl Corpus {
     }
 
     /// Reads only the segments whose range of sentence numbers satisfies `wanted`. Without an index, all segments are read.
-    pub fn with_segments(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
+    pub fn with_selected_segments(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         // The unit is decided before the files go to the selection.
         self.scope_decision();
         let Some(index) = &self.index else { return self };
@@ -200,13 +200,14 @@ impl Corpus {
                 sha256: file.sha256.clone(),
                 generated: file.generated.clone(),
             };
-            let (files, repeats, unit) = (index.indexed_files.iter().map(file).collect(), index.repeats, self.unit());
+            let (files, repeats, unit) =
+                (index.indexed_files.iter().map(file).collect(), index.repeats, self.sampling_unit());
             return Ok(CorpusIdentity { name: self.name, files, repeats, unit, documents: None });
         }
         let decided = self.scope_decision();
         let documents = match &decided.part {
-            ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
-            ReadPart::All | ReadPart::First(_) | ReadPart::FirstOfFiles(_) => None,
+            PartToRead::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
+            PartToRead::All | PartToRead::First(_) | PartToRead::FirstOfFiles(_) => None,
         };
         self.close_file().class(ErrorClass::Input)?;
         while self.open_next_file().class(ErrorClass::Input)? {
@@ -218,13 +219,13 @@ impl Corpus {
         Ok(CorpusIdentity { name: self.name, files: self.finished_files, repeats, unit: decided.unit, documents })
     }
 
-    pub fn scope(&mut self) -> &Scope {
+    pub fn scope(&mut self) -> &CorpusScope {
         self.scope_decision();
         &self.scope
     }
 
     /// Sampling unit, decided once, before the first file is opened.
-    pub fn unit(&mut self) -> Unit {
+    pub fn sampling_unit(&mut self) -> Unit {
         self.scope_decision().unit
     }
 
@@ -247,9 +248,9 @@ impl Corpus {
             .and_then(|source| Lines::new(self.finished_files.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
         self.sentences_left = match self.scope.part() {
-            Some(ReadPart::First(limit)) => limit.saturating_sub(self.position.next_index),
-            Some(ReadPart::FirstOfFiles(shares)) => shares[self.finished_files.len()],
-            None | Some(ReadPart::All | ReadPart::Documents { .. }) => u64::MAX,
+            Some(PartToRead::First(limit)) => limit.saturating_sub(self.position.next_index),
+            Some(PartToRead::FirstOfFiles(shares)) => shares[self.finished_files.len()],
+            None | Some(PartToRead::All | PartToRead::Documents { .. }) => u64::MAX,
         };
         self.open_file = Some((name, kind.format, lines));
         self.position.begins_file = true;
@@ -276,7 +277,7 @@ impl Corpus {
             self.links.add(&mut sentence, index, format, &mut self.position.context.link_types)?;
             return Ok(Some(sentence));
         }
-        let is_whole = self.scope_decision().part == ReadPart::All;
+        let is_whole = self.scope_decision().part == PartToRead::All;
         loop {
             let Some((parsed, index)) = self.parse_next()? else {
                 if is_whole {
@@ -319,7 +320,7 @@ impl Corpus {
             self.sentences_met += 1;
             let begins_document = std::mem::take(&mut self.position.begins_file) || parsed.begins_document;
             self.documents_met += u64::from(begins_document);
-            if let Some(ReadPart::Documents { taken, .. }) = self.scope.part() {
+            if let Some(PartToRead::Documents { taken, .. }) = self.scope.part() {
                 let number = self.documents_met - 1;
                 if taken.last().is_none_or(|last| *last < number) {
                     self.sentences_left = 0;
@@ -332,7 +333,7 @@ impl Corpus {
             self.sentences_left -= 1;
             return Ok(Some((parsed, self.position.number_sentence(begins_document))));
         }
-        let is_cut = matches!(self.scope.part(), Some(ReadPart::FirstOfFiles(_)));
+        let is_cut = matches!(self.scope.part(), Some(PartToRead::FirstOfFiles(_)));
         // Sentences cut off by a limit still count in the sentence numbers of later files.
         while is_cut
             && self.links.uses_sentence_numbers()
@@ -348,7 +349,8 @@ impl Corpus {
     fn with_corpus_place(&mut self, sentence: Sentence, index: u64) -> Sentence {
         let sentence =
             self.position.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
-        let document_number = self.position.documents.checked_sub(1).filter(|_| self.unit() == Unit::Documents);
+        let document_number =
+            self.position.documents.checked_sub(1).filter(|_| self.sampling_unit() == Unit::Documents);
         Sentence { document: self.position.document, document_number, ..sentence }
     }
 

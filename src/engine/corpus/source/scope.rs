@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::corpus::family::{Unit, UnitMarks};
 
 #[derive(Clone, Debug, Default)]
-pub struct Scope {
+pub struct CorpusScope {
     /// Approximate number of sentences to read; `None` for all.
     limit: Option<u64>,
     /// Sampling unit that the run asks for; `None` if the corpus decides it.
@@ -57,12 +57,12 @@ impl UnitHalf {
 #[derive(Debug)]
 pub(super) struct ScopeDecision {
     pub unit: Unit,
-    pub part: ReadPart,
+    pub part: PartToRead,
 }
 
 /// The part of a corpus that is read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ReadPart {
+pub(super) enum PartToRead {
     All,
     /// This many sentences from the beginning of the corpus.
     First(u64),
@@ -77,7 +77,7 @@ pub(super) enum ReadPart {
     },
 }
 
-impl Scope {
+impl CorpusScope {
     /// Makes a scope of about `limit` sentences, or of all sentences for `None`; `unit` overrides the sampling unit that
     /// the corpus implies.
     pub fn new(limit: Option<u64>, unit: Option<Unit>) -> Self {
@@ -96,22 +96,22 @@ impl Scope {
     /// Number of sentences to read; `None` if all are read, or before the part to read is decided.
     pub fn sentence_count(&self) -> Option<u64> {
         match self.part()? {
-            ReadPart::All => None,
-            ReadPart::First(count) => Some(*count),
-            ReadPart::FirstOfFiles(shares) => Some(shares.iter().sum()),
-            ReadPart::Documents { sentences, .. } => Some(*sentences),
+            PartToRead::All => None,
+            PartToRead::First(count) => Some(*count),
+            PartToRead::FirstOfFiles(shares) => Some(shares.iter().sum()),
+            PartToRead::Documents { sentences, .. } => Some(*sentences),
         }
     }
 
     /// The part of the corpus to read; `None` before it is decided.
-    pub(super) fn part(&self) -> Option<&ReadPart> {
+    pub(super) fn part(&self) -> Option<&PartToRead> {
         Some(&self.decision.as_deref()?.part)
     }
 
     /// Scope of the complete corpus; its sampling unit is `own`, unless the run asks for another unit.
     pub(super) fn with_all_sentences(&self, own: Unit) -> Self {
         let unit = self.unit.unwrap_or(own);
-        Self { decision: Some(Arc::new(ScopeDecision { unit, part: ReadPart::All })), ..self.clone() }
+        Self { decision: Some(Arc::new(ScopeDecision { unit, part: PartToRead::All })), ..self.clone() }
     }
 
     /// Whether the run asks for sentences as the sampling unit, even if the corpus marks documents or families.
@@ -133,9 +133,9 @@ impl Scope {
         let ahead = if self.has_sentence_unit() { ReadAhead::default() } else { read_ahead(self.is_limited()) };
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
         let part = match self.limit {
-            None => ReadPart::All,
+            None => PartToRead::All,
             Some(limit) if unit == Unit::Documents => spread_documents(&ahead.documents, limit),
-            Some(limit) => sentences_per_file(limit).map_or(ReadPart::First(limit), ReadPart::FirstOfFiles),
+            Some(limit) => sentences_per_file(limit).map_or(PartToRead::First(limit), PartToRead::FirstOfFiles),
         };
         Self { decision: Some(Arc::new(ScopeDecision { unit, part })), ..self.clone() }
     }
@@ -152,7 +152,7 @@ pub(super) struct ReadAhead {
 /// Takes complete documents until they have `limit` sentences; `documents` has the number of sentences of each. Documents
 /// are taken in the order of the van der Corput sequence (van der Corput 1935), so they are about evenly spaced. A larger
 /// limit keeps all documents of a smaller one.
-fn spread_documents(documents: &[u64], limit: u64) -> ReadPart {
+fn spread_documents(documents: &[u64], limit: u64) -> PartToRead {
     let bits = documents.len().next_power_of_two().trailing_zeros();
     let order =
         (0..1_usize << bits).map(|place| if bits == 0 { 0 } else { place.reverse_bits() >> (usize::BITS - bits) });
@@ -165,7 +165,7 @@ fn spread_documents(documents: &[u64], limit: u64) -> ReadPart {
         sentences += documents[document];
     }
     taken.sort_unstable();
-    ReadPart::Documents { taken, of: documents.len() as u64, sentences }
+    PartToRead::Documents { taken, of: documents.len() as u64, sentences }
 }
 
 /// Divides `limit` sentences equally among `files` files. A file with fewer sentences than its share gives all of them;
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     fn taken(documents: &[u64], limit: u64) -> Vec<u64> {
-        let ReadPart::Documents { taken, of, sentences } = spread_documents(documents, limit) else {
+        let PartToRead::Documents { taken, of, sentences } = spread_documents(documents, limit) else {
             panic!("documents")
         };
         assert_eq!(of, documents.len() as u64);

@@ -13,7 +13,7 @@ use crate::corpus::formats::reader::{FileContext, ParsedSentence, ReaderContext}
 use crate::corpus::index::{Index, Piece, SEGMENT_SENTENCES};
 use crate::corpus::lines::{Compression, Lines};
 use crate::corpus::sentence::{Sentence, SentenceGroup};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::files::digest::hex;
 
 /// Reader of selected segments. It updates the [`ReadingPosition`]'s numbers of sentences and documents.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use anyhow::{Error, Result, anyhow};
 use serde::de::DeserializeOwned;
 
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::json::describe_error;
 
 /// Parses the text of a `config.json` as a type whose fields are keys of the file. Fails if a field is missing or has a value of

@@ -11,11 +11,11 @@ use serde::Deserialize;
 
 use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::LayerClasses;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 pub(super) use fields::{parse_fields, wrong_value};
 pub(super) use options::lookup;
-pub use options::{Activation, BlockPlan, DistanceRows, EmbeddingScale, NormKind, PositionEmbedding};
+pub use options::{Activation, BlockPlan, DistanceRowMap, EmbeddingScale, NormKind, PositionEmbedding};
 pub use rotary::{Rotary, RotaryScaling, parse_rotary};
 pub(super) use spelling::ConfigKey;
 

@@ -4,8 +4,8 @@ use anyhow::{Result, anyhow, bail};
 use itertools::Itertools;
 use serde::Deserialize;
 
-use crate::system::errors::Facts;
-use crate::system::printable::shortened;
+use crate::system::errors::ErrorExt;
+use crate::system::printable::shorten;
 
 /// Activation between the two linear layers of a feed-forward block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -145,7 +145,7 @@ pub enum EmbeddingScale {
 impl EmbeddingScale {
     /// Returns a function from a token id to the factor of its embedding in the sequence `ids`. Under `WithoutMasks`, the
     /// factor of a mask is 0.
-    pub fn factor_by_id(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
+    pub fn token_factor(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
         /// Share of mask tokens in training: 15 % of the tokens were selected, and 80 % of these became masks.
         const TRAINING_MASK_SHARE: f32 = 0.15 * 0.8;
         let (factor, mask) = match self {
@@ -165,7 +165,7 @@ impl EmbeddingScale {
 pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
         let known = all.iter().map(|(known, _)| *known).join(", ");
-        bail!(anyhow!("{what} {:?} is not supported (supported: {known})", shortened(name)).with_value(name));
+        bail!(anyhow!("{what} {:?} is not supported (supported: {known})", shorten(name)).with_value(name));
     };
     Ok(*found)
 }
@@ -173,7 +173,7 @@ pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
 /// Mapping from relative distances (query position less key position) to rows of DeBERTa's table of distance
 /// embeddings, which has `2 * span` rows (He et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DistanceRows {
+pub struct DistanceRowMap {
     /// Half the number of rows of the embedding table.
     pub span: usize,
     /// Number of distance buckets in each direction. Distances up to half this number have a row each; longer distances
@@ -183,7 +183,7 @@ pub struct DistanceRows {
     pub longest_distance: usize,
 }
 
-impl DistanceRows {
+impl DistanceRowMap {
     /// Row of the embedding table for a distance (`make_log_bucket_position` in Microsoft's code and transformers').
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded up from a number above 0")]
     pub fn row(self, distance: isize) -> usize {
@@ -207,14 +207,14 @@ impl DistanceRows {
 
 #[cfg(test)]
 mod tests {
-    use super::DistanceRows;
+    use super::DistanceRowMap;
 
     #[test]
     fn places_of_distances() {
-        let all = DistanceRows { span: 4, buckets: None, longest_distance: 4 };
+        let all = DistanceRowMap { span: 4, buckets: None, longest_distance: 4 };
         assert_eq!([-9, -4, -1, 0, 3, 4].map(|distance| all.row(distance)), [0, 0, 3, 4, 7, 7]);
         // Computed with transformers' `make_log_bucket_position(distance, 8, 24)`.
-        let some = DistanceRows { span: 8, buckets: Some(8), longest_distance: 24 };
+        let some = DistanceRowMap { span: 8, buckets: Some(8), longest_distance: 24 };
         let found = [0, 1, 4, 5, 6, 7, 8, 9, 12, 13, 22, 23].map(|distance| some.row(distance) - 8);
         assert_eq!(found, EXPECTED);
         let below = [1, 4, 5, 12, 23].map(|distance: isize| 8 - some.row(-distance));

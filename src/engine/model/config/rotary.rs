@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::fields::{parse_fields, wrong_value};
-use crate::system::errors::Facts;
-use crate::system::printable::shortened;
+use crate::system::errors::ErrorExt;
+use crate::system::printable::shorten;
 
 /// Rotation of one layer's queries and keys by their positions. Dimension `i` of the first half of the rotating dimensions makes
 /// a pair with dimension `i` of the second half.
@@ -158,7 +158,7 @@ pub fn parse_rotary(
         (Some(theta), _) => theta,
         (None, None | Some(Value::Null)) => theta,
         (None, Some(theta)) => {
-            let shown = shortened(&theta.to_string());
+            let shown = shorten(&theta.to_string());
             theta.as_f64().with_context(|| format!("{key} is {shown}: a number is expected"))?
         }
     };
@@ -201,7 +201,7 @@ pub fn parse_rotary(
             }
         }
         other => {
-            let shown = shortened(other);
+            let shown = shorten(other);
             bail!(anyhow!("{name}: rope_type is {shown} (supported: default, linear, llama3, yarn)").with_value(other));
         }
     };

@@ -12,8 +12,8 @@ use super::{Family, TensorNames};
 use crate::model::config::{Config, lookup};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::system::counted::format_count;
-use crate::system::errors::Facts;
-use crate::system::printable::shortened;
+use crate::system::errors::ErrorExt;
+use crate::system::printable::shorten;
 
 /// Endings of the names of encoder classes in transformers, after the name of the family: `BertModel`, `BertForMaskedLM`,
 /// `BertGenerationEncoder`, `DPRContextEncoder`.
@@ -49,7 +49,7 @@ impl Architecture {
                     )
                 }
                 Some(other) => {
-                    let error = anyhow!("{flag} is {}: expected true or false", shortened(&other.to_string()));
+                    let error = anyhow!("{flag} is {}: expected true or false", shorten(&other.to_string()));
                     bail!(error.with_value(other.as_str().unwrap_or(&other.to_string())))
                 }
             }
@@ -122,7 +122,7 @@ fn find_family(json: &Value) -> Result<Family> {
                 .hint(format!("add the model's own, as in `\"model_type\": \"bert\"` (supported: {})", supported()))
         }
         Some(other) => {
-            let shown = shortened(&other.to_string());
+            let shown = shorten(&other.to_string());
             bail!(anyhow!("model_type is {shown}: expected a text (supported: {})", supported()).with_value(other))
         }
     }
@@ -179,7 +179,7 @@ fn parse_pruned_heads(json: &Value, family: &Family, config: &Config, stems: &[S
         let stem = key.parse().ok().and_then(|layer: usize| distinct_stems.get(layer)).copied();
         let count = format_count(distinct_stems.len(), "layer");
         let no_such_layer = || {
-            anyhow!("pruned_heads names layer {}: the model has {count} with weights, counted from 0", shortened(key))
+            anyhow!("pruned_heads names layer {}: the model has {count} with weights, counted from 0", shorten(key))
                 .with_value(key)
         };
         let stem = stem.ok_or_else(no_such_layer)?;
@@ -205,7 +205,7 @@ fn parse_pruned_heads(json: &Value, family: &Family, config: &Config, stems: &[S
 
 /// Returns the error that `pruned_heads` has another form than transformers'.
 fn wrong_format_error(value: &Value) -> anyhow::Error {
-    let shown = shortened(&value.to_string());
+    let shown = shorten(&value.to_string());
     anyhow!("pruned_heads holds {shown}: expected layers with lists of heads, such as {{\"0\": [2, 5]}}")
         .with_value(value)
 }

@@ -5,15 +5,15 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use super::{
-    Biases, Family, Intermediate, LayerNames, Markup, PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow,
-    TensorNames, TokenHeadNames,
+    Biases, EmbeddingRow, Family, Intermediate, LayerNames, Markup, PlainTextConstant, PositionBiasNames,
+    QueryKeyValue, TensorNames, TokenHeadNames,
 };
 use crate::model::config::{
     Activation, Config, ConfigKey, MAX_SIZE, PositionEmbedding, config_struct, config_value, keys, parse_fields,
     wrong_value,
 };
-use crate::system::errors::Facts;
-use crate::system::printable::shortened;
+use crate::system::errors::ErrorExt;
+use crate::system::printable::shorten;
 
 pub(super) const BERT: Family = Family {
     model_type: "bert",
@@ -47,17 +47,17 @@ pub(super) const LAYER: LayerNames = LayerNames {
 };
 
 /// Tensor names of a BERT layer in families with absolute positions only.
-pub(super) const ABSOLUTE_LAYER: LayerNames = LayerNames { distances: None, ..LAYER };
+pub(super) const LAYER_WITHOUT_DISTANCES: LayerNames = LayerNames { distances: None, ..LAYER };
 
 /// Checks the config, and makes BERT's tensor names for absolute positions. Fails if a size fits no encoder.
 pub(super) fn check_and_name_absolute(config: Config) -> Result<(Config, TensorNames)> {
-    TensorNames::check_and_name(config, &ABSOLUTE_LAYER, "encoder.layer")
+    TensorNames::check_config_and_name(config, &LAYER_WITHOUT_DISTANCES, "encoder.layer")
 }
 
 fn read(text: &str) -> Result<(Config, TensorNames)> {
     match read_alibi(text)? {
         Some(alibi) => Ok(alibi),
-        None => TensorNames::check_and_name(Config::parse(text)?, &LAYER, "encoder.layer"),
+        None => TensorNames::check_config_and_name(Config::parse(text)?, &LAYER, "encoder.layer"),
     }
 }
 
@@ -65,7 +65,7 @@ const JINA_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::GateFirst("mlp.gated_layers"),
     output: "mlp.wo",
     output_norm: "mlp.layernorm",
-    ..ABSOLUTE_LAYER
+    ..LAYER_WITHOUT_DISTANCES
 };
 
 const MOSAIC_LAYER: LayerNames =
@@ -89,7 +89,7 @@ fn read_alibi(text: &str) -> Result<Option<(Config, TensorNames)>> {
     let code = config_value!(text, auto_map: Value = Value::Null)?.to_string();
     let variant = || {
         let why = "JinaBERT v2 of the code, de, es and zh models, which normalises queries and keys, is not supported";
-        anyhow!("auto_map names qk-post-norm: {why}").with_value(shortened(&code))
+        anyhow!("auto_map names qk-post-norm: {why}").with_value(shorten(&code))
     };
     ensure!(!code.contains("qk-post-norm"), variant());
     let config = Config::read(text, &[ALIBI_KEYS])?;
@@ -102,17 +102,17 @@ fn read_alibi(text: &str) -> Result<Option<(Config, TensorNames)>> {
     let (gated, hidden_act, parts) = match block_type.as_deref() {
         Some("geglu") => (true, Activation::Gelu, &JINA_LAYER),
         Some("reglu") => (true, Activation::Relu, &JINA_LAYER),
-        Some("original") => (false, config.hidden_act, &ABSOLUTE_LAYER),
-        None if is_jina => (false, config.hidden_act, &ABSOLUTE_LAYER),
+        Some("original") => (false, config.hidden_act, &LAYER_WITHOUT_DISTANCES),
+        None if is_jina => (false, config.hidden_act, &LAYER_WITHOUT_DISTANCES),
         None => (true, config.hidden_act, &MOSAIC_LAYER),
         Some(other) => {
-            let shown = shortened(other);
+            let shown = shorten(other);
             bail!(anyhow!("feed_forward_type is {shown} (supported: original, geglu, reglu)").with_value(other))
         }
     };
     let config =
         Config { gated, position_embedding_type: PositionEmbedding::None, is_unbounded: true, hidden_act, ..config };
-    let (config, names) = TensorNames::check_and_name(config, parts, "encoder.layer")?;
+    let (config, names) = TensorNames::check_config_and_name(config, parts, "encoder.layer")?;
     let biases = Biases { intermediate: !gated, ..Biases::ALL };
     Ok(Some((config, TensorNames { biases, position_bias: Some(PositionBiasNames::Slopes), ..names })))
 }
@@ -164,7 +164,7 @@ pub(super) fn read_ernie(text: &str) -> Result<(Config, TensorNames)> {
     let has_task = config_value!(text, use_task_id: bool = false)?;
     let rows = config_value!(text, task_type_vocab_size: usize = 3)?;
     let (config, names) = check_and_name_absolute(Config::parse(text)?)?;
-    let task = TableRow { table: "embeddings.task_type_embeddings".to_owned(), rows, row: 0 };
+    let task = EmbeddingRow { table: "embeddings.task_type_embeddings".to_owned(), rows, row: 0 };
     Ok((config, TensorNames { plain_text: has_task.then(|| PlainTextConstant::Rows(vec![task])), ..names }))
 }
 
@@ -174,7 +174,8 @@ const BOX_FEATURES: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 pub(super) fn read_layoutlm(text: &str) -> Result<(Config, TensorNames)> {
     let rows = config_value!(text, max_2d_position_embeddings: usize = 1024)?;
     let (config, names) = check_and_name_absolute(Config::parse(text)?)?;
-    let zero = |feature: &str| TableRow { table: format!("embeddings.{feature}_position_embeddings"), rows, row: 0 };
+    let zero =
+        |feature: &str| EmbeddingRow { table: format!("embeddings.{feature}_position_embeddings"), rows, row: 0 };
     Ok((config, TensorNames { plain_text: Some(PlainTextConstant::Rows(BOX_FEATURES.map(zero).into())), ..names }))
 }
 
@@ -198,7 +199,7 @@ pub(super) fn read_markuplm(text: &str) -> Result<(Config, TensorNames)> {
         let subscript = ("subs", subscript_rows, empty_subscript);
         [tag, subscript].map(|(kind, rows, row)| {
             let table = format!("embeddings.xpath_embeddings.xpath_{kind}_sub_embeddings.{depth}");
-            TableRow { table, rows, row }
+            EmbeddingRow { table, rows, row }
         })
     };
     let markup = Markup {

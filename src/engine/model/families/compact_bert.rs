@@ -13,7 +13,7 @@ const DISTILBERT_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Plain("ffn.lin1"),
     output: "ffn.lin2",
     output_norm: "output_layer_norm",
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 pub(super) fn read_distilbert(text: &str) -> Result<(Config, TensorNames)> {
@@ -22,7 +22,7 @@ pub(super) fn read_distilbert(text: &str) -> Result<(Config, TensorNames)> {
         // `DistilBertModel` always has this one.
         hidden_act: activation, layer_norm_eps: _ = 1e-12
     };
-    TensorNames::check_and_name(Config::read(text, &[KEYS])?, &DISTILBERT_LAYER, "transformer.layer")
+    TensorNames::check_config_and_name(Config::read(text, &[KEYS])?, &DISTILBERT_LAYER, "transformer.layer")
 }
 
 const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
@@ -32,7 +32,7 @@ const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Plain("intermediate.conv1d"),
     output: "output.conv1d",
     output_norm: "output.layernorm",
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 /// Epsilon of the layer normalisations within SqueezeBERT's layers, which ignore the config's value.
@@ -46,7 +46,8 @@ pub(super) fn read_squeezebert(text: &str) -> Result<(Config, TensorNames)> {
     let post_attention_groups = config_value!(text, post_attention_groups: usize = 1)?;
     let intermediate_groups = config_value!(text, intermediate_groups: usize = 4)?;
     let output_groups = config_value!(text, output_groups: usize = 4)?;
-    let (config, names) = TensorNames::check_and_name(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
+    let (config, names) =
+        TensorNames::check_config_and_name(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
     let (hidden, wide) = (config.hidden_size, config.intermediate_size);
     let width = embedding_size.unwrap_or(hidden);
     ensure!(width == hidden, "embedding_size is {width}, hidden_size {hidden}: nothing leads from one to the other");
@@ -82,7 +83,7 @@ pub(super) fn read_squeezebert(text: &str) -> Result<(Config, TensorNames)> {
 pub(super) fn read_electra(text: &str) -> Result<(Config, TensorNames)> {
     let embedding_size = config_value!(text, embedding_size: usize)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? };
-    let (config, names) = TensorNames::check_and_name(config, &bert::LAYER, "encoder.layer")?;
+    let (config, names) = TensorNames::check_config_and_name(config, &bert::LAYER, "encoder.layer")?;
     // A model whose widths are equal has no projection.
     let projection = (embedding_size != config.hidden_size).then_some("embeddings_project");
     Ok((config, TensorNames { projection, ..names }))

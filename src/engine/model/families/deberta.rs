@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, QueryKeyValue, TensorNames, bert};
 use crate::model::config::{
-    Config, ConfigKey, DistanceRows, PositionEmbedding, config_struct, keys, parse_fields, wrong_value,
+    Config, ConfigKey, DistanceRowMap, PositionEmbedding, config_struct, keys, parse_fields, wrong_value,
 };
-use crate::system::errors::Facts;
-use crate::system::printable::shortened;
+use crate::system::errors::ErrorExt;
+use crate::system::printable::shorten;
 
 /// DeBERTa versions 2 and 3. The supported masked-LM head is the one of models trained in transformers. Microsoft's checkpoints
 /// have another head, which was trained behind two more passes through the last layer.
@@ -22,7 +22,7 @@ const VERSION_1_LAYER: LayerNames = LayerNames {
         part: "attention.self.in_proj",
         biases: ["attention.self.q_bias", "attention.self.v_bias"],
     },
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 /// Tensor names of a layer of versions 2 and 3.
@@ -32,7 +32,7 @@ const LAYER: LayerNames = LayerNames {
         "attention.self.key_proj",
         "attention.self.value_proj",
     ]),
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-7, type_vocab_size = 0 };
@@ -93,7 +93,7 @@ fn read(text: &str) -> Result<(Config, TensorNames)> {
         keys: to_place.then_some(keys),
         has_key_bias: true,
         queries: to_content.then_some(queries),
-        distance_rows: DistanceRows { span: buckets.unwrap_or(furthest), buckets, longest_distance: furthest },
+        distance_rows: DistanceRowMap { span: buckets.unwrap_or(furthest), buckets, longest_distance: furthest },
     };
     options.add_score_terms(config, names, disentangled)
 }
@@ -104,7 +104,7 @@ pub(super) fn read_version_1(text: &str) -> Result<(Config, TensorNames)> {
     ensure!(!options.talking_head, wrong_value("talking_head", true, reason));
     let terms = options.score_terms();
     if let Some(other) = terms.iter().find(|term| !["c2p", "p2c"].contains(&term.as_str())) {
-        let shown = shortened(other);
+        let shown = shorten(other);
         return Err(
             anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").with_value(other)
         );
@@ -119,7 +119,7 @@ pub(super) fn read_version_1(text: &str) -> Result<(Config, TensorNames)> {
         keys: to_place.then_some("attention.self.pos_proj"),
         has_key_bias: false,
         queries: to_content.then_some("attention.self.pos_q_proj"),
-        distance_rows: DistanceRows { span: furthest, buckets: None, longest_distance: furthest },
+        distance_rows: DistanceRowMap { span: furthest, buckets: None, longest_distance: furthest },
     };
     options.add_score_terms(config, names, disentangled)
 }
@@ -166,7 +166,7 @@ impl DebertaConfig {
             position_embedding_type: if absolute { PositionEmbedding::Absolute } else { PositionEmbedding::None },
             ..config
         };
-        TensorNames::check_and_name(config, layer, "encoder.layer")
+        TensorNames::check_config_and_name(config, layer, "encoder.layer")
     }
 
     /// Longest distance, in tokens, that the table of distances covers: `max_relative_positions`, or else the number of

@@ -10,7 +10,7 @@ use crate::model::config::{
     Config, ConfigKey, EmbeddingScale, config_struct, config_value, keys, parse_fields, wrong_value,
 };
 use crate::model::grid::visibility::Visibility;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Text models of Gemma 3, including EmbeddingGemma. Only EmbeddingGemma has bidirectional attention; it embeds texts and has
 /// no head that predicts tokens.
@@ -91,7 +91,7 @@ fn read_layers(
     let is_positive = score_scalar.is_finite() && score_scalar > 0.0;
     ensure!(is_positive, wrong_value("query_pre_attn_scalar", score_scalar, "a number above 0 is expected"));
     check_cap("final_logit_softcapping", options.final_logit_softcapping)?;
-    let config = llama::read_body(text, &[KEYS])?;
+    let config = llama::read_config(text, &[KEYS])?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (config.hidden_size as f64).sqrt() as f32;
     let config = Config {
@@ -100,7 +100,8 @@ fn read_layers(
         logit_cap: options.final_logit_softcapping,
         ..config
     };
-    let (config, names) = llama::check_and_name(config, layer, Biases::from_blocks(options.attention_bias, false))?;
+    let (config, names) =
+        llama::check_config_and_name(config, layer, Biases::from_blocks(options.attention_bias, false))?;
     let is_full = |layer: usize| (layer + 1).is_multiple_of(full_every.max(1));
     let types = layer_types(options.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
     let window = options.sliding_window;

@@ -13,13 +13,13 @@ use crate::model::config::{
     BlockPlan, Config, ConfigKey, PositionEmbedding, config_struct, config_value, keys, parse_fields,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::system::errors::Facts;
-use crate::system::printable::shortened;
+use crate::system::errors::ErrorExt;
+use crate::system::printable::shorten;
 
 pub(super) const GPT_2: Family = Family {
     // The mask of attention, which transformers kept as a buffer.
     ignored_tensors: &["attn.bias", "attention.bias"],
-    token_heads: &[TokenHeadNames::PRODUCT],
+    token_heads: &[TokenHeadNames::LM_HEAD],
     read: read_gpt2,
     ..bert::BERT.with_names("gpt2", "GPT2", "transformer.")
 };
@@ -31,7 +31,7 @@ const GPT_2_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Plain("mlp.c_fc"),
     output: "mlp.c_proj",
     output_norm: "ln_2",
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 const GPT_NEO_LAYER: LayerNames = LayerNames {
@@ -103,7 +103,7 @@ pub(super) fn read_gpt_neo(text: &str) -> Result<(Config, TensorNames)> {
     let visibility_of = |name: &String| match name.as_str() {
         "global" => Ok(Visibility::CAUSAL),
         "local" => Ok(Visibility::causal_window(window)),
-        other => Err(anyhow!("attention_types has {} (supported: global, local)", shortened(other)).with_value(other)),
+        other => Err(anyhow!("attention_types has {} (supported: global, local)", shorten(other)).with_value(other)),
     };
     // One type beyond the number of layers is enough to detect a surplus.
     let visibility = types.take(layers + 1).map(visibility_of).collect::<Result<Vec<_>>>()?;

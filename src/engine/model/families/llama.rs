@@ -13,11 +13,11 @@ use crate::model::config::{
     parse_rotary,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::system::errors::Facts;
-use crate::system::printable::shortened;
+use crate::system::errors::ErrorExt;
+use crate::system::printable::shorten;
 
 pub(super) const LLAMA: Family = Family {
-    token_heads: &[TokenHeadNames::PRODUCT],
+    token_heads: &[TokenHeadNames::LM_HEAD],
     read: |text| read_decoder(text, &LLAMA_DEFAULTS),
     ..bert::BERT.with_names("llama", "Llama", "model.")
 };
@@ -29,7 +29,7 @@ pub(super) const LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Gated(["mlp.gate_proj", "mlp.up_proj"]),
     output: "mlp.down_proj",
     output_norm: "post_attention_layernorm",
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 const QWEN_3_LAYER: LayerNames =
@@ -138,16 +138,16 @@ pub(super) fn read_smol_lm3(text: &str) -> Result<(Config, TensorNames)> {
 /// Reads the config of a decoder with Llama's layers and the given defaults.
 fn read_decoder(text: &str, defaults: &FamilyDefaults) -> Result<(Config, TensorNames)> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
-    let config = Config { visibility, ..read_body(text, &[defaults.keys, KEYS])? };
+    let config = Config { visibility, ..read_config(text, &[defaults.keys, KEYS])? };
     let options: BiasConfig = parse_fields(text)?;
     let biases = Biases::from_blocks(options.attention_bias, options.mlp_bias);
     let biases = Biases { query_key_value: options.attention_bias || defaults.has_qkv_biases, ..biases };
-    let (config, names) = check_and_name(config, defaults.layer, biases)?;
+    let (config, names) = check_config_and_name(config, defaults.layer, biases)?;
     Ok((add_rotation(config, text, (THETA.0, defaults.theta), 1.0)?, names))
 }
 
 /// Reads the config of a model with Llama's layers by lists of keys; an earlier list has precedence. Sizes are not checked.
-pub(super) fn read_body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
+pub(super) fn read_config(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
     Ok(Config {
         blocks: BlockPlan::Pre,
         norm: NormKind::RootMeanSquare,
@@ -159,7 +159,7 @@ pub(super) fn read_body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
 
 /// Checks the config, and makes Llama's tensor names with the layer names `layer` and the given biases. Fails if a size
 /// fits no encoder.
-pub(super) fn check_and_name(
+pub(super) fn check_config_and_name(
     config: Config,
     layer: &'static LayerNames,
     biases: Biases,
@@ -186,9 +186,9 @@ fn add_windows(config: Config, options: &LayerConfig) -> Result<Config> {
 
 pub(super) fn read_euro_bert(text: &str) -> Result<(Config, TensorNames)> {
     let options: BiasConfig = parse_fields(text)?;
-    let config = read_body(text, &[keys! { layer_norm_eps: rms_norm_eps = 1e-5 }, KEYS])?;
+    let config = read_config(text, &[keys! { layer_norm_eps: rms_norm_eps = 1e-5 }, KEYS])?;
     let (config, names) =
-        check_and_name(config, &LAYER, Biases::from_blocks(options.attention_bias, options.mlp_bias))?;
+        check_config_and_name(config, &LAYER, Biases::from_blocks(options.attention_bias, options.mlp_bias))?;
     Ok((add_rotation(config, text, THETA, 1.0)?, names))
 }
 
@@ -199,7 +199,7 @@ const NEO_BERT_KEYS: &[ConfigKey] = keys! {
 };
 
 pub(super) fn read_neo_bert(text: &str) -> Result<(Config, TensorNames)> {
-    let mut config = read_body(text, &[NEO_BERT_KEYS])?;
+    let mut config = read_config(text, &[NEO_BERT_KEYS])?;
     let embedding_range = config_value!(text, embedding_init_range: Option<f64> = None)?;
     // Two thirds, because a gated linear unit has three matrices, rounded up to a multiple of eight.
     config.intermediate_size = (config.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
@@ -231,7 +231,7 @@ pub(super) fn layer_types(
     ensure!(names.len() == layers, "layer_types has {} entries, and num_hidden_layers is {layers}", names.len());
     let known = |name: &String| {
         LAYER_TYPES.iter().position(|known| known == name).ok_or_else(|| {
-            anyhow!("layer_types has {} (supported: {})", shortened(name), LAYER_TYPES.join(", ")).with_value(name)
+            anyhow!("layer_types has {} (supported: {})", shorten(name), LAYER_TYPES.join(", ")).with_value(name)
         })
     };
     names.iter().map(known).collect()

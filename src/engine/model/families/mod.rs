@@ -21,11 +21,11 @@ use std::fmt;
 use anyhow::{Result, anyhow, ensure};
 
 use super::config::Config;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 pub use names::{
-    Biases, ConvolutionGroups, DiscriminatorNames, DisentangledNames, EmbeddingNames, Intermediate, LayerNames, Markup,
-    PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow, TensorNames, TokenHeadNames, TransformNames,
-    WeightDistribution, WeightInitialisation,
+    Biases, ConvolutionGroups, DiscriminatorNames, DisentangledNames, EmbeddingNames, EmbeddingRow, Intermediate,
+    LayerNames, Markup, PlainTextConstant, PositionBiasNames, QueryKeyValue, TensorNames, TokenHeadNames,
+    TransformNames, WeightDistribution, WeightInitialisation,
 };
 
 /// Architecture family of encoders or decoders.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::model::config::{Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, config_value, keys};
 use crate::model::grid::visibility::Visibility;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 pub(super) const MODERN_BERT: Family = Family {
     token_heads: &[HEAD],
@@ -33,7 +33,7 @@ const LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::GateFirst("mlp.Wi"),
     output: "mlp.Wo",
     output_norm: "mlp_norm",
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 /// Tensor names of a layer of Ettin's decoders.

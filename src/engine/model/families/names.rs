@@ -4,7 +4,7 @@ use std::iter;
 
 use anyhow::Result;
 
-use crate::model::config::{Activation, Config, DistanceRows};
+use crate::model::config::{Activation, Config, DistanceRowMap};
 
 /// Tensor names of an architecture family, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,7 +141,7 @@ pub struct DisentangledNames {
     /// Projection of `table` to position queries, which are multiplied by keys; `None`: scores have no such term.
     pub queries: Option<&'static str>,
     /// Row of `table` for each distance.
-    pub distance_rows: DistanceRows,
+    pub distance_rows: DistanceRowMap,
 }
 
 /// Tensor names of the linear layers to queries, keys and values.
@@ -248,7 +248,7 @@ impl TokenHeadNames {
     }
 
     /// Names of a prediction head that only multiplies by each token's embedding, in most families' spelling.
-    pub(super) const PRODUCT: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
+    pub(super) const LM_HEAD: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
 
     /// Tensor that marks a checkpoint with this prediction head: the transform's linear layer, or else the tokens' embeddings.
     pub fn marker_tensor(&self) -> &'static str {
@@ -285,14 +285,14 @@ pub struct ConvolutionGroups {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainTextConstant {
     /// Sum of the listed rows of embedding tables; a row listed twice is added twice.
-    Rows(Vec<TableRow>),
+    Rows(Vec<EmbeddingRow>),
     /// MarkupLM's embedding of a token that lies in no markup tree.
     Markup(Markup),
 }
 
 /// One row of an embedding table, by the table's tensor name and the row's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableRow {
+pub struct EmbeddingRow {
     /// Tensor name of the embedding table, without `.weight`.
     pub table: String,
     /// Number of rows of the embedding table.
@@ -306,7 +306,7 @@ pub struct TableRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Markup {
     /// Path of a token outside any markup: for each depth, the table rows `[empty tag, empty subscript]`.
-    pub empty_path: Vec<[TableRow; 2]>,
+    pub empty_path: Vec<[EmbeddingRow; 2]>,
     /// Width of the embedding tables of `empty_path`.
     pub width: usize,
     /// Linear layer before the ReLU.
@@ -324,7 +324,11 @@ impl TensorNames {
     }
 
     /// Checks the config, and makes its tensor names by [`TensorNames::with_numbered_layers`]. Fails if a size fits no encoder.
-    pub(super) fn check_and_name(config: Config, parts: &'static LayerNames, stem: &str) -> Result<(Config, Self)> {
+    pub(super) fn check_config_and_name(
+        config: Config,
+        parts: &'static LayerNames,
+        stem: &str,
+    ) -> Result<(Config, Self)> {
         let config = config.check_sizes()?;
         let names = Self::with_numbered_layers(parts, stem, &config);
         Ok((config, names))
@@ -339,7 +343,7 @@ impl TensorNames {
         [words, positions]: [&'static str; 2],
         final_norm: &'static str,
     ) -> Result<(Config, Self)> {
-        let (config, names) = Self::check_and_name(config, parts, stem)?;
+        let (config, names) = Self::check_config_and_name(config, parts, stem)?;
         let embeddings = EmbeddingNames { words, positions, segments: "" };
         Ok((config, Self { embeddings, embedding_norm: None, final_norm: Some(final_norm), ..names }))
     }

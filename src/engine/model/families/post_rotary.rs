@@ -12,10 +12,10 @@ use super::{
 use crate::model::config::{
     Config, ConfigKey, PositionEmbedding, RotaryScaling, config_struct, config_value, keys, parse_fields, wrong_value,
 };
-use crate::system::printable::shortened;
+use crate::system::printable::shorten;
 
 /// GTE with the `model_type` "new", for which checkpoints bring their own Python code (remote code).
-pub(super) const GTE_OWN_CODE: Family = Family {
+pub(super) const REMOTE_CODE_GTE: Family = Family {
     token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
     read: read_remote_code_gte,
     ..bert::BERT.with_names("new", "New", "new.")
@@ -109,7 +109,7 @@ pub(super) fn read_nomic_bert(text: &str) -> Result<(Config, TensorNames)> {
         let expected_value: Value = serde_json::from_str(expected)?;
         let is_expected =
             *value == expected_value || value.as_f64().is_some_and(|value| Some(value) == expected_value.as_f64());
-        let shown = shortened(&value.to_string());
+        let shown = shorten(&value.to_string());
         let what =
             if key == "num_experts" { "layers of experts are not supported" } else { "not supported for nomic_bert" };
         ensure!(is_expected, wrong_value(key, shown, format_args!("{what} (expected {expected})")));
@@ -119,7 +119,7 @@ pub(super) fn read_nomic_bert(text: &str) -> Result<(Config, TensorNames)> {
     // On longer texts nomic-bert's own code changes the base of the frequencies.
     let longest = config.max_position_embeddings.min(trained.unwrap_or(2048).max(1));
     let config = Config { gated: true, max_position_embeddings: longest, ..config };
-    let (config, names) = TensorNames::check_and_name(config, &NOMIC_LAYER, "encoder.layers")?;
+    let (config, names) = TensorNames::check_config_and_name(config, &NOMIC_LAYER, "encoder.layers")?;
     let config = add_rotation(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
     let biases = Biases { norms: true, ..Biases::NONE };
     let native = TensorNames { biases, ..TensorNames::with_numbered_layers(&TRANSFORMERS_LAYER, "layers", &config) };
@@ -152,7 +152,7 @@ fn read_remote_code_gte(text: &str) -> Result<(Config, TensorNames)> {
         ("position_embedding_type", options.position_embedding_type, "rope"),
     ] {
         if let Some(value) = value.filter(|value| value != expected) {
-            bail!(wrong_value(key, shortened(&value), format_args!("not supported for gte (expected {expected})")));
+            bail!(wrong_value(key, shorten(&value), format_args!("not supported for gte (expected {expected})")));
         }
     }
     read_gte(text)
@@ -163,7 +163,7 @@ pub(super) fn read_gte(text: &str) -> Result<(Config, TensorNames)> {
     const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-12, type_vocab_size = 1 };
     let options: GteConfig = parse_fields(text)?;
     let config = Config { gated: true, ..read_without_positions(text, KEYS)? };
-    let (config, names) = TensorNames::check_and_name(config, &GTE_LAYER, "encoder.layer")?;
+    let (config, names) = TensorNames::check_config_and_name(config, &GTE_LAYER, "encoder.layer")?;
     let config = match ntk_factor(&options)? {
         None => add_rotation(config, text, THETA, 1.0)?,
         Some(factor) => {
@@ -199,7 +199,7 @@ fn ntk_factor(options: &GteConfig) -> Result<Option<f64>> {
 pub(super) fn read_jina_embeddings_v3(text: &str) -> Result<(Config, TensorNames)> {
     let config =
         read_without_positions(text, keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, type_vocab_size = 1 })?;
-    let (config, names) = TensorNames::check_and_name(config, &JINA_LAYER, "encoder.layers")?;
+    let (config, names) = TensorNames::check_config_and_name(config, &JINA_LAYER, "encoder.layers")?;
     let config = add_rotation(config, text, ("rope_theta", 20_000.0), 1.0)?;
     let native = TensorNames::with_numbered_layers(&TRANSFORMERS_JINA_LAYER, "layers", &config);
     Ok((config, TensorNames { embedding_norm: Some("emb_ln"), alternative: Some(Box::new(native)), ..names }))

@@ -10,7 +10,7 @@ use crate::model::config::{
     keys, lookup, wrong_value,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 pub(super) const ROBERTA: Family =
     Family { token_heads: &[HEAD], read, ..bert::BERT.with_names("roberta", "Roberta", "roberta.") };
@@ -30,7 +30,7 @@ fn parse_with_padding(text: &str) -> Result<Config> {
 }
 
 fn read(text: &str) -> Result<(Config, TensorNames)> {
-    TensorNames::check_and_name(parse_with_padding(text)?, &bert::LAYER, "encoder.layer")
+    TensorNames::check_config_and_name(parse_with_padding(text)?, &bert::LAYER, "encoder.layer")
 }
 
 pub(super) fn read_ibert(text: &str) -> Result<(Config, TensorNames)> {
@@ -46,7 +46,7 @@ const MPNET_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Separate(["attention.attn.q", "attention.attn.k", "attention.attn.v"]),
     attention_output: "attention.attn.o",
     attention_norm: "attention.LayerNorm",
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 /// Number of distance buckets in `MPNetEncoder`, which ignores the config's number.
@@ -60,7 +60,7 @@ pub(super) fn read_mpnet(text: &str) -> Result<(Config, TensorNames)> {
         position_embedding_type: PositionEmbedding::Absolute,
         ..Config::parse(text)?
     };
-    let (config, names) = TensorNames::check_and_name(config, &MPNET_LAYER, "encoder.layer")?;
+    let (config, names) = TensorNames::check_config_and_name(config, &MPNET_LAYER, "encoder.layer")?;
     // `MPNetEncoder` uses the first `DISTANCE_BUCKETS` rows, so there may be more.
     let rows = config_value!(text, relative_attention_num_buckets: usize = 32)?;
     let reason = format_args!("distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and each has a row");
@@ -111,17 +111,18 @@ pub(super) fn read_pre_norm_roberta(text: &str) -> Result<(Config, TensorNames)>
     const LAYER: LayerNames = LayerNames {
         attention_norm: "attention.LayerNorm",
         output_norm: "intermediate.LayerNorm",
-        ..bert::ABSOLUTE_LAYER
+        ..bert::LAYER_WITHOUT_DISTANCES
     };
     let config = Config { blocks: BlockPlan::Pre, ..parse_with_padding(text)? };
-    let (config, names) = TensorNames::check_and_name(config, &LAYER, "encoder.layer")?;
+    let (config, names) = TensorNames::check_config_and_name(config, &LAYER, "encoder.layer")?;
     Ok((config, TensorNames { final_norm: Some("LayerNorm"), ..names }))
 }
 
 pub(super) fn read_megatron_bert(text: &str) -> Result<(Config, TensorNames)> {
-    const LAYER: LayerNames = LayerNames { attention_norm: "attention.ln", output_norm: "ln", ..bert::ABSOLUTE_LAYER };
+    const LAYER: LayerNames =
+        LayerNames { attention_norm: "attention.ln", output_norm: "ln", ..bert::LAYER_WITHOUT_DISTANCES };
     let config = Config { blocks: BlockPlan::Pre, ..Config::parse(text)? };
-    let (config, names) = TensorNames::check_and_name(config, &LAYER, "encoder.layer")?;
+    let (config, names) = TensorNames::check_config_and_name(config, &LAYER, "encoder.layer")?;
     Ok((config, TensorNames { embedding_norm: None, final_norm: Some("encoder.ln"), ..names }))
 }
 
@@ -129,17 +130,17 @@ pub(super) fn read_xlm_roberta_xl(text: &str) -> Result<(Config, TensorNames)> {
     const LAYER: LayerNames = LayerNames {
         attention_norm: "attention.self_attn_layer_norm",
         output_norm: "LayerNorm",
-        ..bert::ABSOLUTE_LAYER
+        ..bert::LAYER_WITHOUT_DISTANCES
     };
     // Unlike in `Config`, the default is 1e-5 (transformers' `XLMRobertaXLConfig`).
     let layer_norm_eps = config_value!(text, layer_norm_eps: f64 = 1e-5)?;
     let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..parse_with_padding(text)? };
-    let (config, names) = TensorNames::check_and_name(config, &LAYER, "encoder.layer")?;
+    let (config, names) = TensorNames::check_config_and_name(config, &LAYER, "encoder.layer")?;
     Ok((config, TensorNames { embedding_norm: None, final_norm: Some("encoder.LayerNorm"), ..names }))
 }
 
 const ESM_LAYER: LayerNames =
-    LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::ABSOLUTE_LAYER };
+    LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::LAYER_WITHOUT_DISTANCES };
 
 /// Possible names of the tensor of ESM's rotary frequencies: in transformers 5, in files saved by it (version 5.23
 /// writes a literal star), and in older files. All layers use one tensor. It is read, not computed, because it "may
@@ -174,7 +175,7 @@ pub(super) fn read_esm(text: &str) -> Result<(Config, TensorNames)> {
         // ESM's head always uses GELU, whatever `hidden_act` says.
         ..Config::read(text, &[keys! { hidden_act: _ = "gelu", layer_norm_eps }])?
     };
-    let (config, mut names) = TensorNames::check_and_name(config, &ESM_LAYER, "encoder.layer")?;
+    let (config, mut names) = TensorNames::check_config_and_name(config, &ESM_LAYER, "encoder.layer")?;
     let rotary = Rotary { theta: 10_000.0, dims: config.head_dim() / 2 * 2, scaling: RotaryScaling::Default };
     let size = config.head_dim();
     ensure!(!is_rotary || rotary.dims == size, "heads of {size} values do not turn: it is odd");

@@ -33,7 +33,7 @@ const UNGATED_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Plain("layer.1.DenseReluDense.wi"),
     output: "layer.1.DenseReluDense.wo",
     output_norm: "layer.1.layer_norm",
-    ..bert::ABSOLUTE_LAYER
+    ..bert::LAYER_WITHOUT_DISTANCES
 };
 
 const GATED_LAYER: LayerNames = LayerNames {
@@ -142,7 +142,7 @@ pub(super) fn read_bart(
         max_position_embeddings: config.max_position_embeddings.saturating_add(gpt::FIRST_POSITION_ROW),
         ..config
     };
-    let (config, mut names) = TensorNames::check_and_name(config, &gpt::OPT_LAYER, "encoder.layers")?;
+    let (config, mut names) = TensorNames::check_config_and_name(config, &gpt::OPT_LAYER, "encoder.layers")?;
     names.embeddings = EmbeddingNames { words: "shared", positions: "encoder.embed_positions", segments: "" };
     names.embedding_norm = Some("encoder.layernorm_embedding");
     names.final_norm = final_norm;

@@ -158,8 +158,8 @@ pub const FAMILIES: &[Family] = &[
         read: post_rotary::read_nomic_bert,
         ..bert::BERT.with_names("nomic_bert", "NomicBert", "bert.")
     },
-    post_rotary::GTE_OWN_CODE,
-    Family { read: post_rotary::read_gte, ..post_rotary::GTE_OWN_CODE.with_names("gte", "Gte", "gte.") },
+    post_rotary::REMOTE_CODE_GTE,
+    Family { read: post_rotary::read_gte, ..post_rotary::REMOTE_CODE_GTE.with_names("gte", "Gte", "gte.") },
     // jina-embeddings-v3 in the form of transformers, in which adapters are merged.
     Family {
         model_type: "jina_embeddings_v3",
@@ -174,7 +174,7 @@ pub const FAMILIES: &[Family] = &[
         token_heads: &[TokenHeadNames {
             decoder: "decoder.weight",
             bias: Some(["decoder.bias", "decoder.bias"]),
-            ..TokenHeadNames::PRODUCT
+            ..TokenHeadNames::LM_HEAD
         }],
         read: llama::read_neo_bert,
         ..llama::LLAMA
@@ -222,7 +222,7 @@ pub const FAMILIES: &[Family] = &[
     gpt::GPT_2,
     Family { model_type: "gpt_neo", class_prefix: "GPTNeo", read: gpt::read_gpt_neo, ..gpt::GPT_2 },
     Family {
-        token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::PRODUCT }],
+        token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::LM_HEAD }],
         read: gpt::read_gpt_neox,
         ..gpt::GPT_2.with_names("gpt_neox", "GPTNeoX", "gpt_neox.")
     },

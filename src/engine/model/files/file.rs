@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::files::digest::hex;
 use crate::system::files::input::{self, LFS_POINTER};
 
@@ -40,7 +40,7 @@ impl ModelFile {
 
     /// As [`ModelFile::open`], but errors do not name the file.
     fn open_unless_pointer(path: &Path) -> Result<Self> {
-        let file = input::open_regular(path)?;
+        let file = input::open_regular_file(path)?;
         let opened = file.metadata()?;
         let content = FileContent::OnDisk { file: Arc::new(file), opened };
         let file = Self { path: path.to_owned(), content, sha256: Arc::default() };

@@ -18,7 +18,7 @@ use super::names::{
 };
 use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles};
 use crate::model::families::architecture::Architecture;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Fetches the files that a model needs. `config.json` is fetched and checked first. Small files precede large ones, so that
 /// errors in small files show early.

@@ -9,7 +9,7 @@ use std::path::Path;
 use itertools::Itertools;
 
 use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHT_FILES, is_pickle};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// The error that a needed file of a model is missing. The separate type distinguishes it from errors in existing files. It
 /// holds the message.

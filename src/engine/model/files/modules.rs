@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::names::{CONFIG, MAX_CONFIG_BYTES, MODULES};
 use super::store::{FileStore, Pooling};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// A module of a sentence encoder, as `modules.json` lists it: its folder and its Python class.
 #[derive(Deserialize)]

@@ -12,7 +12,7 @@ use super::file::ModelFile;
 use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, FIRST_MODULE, MAX_TOKENIZER_BYTES, MODULES};
 use crate::model::families::architecture::Architecture;
 use crate::model::grid::HeadGrid;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// The opened files of one model, and the architecture that its `config.json` describes.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl ModelFiles {
 
     /// Returns (the model's folder, the subfolder of its weights). The subfolder is empty unless the model is the first module of
     /// a sentence encoder. `None` if the model is part of the binary.
-    pub fn folder(&self) -> Option<(PathBuf, PathBuf)> {
+    pub fn folders(&self) -> Option<(PathBuf, PathBuf)> {
         let beside = self.config.path().parent().filter(|folder| folder.is_dir() || *folder == Path::new(""))?;
         let name = beside.file_name().map(PathBuf::from).unwrap_or_default();
         let is_first_module = name.to_string_lossy().starts_with(FIRST_MODULE);

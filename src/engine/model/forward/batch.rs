@@ -29,13 +29,13 @@ impl TokenClass {
 
 /// Positions at which two sequences of equal length exchange the contexts of attention heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exchange {
+pub enum ContextExchange {
     Everywhere,
     /// One position, counted from 0.
     At(usize),
 }
 
-impl Exchange {
+impl ContextExchange {
     /// Returns the positions of the exchange in a sequence of `n` tokens.
     pub(super) fn positions(self, n: usize) -> Range<usize> {
         match self {
@@ -62,7 +62,7 @@ pub struct BatchInput<'a> {
     pub compared_tokens: &'a [u32],
     /// Positions at which this sequence [exchanges](super::gates::Gates::exchange_head) contexts of attention heads with the
     /// next sequence in the batch, of equal length. `None` for no exchange.
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<ContextExchange>,
 }
 
 /// Whole sequences in one pass: matrix products run over the tokens of all sequences, attention stays within each sequence.

@@ -134,7 +134,7 @@ impl Gates {
     }
 
     /// Returns a copy of these interventions in which `keep` replaces the `keep` of every fully open gate (`keep` 1).
-    pub fn with_open_gates_at(&self, keep: f32) -> Self {
+    pub fn with_open_gates_set_to(&self, keep: f32) -> Self {
         let mut opened = self.clone();
         opened.gate_of_head.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
         opened

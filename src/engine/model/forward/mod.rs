@@ -22,7 +22,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use crate::linalg::matmul::Matrix;
 use crate::model::config::Config;
 use crate::model::config::cost::Cost;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use attention::AttentionView;
 use batch::{Batch, BatchInput};
 use gates::Gates;
@@ -225,13 +225,13 @@ pub struct ForwardPass<'a> {
 impl ForwardPass<'_> {
     /// Passes hidden states, `[tokens, hidden]`, to the visitor, sequence by sequence. They enter layer `layer`, or
     /// leave the last layer if `layer` is the number of layers.
-    pub fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
+    pub fn emit_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         let rows = self.batch.rows(states, hidden);
         rows.for_each(|(sequence, rows)| self.visitor.hidden_states(sequence, layer, rows));
     }
 
     /// Passes one block output of a layer to the visitor, if needed.
-    pub fn show_block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
+    pub fn emit_block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
         if self.needs.writes {
             self.visitor.block_output(layer, part, values);
         }
@@ -239,7 +239,7 @@ impl ForwardPass<'_> {
 
     /// Passes the inputs of a layer's query and key projections, `[tokens, hidden]`, to the visitor, sequence by
     /// sequence, if needed.
-    pub fn show_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
+    pub fn emit_attention_inputs(&mut self, layer: usize, inputs: &[f32], hidden: usize) {
         if self.needs.attention_inputs {
             let rows = self.batch.rows(inputs, hidden);
             rows.for_each(|(sequence, rows)| self.visitor.attention_inputs(sequence, layer, rows));
@@ -299,7 +299,7 @@ pub fn check_finite(values: &[f32], layer: usize) -> Result<()> {
 }
 
 // Error messages for needs that a pass cannot meet.
-pub const HELD_ATTENTION_ONLY_ERROR: &str =
+pub const HELD_PASS_NEEDS_ERROR: &str =
     "a run in which everything is held but the residual stream shows attention and nothing else";
 pub const NO_DIRECT_EFFECTS_ERROR: &str = "direct effects are needed, but the logits are not linear in the residual stream, or the head that predicts was not \
     loaded with the encoder";

@@ -64,11 +64,11 @@ impl Needs {
 
     /// Whether the output of the last layer is needed, at all positions or only at the predicted ones.
     pub(super) fn includes_last_states(self) -> bool {
-        self.includes_every_last_state() || self.logits || self.predicted_states
+        self.includes_last_states_everywhere() || self.logits || self.predicted_states
     }
 
     /// Whether the output of the last layer is needed at all positions.
-    pub(super) fn includes_every_last_state(self) -> bool {
+    pub(super) fn includes_last_states_everywhere(self) -> bool {
         self.hidden_states || self.direct
     }
 
@@ -156,7 +156,7 @@ pub struct HeadOutput<'a> {
 /// A ratio is `|mixed| / (|mixed| + |preserved|)`, and 0 if nothing is mixed in. Constants, which are biases and replacements
 /// of removed heads, are in neither part.
 #[derive(Clone, Copy, Debug)]
-pub struct Mixing<'a> {
+pub struct MixingRatios<'a> {
     /// `[n]`: the mixing ratio of each token.
     pub ratios: &'a [f32],
     /// `[n]`: the mixing ratio of each token if all heads attended uniformly to the visible keys.
@@ -224,7 +224,7 @@ pub trait Visitor {
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
 
     /// Receives the mixing ratios of a layer over one sequence. Called after the layer's heads.
-    fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
+    fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: MixingRatios<'_>) {}
 
     /// Receives the direct effects of a part of the residual stream over one sequence, `[n, compared]`: `x_i · v_t`.
     /// `x_i` is the part at token `i`. `v_t` is the prediction head's vector of a

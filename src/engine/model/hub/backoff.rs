@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Error;
 
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::progress::DownloadProgress;
 
 /// Why a request to the Hub failed, and whether a retry may succeed.

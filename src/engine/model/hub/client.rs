@@ -13,7 +13,7 @@ use super::commit::Commit;
 use super::digest::{Digest, ExpectedFile};
 use super::environment::{ENDPOINT_HINT, Environment};
 use super::response::{Response, origin, resolve_location};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Maximum number of redirects that a request follows.
 const MAX_REDIRECTS: usize = 5;

@@ -10,7 +10,7 @@ use super::backoff::{Failure, temporary_failure};
 use super::cache::{is_file_name, is_relative_path};
 use super::digest::{Digest, ExpectedFile};
 use super::environment::ENDPOINT_HINT;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 #[derive(Debug)]
 pub(super) struct Commit {

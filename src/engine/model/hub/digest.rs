@@ -8,7 +8,7 @@ use sha2::digest::DynDigest;
 use sha2::{Digest as _, Sha256};
 
 use crate::model::files::ModelFile;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::files::digest::hex;
 
 /// A digest of a file's content, in lower-case hexadecimal.

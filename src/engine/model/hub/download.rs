@@ -13,7 +13,7 @@ use super::client::{Client, RemoteFile};
 use super::commit::Commit;
 use super::digest::{Digest, ExpectedFile, Hasher};
 use crate::model::files::ModelFile;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::shared_folder;
 use crate::system::progress::DownloadProgress;
 

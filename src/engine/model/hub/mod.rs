@@ -14,7 +14,7 @@ mod response;
 use anyhow::{Result, anyhow};
 
 use super::files::{FileStore, ModelFiles, ModelLocation, gather_files};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::progress::DownloadProgress;
 use backoff::{Backoff, Failure};
 use cache::{Cache, CacheFailure};

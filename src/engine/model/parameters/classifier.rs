@@ -11,7 +11,7 @@ use super::prediction::{Objective, PredictionHead, Transform};
 use crate::model::config::{Activation, config_struct, parse_fields};
 use crate::model::families::architecture::Architecture;
 use crate::model::weights::{Checkpoint, Tensors};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 
 /// Sequence classifiers of encoders: (families with this classifier, layer before the class scores, activation of that layer,

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::layer_parts::{Linear, Norm};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::config::{Config, DistanceRows};
+use crate::model::config::{Config, DistanceRowMap};
 use crate::model::families::DisentangledNames;
 use crate::model::weights::Tensors;
 
@@ -18,7 +18,7 @@ pub struct DisentangledTerms {
     /// scores have no such term.
     pub position_queries: Option<Vec<f32>>,
     /// Mapping from distances to rows of `position_keys` and `position_queries`.
-    pub distance_rows: DistanceRows,
+    pub distance_rows: DistanceRowMap,
 }
 
 /// Loads the table of distance embeddings, `[rows, hidden]`, which each layer projects to position keys and queries.

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::model::families::{Markup, PlainTextConstant, TableRow};
+use crate::model::families::{EmbeddingRow, Markup, PlainTextConstant};
 use crate::model::weights::Tensors;
 
 /// A linear layer: `W x + b`.
@@ -138,9 +138,9 @@ pub(super) fn load_plain_text_constant(
 }
 
 /// Sums rows of embedding tables, `[width]`; fails if a table has another shape.
-fn sum_table_rows(tensors: &impl Tensors, rows: &[TableRow], width: usize) -> Result<Vec<f32>> {
+fn sum_table_rows(tensors: &impl Tensors, rows: &[EmbeddingRow], width: usize) -> Result<Vec<f32>> {
     let mut sum = vec![0.0; width];
-    for TableRow { table, rows, row } in rows {
+    for EmbeddingRow { table, rows, row } in rows {
         ensure!(row < rows, "{table} has {rows} rows, and the one of plain text is row {row}, counted from 0");
         let values = tensors.tensor(&format!("{table}.weight"), &[*rows, width])?;
         sum.iter_mut().zip(&values[row * width..]).for_each(|(sum, value)| *sum += value);

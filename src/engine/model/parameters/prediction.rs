@@ -53,7 +53,7 @@ impl Objective {
     }
 
     /// Says why a checkpoint's prediction head cannot be used. `None` unless the head is known and unsupported.
-    pub fn head_refusal(has: impl Fn(&str) -> bool) -> Option<&'static str> {
+    pub fn unsupported_head_reason(has: impl Fn(&str) -> bool) -> Option<&'static str> {
         // DeBERTa version 3 was trained with this head, and has the other one as well.
         if has("mask_predictions.") {
             return Some("tells replaced tokens from true ones by their sum with the first, which is not supported");

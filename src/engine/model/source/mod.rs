@@ -12,7 +12,7 @@ use crate::model::files::{
     list_subfolder_files,
 };
 use crate::system::boxed;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::progress::DownloadProgress;
 
 /// A model as the command line names it.

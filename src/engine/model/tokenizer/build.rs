@@ -30,7 +30,7 @@ use super::config::{TokenizerConfig, TokenizerKind, named_token};
 use super::marks::for_each_part;
 use crate::model::files::ModelFile;
 use crate::model::files::names::{MAX_TOKENIZER_BYTES, TOKENIZER_CONFIG};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Returns a function that turns the library's error about a vocabulary into an error that names the file `path`.
 fn unusable_file_error(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use itertools::{Itertools, Position};
 use tokenizers::models::bpe::Vocab;
 
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Suffix of every piece of a word except the last.
 pub(super) const CONTINUATION_MARK: &str = "@@";

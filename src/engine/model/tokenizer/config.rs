@@ -12,7 +12,7 @@ use crate::model::files::names::{
     ADDED_TOKENS, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG,
 };
 use crate::model::files::{ModelFile, TokenizerFiles};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Settings of a tokenizer that its vocabulary does not hold.
 pub(super) struct TokenizerConfig {

@@ -131,7 +131,7 @@ impl Scripts {
     }
 
     /// Whether the vocabulary has enough entries in a script to read words of that script.
-    pub fn knows(&self, script: &str) -> bool {
+    pub fn covers(&self, script: &str) -> bool {
         let enough = |count: usize, fewest: usize, share: f64| {
             count > 0 && count as f64 >= (share * self.entries_with_letter as f64).min(fewest as f64)
         };
@@ -157,7 +157,7 @@ mod tests {
 
     fn known(entries: &[(&str, usize)], script: &str) -> bool {
         let texts = entries.iter().flat_map(|&(text, count)| std::iter::repeat_n(text.to_owned(), count));
-        Scripts::from_texts(texts).knows(script)
+        Scripts::from_texts(texts).covers(script)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::Checkpoint;
 use crate::model::families::architecture::Architecture;
 use crate::model::families::{EmbeddingNames, Family};
 use crate::system::counted::format_count;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Tensors of a checkpoint that are no part of the encoder, counted under the first part of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,7 +58,7 @@ impl Checkpoint {
         let (strangers, others): (Vec<&String>, Vec<&String>) =
             unread.partition(|name| bare(name).is_some_and(|bare| is_in_encoder(&bare)));
         if let Some(adapter) = &self.adapter {
-            adapter.ensure_applied(&is_in_encoder)?;
+            adapter.ensure_updates_applied(&is_in_encoder)?;
         }
         if let Some(first) = strangers.iter().min() {
             return Err(self.unread_tensor_error(first, strangers.len() - 1, architecture));
@@ -71,7 +71,7 @@ impl Checkpoint {
     /// an update of output embeddings that are tied to the input embeddings.
     pub fn ensure_head_is_adapted(&self, Architecture { family, .. }: &Architecture) -> Result<()> {
         let is_head = |name: &str| family.token_heads.iter().any(|head| head.decoder == name);
-        self.adapter.as_ref().map_or(Ok(()), |adapter| adapter.ensure_applied(&is_head))
+        self.adapter.as_ref().map_or(Ok(()), |adapter| adapter.ensure_updates_applied(&is_head))
     }
 
     /// Returns the error about the unread encoder tensor `name`; `others` is the number of further unread ones.

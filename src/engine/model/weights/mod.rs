@@ -21,7 +21,7 @@ use super::families::architecture::{Architecture, is_prunable};
 use super::files::ModelFile;
 use super::files::names::is_pickle;
 use crate::system::counted::format_count;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use foreign::foreign_kind;
 use itertools::Itertools;
 use stored::StoredTensor;
@@ -69,7 +69,7 @@ pub trait Overlay: Send + Sync {
 
     /// Fails if an update or replacement was not applied although its tensor is needed. `is_needed` gets the tensor's
     /// name without prefix.
-    fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
+    fn ensure_updates_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
 }
 
 impl Tensors for Checkpoint {

@@ -19,7 +19,7 @@ use super::{Checkpoint, Tensors, safetensors as format, torch};
 use crate::model::files::names::{WEIGHT_FILES, is_index, is_pickle};
 use crate::model::files::{ModelFile, ModelFiles};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 
 /// Attention heads to remove, each with the constant that replaces its context, `[head_dim]`; `None` for zeros.
 pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;

@@ -7,7 +7,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::stored::{StoredTensor, VALUE_TYPES};
 use crate::model::files::ModelFile;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Maximum length of a header in the safetensors format, in bytes.
 const MAX_HEADER_BYTES: u64 = 100_000_000;

@@ -13,7 +13,7 @@ use super::pickle::{NotAStateDict, PickledTensor};
 use super::stored::StoredTensor;
 use super::{pickle, zip};
 use crate::model::files::ModelFile;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Maximum accepted size of a pickle, in bytes. A state dict takes about 200 bytes a tensor: 4 MB for a thousand layers of
 /// sixteen tensors.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::model::files::ModelFile;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// A file in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::observer::FurtherRuns;
 use super::observer::set::ObserverSet;
-use super::pass::{Pass, Portion};
+use super::pass::{CorpusPortion, Pass};
 use crate::model::config::Config;
 use crate::model::forward::visitor::Needs;
 use crate::sequences::pack::Pack;
@@ -53,7 +53,7 @@ impl KeptActivations {
     /// The store's part for a pass over a shard; `None` if no activations of the pass are kept. If `follows` is set, the
     /// pass is replayed from the store; otherwise it is recorded.
     pub fn pass_store(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPassStore<'_>> {
-        let is_kept = |requested: &Pass| requested == pass && pass.portion == Portion::All;
+        let is_kept = |requested: &Pass| requested == pass && pass.portion == CorpusPortion::All;
         let request = self.requests.iter().position(|(requested, _)| is_kept(requested))?;
         Some(KeptPassStore { store: self, request, shard, follows })
     }

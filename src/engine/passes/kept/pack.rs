@@ -173,7 +173,7 @@ impl KeptPack {
                         (weights, entropies) => AttentionView::from_strided(layer, head, tokens, weights, entropies),
                     };
                     let context = context.map(|width| Rows::new(&values[..tokens * width], width));
-                    observers.show_head(sequence, sentence, HeadView { context, ..HeadView::from(attention) });
+                    observers.observe_head(sequence, sentence, HeadView { context, ..HeadView::from(attention) });
                 }
             }
         }

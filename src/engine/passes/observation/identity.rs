@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
-use crate::corpus::{AnnotationOptions, CorpusIdentity, LinkOptions, LinkSources, LinksFrom, Unit};
+use crate::corpus::{AnnotationOptions, ConlluLinkColumn, CorpusIdentity, LinkOptions, LinkSources, Unit};
 use crate::model::families::architecture::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
@@ -90,7 +90,7 @@ pub struct Protocol {
     /// The column of CoNLL-U that links between words were read from, `deps` or `misc:KEY`; absent if none was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
-    pub links_from: Option<LinksFrom>,
+    pub links_from: Option<ConlluLinkColumn>,
     /// The files and options by which links between words were found in addition to the corpus; absent if there were none.
     #[serde(default, skip_serializing_if = "LinkSources::is_empty")]
     pub links: LinkSources,
@@ -109,7 +109,7 @@ pub struct Protocol {
 
 impl Protocol {
     /// Options for reading the corpus: the probed properties, the word classes, and the links that `links` describes.
-    pub fn columns<'a>(&'a self, links: &'a LinkOptions) -> AnnotationOptions<'a> {
+    pub fn annotation_options<'a>(&'a self, links: &'a LinkOptions) -> AnnotationOptions<'a> {
         AnnotationOptions { requested_columns: &self.probes, links: Some(links), class_column: self.classes.as_deref() }
     }
 

@@ -11,7 +11,7 @@ use super::partial::{self, EXTENSION, RestoreSums};
 use super::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{format_count, plural};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 
 /// Maximum number of missing shards that a message names.
 const MAX_NAMED_SHARDS: usize = 10;

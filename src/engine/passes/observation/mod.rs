@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::observer::Observer;
 use super::pass::Pass;
 use crate::sequences::tally::Tally;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::digest::hex;
 use identity::{Identity, RunInfo};
 

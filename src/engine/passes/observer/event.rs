@@ -6,7 +6,7 @@ use crate::model::forward::Encoder;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{FinalNorm, HeadView, Mixing, Needs, ResidualPart};
+use crate::model::forward::visitor::{FinalNorm, HeadView, MixingRatios, Needs, ResidualPart};
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
@@ -31,7 +31,7 @@ pub enum Event<'a> {
     /// How much other tokens are mixed into each token by a layer's heads; shown after these heads.
     Mixing {
         layer: usize,
-        mixing: Mixing<'a>,
+        mixing: MixingRatios<'a>,
     },
     /// The direct effects of one part of the residual stream on the logits of the compared tokens, `[tokens, compared]`,
     /// before the scaling by the final norm. The effects of heads are shown after all heads of their layer.
@@ -151,7 +151,7 @@ impl<'a> HeadInput<'a> {
     pub fn text_attention(&mut self) -> &TextAttention {
         let folded = &mut self.fold_buffers.text;
         if !folded.is_current {
-            folded.attention.fold(self.view.attention, &self.sequence.kinds);
+            folded.attention.fill(self.view.attention, &self.sequence.kinds);
             folded.is_current = true;
         }
         &folded.attention

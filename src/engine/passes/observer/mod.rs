@@ -121,7 +121,7 @@ pub trait Observer: Any + Send + Sync {
     fn begin(&mut self, sequence: &Sequence);
 
     /// Whether the sums need events of at least one sequence of the pack; otherwise the pack does not run for them.
-    fn can_gain(&self) -> bool;
+    fn needs_events(&self) -> bool;
 
     /// Begins the ablation variant that removes the heads `removed`, or its
     /// [direct run](FurtherRuns::AblationsWithDirectRuns). Returns whether the sums requested it; if not, they skip it.
@@ -166,7 +166,7 @@ pub fn new_observer<S: Sums>(sums: S) -> Box<dyn Observer> {
 /// is too large to be added to others.
 pub fn restore_observer<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
     let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
-    ensure_countable(&sums)?;
+    ensure_bounded_counts(&sums)?;
     Ok(new_observer(sums))
 }
 
@@ -206,7 +206,7 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         self.states.push(self.sums.begin(sequence));
     }
 
-    fn can_gain(&self) -> bool {
+    fn needs_events(&self) -> bool {
         self.states.iter().any(Option::is_some)
     }
 
@@ -256,7 +256,7 @@ const MAX_COUNT: u64 = 1 << 46;
 
 /// Fails if a count or sum that was read from a file is too large to be added to others. Fixed-point sums
 /// ([`ExactSum`](crate::stats::exact::ExactSum)) are bounded in their whole part.
-pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
+pub fn ensure_bounded_counts(read: &impl Serialize) -> Result<()> {
     // Visits all numbers, and writes nothing.
     read.serialize(&mut Serializer::with_formatter(io::sink(), BoundChecker)).context("it holds what no run counts")
 }
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(observers.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
         observers.begin_pack(sequences.iter());
-        assert!(observers.can_gain());
+        assert!(observers.needs_events());
         observers.observe(1, Event::HiddenStates { layer: 4, states: Rows::new(&[0.0; 6], 2) });
         observers.observe(0, Event::Logits { position: 3, logits: &[0.0; 5] });
         observers.end_pack();
@@ -365,18 +365,18 @@ mod tests {
     #[test]
     fn what_can_be_added_up_is_countable() {
         let most = MAX_COUNT as f64;
-        ensure_countable(&(MAX_COUNT, most, [("a", -most)], vec![sum(most), sum(-most)])).unwrap();
-        ensure_countable(&vec![u64::from(u32::MAX); 3]).unwrap();
+        ensure_bounded_counts(&(MAX_COUNT, most, [("a", -most)], vec![sum(most), sum(-most)])).unwrap();
+        ensure_bounded_counts(&vec![u64::from(u32::MAX); 3]).unwrap();
     }
 
     #[test]
     fn what_could_overflow_is_not() {
         let more = 2.0 * MAX_COUNT as f64;
         let refused = [
-            ensure_countable(&[0, MAX_COUNT + 1]),
-            ensure_countable(&Some(-more)),
-            ensure_countable(&[sum(more)]),
-            ensure_countable(&[sum(-more)]),
+            ensure_bounded_counts(&[0, MAX_COUNT + 1]),
+            ensure_bounded_counts(&Some(-more)),
+            ensure_bounded_counts(&[sum(more)]),
+            ensure_bounded_counts(&[sum(-more)]),
         ];
         insta::assert_snapshot!(refused.map(|result| format!("{:#}", result.unwrap_err())).join("\n"), @"");
     }

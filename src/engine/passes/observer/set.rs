@@ -35,8 +35,8 @@ impl ObserverSet {
     }
 
     /// Whether any observer needs events of any sequence of the pack.
-    pub fn can_gain(&self) -> bool {
-        self.observers.iter().any(|observer| observer.can_gain())
+    pub fn needs_events(&self) -> bool {
+        self.observers.iter().any(|observer| observer.needs_events())
     }
 
     /// The ablation variants that these observers request, without duplicates.
@@ -81,7 +81,7 @@ impl ObserverSet {
 
     /// Passes one head over `sequence`, which is number `number` of the pack, to the observers that read heads. Skips
     /// heads that the model lacks.
-    pub fn show_head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
+    pub fn observe_head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
         let AttentionView { layer, head, .. } = view.attention;
         if self.absent.contains(&HeadPlace { layer, head }) {
             return;
@@ -109,7 +109,7 @@ impl ObserverSet {
     }
 
     /// Shows the logits at a position of a patched run to the observer that requested the run.
-    pub fn show_patched_logits(&mut self, requested: &RequestedRun, position: usize, logits: &[f32]) {
+    pub fn observe_patched_logits(&mut self, requested: &RequestedRun, position: usize, logits: &[f32]) {
         let &RequestedRun { observer, sequence, run_index: number, .. } = requested;
         self.observers[observer].observe(sequence, &mut Event::PatchedLogits { run: number, position, logits });
     }

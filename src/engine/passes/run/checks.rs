@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow};
 use crate::model::config::Config;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::{Context as Reads, DEFAULT_WINDOW_TOKENS};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// Maximum number of tokens in a sequence: `requested`, else the number of positions of the model. Windows of documents
 /// have at most [`DEFAULT_WINDOW_TOKENS`] unless requested. Fails if `requested` is more than the model can run.

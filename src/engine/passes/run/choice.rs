@@ -21,7 +21,7 @@ use crate::stats::exact::ExactSum;
 impl Choice {
     /// Indices of the chosen heads, ascending: the most sensitive, the least sensitive, and random ones among the others.
     /// `sensitivities`, `[heads]`, has the sensitivity of the loss to each head.
-    pub fn choose(self, sensitivities: &[f64]) -> Vec<usize> {
+    pub fn choose_heads(self, sensitivities: &[f64]) -> Vec<usize> {
         let descending = |&a: &usize, &b: &usize| sensitivities[b].total_cmp(&sensitivities[a]);
         let order = (0..sensitivities.len()).sorted_by(descending).collect_vec();
         let top = self.top.min(order.len());
@@ -40,7 +40,7 @@ impl Choice {
 /// an item, which may have several sequences, and the sum is over items. Heads are chosen by the sums over
 /// even-numbered blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sensitivity {
+pub struct LossSensitivity {
     grid: HeadGrid,
     /// Summed absolute derivatives over the sequences that are no part of an item, `[heads]`.
     sums: Vec<ExactSum>,
@@ -49,7 +49,7 @@ pub struct Sensitivity {
     items: BTreeMap<u64, Vec<ExactSum>>,
 }
 
-impl Sensitivity {
+impl LossSensitivity {
     pub fn new(grid: HeadGrid) -> Self {
         Self { grid, sums: vec![ExactSum::default(); grid.head_count()], items: BTreeMap::new() }
     }
@@ -61,9 +61,9 @@ impl Sensitivity {
     }
 }
 
-merge_fields!(Sensitivity[grid] { sums, items });
+merge_fields!(LossSensitivity[grid] { sums, items });
 
-impl Sums for Sensitivity {
+impl Sums for LossSensitivity {
     /// `(tokens, item)`: the number of scored tokens, and the number of the item if the sequence is part of one.
     type SequenceState = (usize, Option<u64>);
 
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn heads_of_either_end_and_some_others_are_chosen() {
         let sensitivities = [0.5, 0.1, 0.9, 0.0, 0.7, 0.3];
-        let choice = |top, bottom, random| Choice { top, bottom, random }.choose(&sensitivities);
+        let choice = |top, bottom, random| Choice { top, bottom, random }.choose_heads(&sensitivities);
         assert_eq!(choice(2, 0, 0), [2, 4]);
         assert_eq!(choice(1, 2, 0), [1, 2, 3]);
         assert_eq!(choice(2, 2, 2), [0, 1, 2, 3, 4, 5]);
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn sensitivities_are_sizes_of_the_mean_loss_of_a_sequence() {
-        let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
+        let mut sums = LossSensitivity::new(HeadGrid { layers: 1, heads: 2 });
         let token = |position| PredictedToken::masked(position, position - 1, Some(1));
         let tokens = vec![token(1), token(2)];
         let mut state = sums.begin(&Sequence { predictions: tokens, ..sentence(0, 2, "dep") }).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     /// Two texts of one item, whose derivatives cancel for the first head, and an item of one text.
     #[test]
     fn sensitivities_of_a_task_are_of_whole_items() {
-        let mut sums = Sensitivity::new(HeadGrid { layers: 1, heads: 2 });
+        let mut sums = LossSensitivity::new(HeadGrid { layers: 1, heads: 2 });
         for (item, gates) in [(4, [-3.0, 0.5]), (4, [3.0, 0.5]), (5, [1.0, -1.0])] {
             let gradient = GateGradient { loss: 1.0, gates: gates.to_vec() };
             sums.observe(&mut (2, Some(item)), &mut Event::Gradient(&gradient));

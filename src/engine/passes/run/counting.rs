@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Result;
 use itertools::Itertools;
 
-use crate::corpus::{Corpus, CorpusIdentity, Input, Scope, Sentence};
+use crate::corpus::{Corpus, CorpusIdentity, CorpusScope, Input, Sentence};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::TokenCounter;
 use crate::sequences::reading::{Context, Spacing};
@@ -24,7 +24,7 @@ pub fn count_tokens(
     (tokenizer, context, spacing): (&ModelTokenizer, Context, Spacing),
     max_tokens: usize,
     truncate: bool,
-    scope: &Scope,
+    scope: &CorpusScope,
     threads: NonZeroUsize,
 ) -> Result<(TokenCounter, CorpusIdentity)> {
     let mut corpus = Corpus::open(corpus)?.with_scope(scope);

@@ -64,7 +64,7 @@ impl ContextSums {
 
     /// Mean context of each head over all tokens, `[heads]`. Layers with equal `stems` (the beginnings of the names of
     /// their weights) share weights, and so have one mean.
-    pub fn constants(&self, stems: &[String]) -> Vec<ReplacementVectors> {
+    pub fn overall_means(&self, stems: &[String]) -> Vec<ReplacementVectors> {
         let heads: Vec<&[ExactSum]> = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim).collect();
         let constant = |place: HeadPlace| -> ReplacementVectors {
             let sharing = (0..stems.len()).filter(|&layer| stems[layer] == stems[place.layer]);
@@ -148,7 +148,7 @@ mod tests {
         let [first, other, mask, text, _] = &sums.means()[0];
         assert_eq!([first, other, mask, text], [&[2.0, 2.5], &[5.0, 5.0], &[5.5, 5.5], &[3.75, 1.75]]);
         // Ten tokens: (1, 2) + (4, 0) + (8, 8) + (5, 1) + (7, 7), and five times (3, 3).
-        assert_eq!(sums.constants(&["layer".to_owned()])[0], [(); TokenClass::COUNT].map(|()| vec![4.0, 3.3]));
+        assert_eq!(sums.overall_means(&["layer".to_owned()])[0], [(); TokenClass::COUNT].map(|()| vec![4.0, 3.3]));
         assert_eq!(ContextSums::new(grid, 2).means()[0][0], [0.0, 0.0]);
         // Two tokens of the first class in each of two layers, which share their weights or do not.
         let mut two = ContextSums::new(HeadGrid { layers: 2, heads: 1 }, 2);
@@ -156,7 +156,7 @@ mod tests {
         for (place, sum) in [(0, 2.0), (1, 4.0), (10, 6.0)] {
             two.sums[place] += sum;
         }
-        let constants = |stems: [&str; 2]| two.constants(&stems.map(str::to_owned)).concat();
+        let constants = |stems: [&str; 2]| two.overall_means(&stems.map(str::to_owned)).concat();
         assert_eq!(constants(["a", "b"])[..2], [[1.0, 2.0]; 2]);
         assert_eq!(constants(["a", "b"])[TokenClass::COUNT..][..2], [[3.0, 0.0]; 2]);
         assert_eq!(constants(["a", "a"]), [[2.0, 1.0]; 2 * TokenClass::COUNT]);

@@ -25,9 +25,9 @@ use super::observation::PassSums;
 use super::observation::identity::Protocol;
 use super::observer::Observer;
 use super::observer::set::ObserverSet;
-use super::pass::{CorruptedVariants, Pass, Portion, Sequences, ShownEvents, Weights};
+use super::pass::{CorpusPortion, CorruptedVariants, EventKind, ModelWeights, Pass, Sequences};
 use super::setup::PassSetup;
-use crate::corpus::{Corpus, CorpusIdentity, Index, Input, LinkOptions, SEGMENT_SENTENCES, Scope};
+use crate::corpus::{Corpus, CorpusIdentity, CorpusScope, Index, Input, LinkOptions, SEGMENT_SENTENCES};
 use crate::model::Model;
 use crate::model::controls::sharp::SharpnessSample;
 use crate::model::forward::Encoder;
@@ -64,7 +64,7 @@ pub struct Runner<'a> {
     /// Options for links between words, such as a file of links besides the corpus.
     pub links: &'a LinkOptions,
     /// Which sentences to read; decided by the first pass over the corpus.
-    pub scope: &'a Scope,
+    pub scope: &'a CorpusScope,
     /// Index of the corpus, by which a shard reads only its own part; `None` without an index.
     pub index: Option<&'a Arc<Index>>,
     pub shard: Shard,
@@ -110,7 +110,7 @@ impl Runner<'_> {
         let (pass, observers) = passes.next().expect("at least one pass");
         let variants = Variants::baseline_only(pass.removal_gates());
         self.progress.next_pass();
-        self.progress.start_planned();
+        self.progress.start_planned_pass();
         let run = PassRun { pass: &pass, observers, variants: &variants };
         let (first, tally, corpus) = self.run_over_corpus(opened, self.whole_shard(), run)?;
         let mut sums = vec![first];
@@ -122,7 +122,7 @@ impl Runner<'_> {
     fn planned_work(&self, passes: &[PassToRun]) -> impl Iterator<Item = PassWork> {
         // Heads are removed only in sampled passes.
         let removed = |pass: &Pass, observers: &[Box<dyn Observer>]| match pass.portion {
-            Portion::All => BTreeSet::new(),
+            CorpusPortion::All => BTreeSet::new(),
             _ => ObserverSet::requested_variants(observers),
         };
         passes.iter().map(move |(pass, observers)| self.pass_work(pass, &removed(pass, observers)))
@@ -138,18 +138,18 @@ impl Runner<'_> {
     fn run_each(&self, corpus: &CorpusIdentity, passes: impl IntoIterator<Item = PassToRun>) -> Result<Vec<PassSums>> {
         let run = |(pass, observers): PassToRun| {
             self.progress.next_pass();
-            if pass.portion != Portion::All {
+            if pass.portion != CorpusPortion::All {
                 let removed = ObserverSet::requested_variants(&observers);
-                let as_run = self.on_test_blocks(&pass, &removed);
+                let as_run = self.limit_to_test_blocks(&pass, &removed);
                 let variants = self.pass_variants(corpus, &as_run, removed)?;
                 // Gates are fitted to the sequences of all shards.
-                let shard = if pass.shown == ShownEvents::Fits { Shard::WHOLE } else { self.shard };
-                self.progress.start_planned();
+                let shard = if pass.shown == EventKind::Fits { Shard::WHOLE } else { self.shard };
+                self.progress.start_planned_pass();
                 let run = PassRun { pass: &as_run, observers, variants: &variants };
                 let sums = self.run_pass_again(corpus, self.sampled_part(corpus, shard, &as_run), run)?;
                 return Ok(PassSums { pass, ..sums });
             }
-            self.progress.start_planned();
+            self.progress.start_planned_pass();
             let variants = Variants::baseline_only(pass.removal_gates());
             self.run_pass_again(corpus, self.whole_shard(), PassRun { pass: &pass, observers, variants: &variants })
         };
@@ -164,7 +164,8 @@ impl Runner<'_> {
             Sequences::Task | Sequences::Interchange => return self.run_over_task(part.0.shard, run),
             _ => {}
         }
-        let opened = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), self.index)?;
+        let opened =
+            Corpus::open_with(self.corpus, self.scope, self.protocol.annotation_options(self.links), self.index)?;
         let (sums, _, again) = self.run_over_corpus(opened, part, run)?;
         corpus.ensure_same(&again)?;
         Ok(sums)
@@ -178,7 +179,7 @@ impl Runner<'_> {
     /// The sampled sentences of a shard, in the jackknife blocks of the pass.
     fn sampled_part(&self, corpus: &CorpusIdentity, shard: Shard, pass: &Pass) -> CountedPart {
         let sample = Sample::new(self.ablation_options().sample, corpus.repeats.read);
-        let parity = pass.portion.parity();
+        let parity = pass.portion.block_parity();
         let part = CorpusPart { shard, sample, parity };
         if self.protocol.context() == Reads::Document {
             return (part, None);
@@ -215,8 +216,9 @@ impl Runner<'_> {
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
         let (protocol, pass) = (self.protocol, run.pass);
         let CorpusPart { shard, sample, .. } = part;
-        let corpus = corpus
-            .with_segments(|mut sentences| sentences.any(|index| shard.contains(index) && sample.contains(index)));
+        let corpus = corpus.with_selected_segments(|mut sentences| {
+            sentences.any(|index| shard.contains(index) && sample.contains(index))
+        });
         let measure = match (sequences, corpus.bytes()) {
             (Some(sentences), _) => ProgressMeasure::Sentences(sentences),
             (None, Some(bytes)) => ProgressMeasure::Bytes(bytes, corpus.bytes_read()),
@@ -234,7 +236,7 @@ impl Runner<'_> {
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, has_failed: false };
         let (sums, left_out) = {
             // A sample counts every drawn sentence: the first sentence of a family may not be drawn.
-            let is_drawn = pass.portion != Portion::All;
+            let is_drawn = pass.portion != CorpusPortion::All;
             let prepare = |sentence: Result<Sequence>| {
                 let mut sentence = match pass.sequences {
                     Sequences::Shuffled { seed } => shuffled(&sentence?, seed),
@@ -245,7 +247,7 @@ impl Runner<'_> {
             };
             let sentences = sentences.by_ref().map(prepare);
             let texts: Box<DynSequences<'_>> = if is_in_windows {
-                Box::new(part.windows(sentences, protocol.max_tokens, &mut windows))
+                Box::new(part.draw_windows(sentences, protocol.max_tokens, &mut windows))
             } else {
                 Box::new(sentences)
             };
@@ -309,7 +311,7 @@ impl Runner<'_> {
         let task = self.task.context("a study needs a task, and the run has none")?;
         let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
         let sample = Sample::new(self.ablation_options().sample, texts.count());
-        let part = CorpusPart { shard, sample, parity: pass.portion.parity() };
+        let part = CorpusPart { shard, sample, parity: pass.portion.block_parity() };
         let is_in_part = |sequence: &Sequence| part.contains(sequence.index, sequence.family.number);
         self.begin_progress(&run, ProgressMeasure::Sentences(texts.sequence_count(is_in_part)));
         let sums = self.sum_sequences(run, &mut texts.sequences(is_in_part).map(Ok))?;
@@ -345,13 +347,13 @@ impl Runner<'_> {
     }
 
     /// The encoder with the weights of a control; `None` for a pass with the trained weights.
-    fn control_weights_encoder(&self, weights: Weights) -> Result<Option<Box<dyn Encoder>>> {
+    fn control_weights_encoder(&self, weights: ModelWeights) -> Result<Option<Box<dyn Encoder>>> {
         let model = self.model;
         Ok(match weights {
-            Weights::Trained => None,
-            Weights::Untrained { seed } => Some(model.untrained_encoder(seed)?),
-            Weights::RotatedOutputs { seed } => Some(model.rotated_encoder(seed)?),
-            Weights::UntrainedSharp { seed } => {
+            ModelWeights::Trained => None,
+            ModelWeights::Untrained { seed } => Some(model.untrained_encoder(seed)?),
+            ModelWeights::RotatedOutputs { seed } => Some(model.rotated_encoder(seed)?),
+            ModelWeights::UntrainedSharp { seed } => {
                 let pack = Pack { sequences: self.first_sentences()? };
                 // The first token of a decoder is no text.
                 let is_text = |one: &Sequence, at: &usize| TokenClass::from(one.kinds[*at]) == TokenClass::Text;
@@ -366,7 +368,7 @@ impl Runner<'_> {
     /// attend over them as sharply as the trained model.
     fn first_sentences(&self) -> Result<Vec<Sequence>> {
         let Protocol { max_tokens, truncate, .. } = *self.protocol;
-        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.columns(self.links), None)?;
+        let corpus = Corpus::open_with(self.corpus, self.scope, self.protocol.annotation_options(self.links), None)?;
         let segments = self.model.architecture.config.type_vocab_size;
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate).with_segments(segments);
         let part = CorpusPart::whole_shard(Shard::WHOLE);
@@ -382,7 +384,7 @@ impl Runner<'_> {
         let sequences = sequences.map(first_token_marker(self.model.is_decoder()));
         let mut observers = ObserverSet::new(observers).with_absent_heads(self.model.pruned_heads());
         let conditions = PassConditions {
-            removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
+            removal: (pass.portion != CorpusPortion::All && pass.sequences != Sequences::Interchange)
                 .then(|| self.ablation_options().removal),
             objective: self.model.objective.filter(|_| pass.predicts()),
             task: self.task.filter(|_| pass.sequences.are_task_items()).map(|task| task.info.kind),
@@ -392,7 +394,7 @@ impl Runner<'_> {
         let places = single_heads.flat_map(|variant| &variant.removed).map(|place| grid.index(place.layer, place.head));
         let chosen =
             (self.ablates_chosen_heads(pass) || !self.model.pruned_heads().is_empty()).then(|| places.collect());
-        let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
+        let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.head_constants());
         let setup = PassSetup {
             encoder: Some(encoder),
             embeddings: encoder.word_embeddings(),
@@ -407,19 +409,19 @@ impl Runner<'_> {
         let removed: Vec<usize> = pass.removed.iter().map(|place| grid.index(place.layer, place.head)).collect();
         observers.begin_pass(&setup);
         let observers = match pass.shown {
-            ShownEvents::Activations => {
+            EventKind::Activations => {
                 let store = self.kept.pass_store(pass, self.shard, self.is_second_stage);
                 sum_activations(observers, (model, encoder), variants, sequences, threads, progress, store)?
             }
-            ShownEvents::Derivatives => {
+            EventKind::Derivatives => {
                 let path = (&variants.baseline, &removed[..], self.ablation_options().gradient_steps);
                 differentiate(observers, (model, differentiable()?), path, sequences, threads, progress)?
             }
-            ShownEvents::Fits => {
+            EventKind::Fits => {
                 let gated = GatedHeads::new(&self.model.architecture, &variants.baseline, &removed);
                 let starts =
                     (0..STARTING_POINTS).filter(|start| self.shard.contains(start * SEGMENT_SENTENCES)).collect();
-                let run = (pass.portion.parity().unwrap_or_default(), starts);
+                let run = (pass.portion.block_parity().unwrap_or_default(), starts);
                 let fits = fit_gates((model, differentiable()?), &gated, run, sequences, threads, progress)?;
                 observers.begin_pass(&PassSetup { gate_fits: Some(fits), ..setup });
                 observers

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::model::config::cost::Cost;
 use crate::sequences::pack::Pack;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::machine::memory;
 
 /// Number of attention weights in a pack above which a note tells the user that it takes a minute or more. With the default
@@ -12,13 +12,13 @@ use crate::system::machine::memory;
 const SLOW_PACK_ATTENTION_WEIGHTS: u64 = 1 << 28;
 
 /// Function from the lengths of the sequences in a pack to the pack's cost: memory and number of attention weights.
-pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
+pub(super) type PackCost<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 
 /// The memory that a pass may use, divided among packs. Half of it is for small packs, which all workers can run at the
 /// same time. Larger packs wait until the small ones are done, and then as many of them as fit run side by side. The
 /// order has no effect on results, since sums are exact.
 pub(super) struct PackMemory<'a> {
-    cost: &'a CostOf<'a>,
+    cost: &'a PackCost<'a>,
     /// Number of observers that hold all attention weights of a pack until its end.
     attention_keepers: usize,
     /// Free memory that is not reserved, in bytes.
@@ -29,7 +29,7 @@ pub(super) struct PackMemory<'a> {
 impl<'a> PackMemory<'a> {
     /// Takes all free memory but `reserved` bytes for `threads` workers. `keepers` is the number of observers that hold all
     /// attention weights of a pack.
-    pub(super) fn new(cost: &'a CostOf<'a>, (keepers, reserved): (usize, u64), threads: usize) -> Self {
+    pub(super) fn new(cost: &'a PackCost<'a>, (keepers, reserved): (usize, u64), threads: usize) -> Self {
         let free = memory::available().unwrap_or(u64::MAX).saturating_sub(reserved);
         Self { cost, attention_keepers: keepers, free_bytes: free, threads }
     }

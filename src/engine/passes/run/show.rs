@@ -6,7 +6,7 @@ use super::variants::{AblationVariant, Variants};
 use crate::model::forward::batch::{Batch, group_by_tokens};
 use crate::model::forward::held::HeldOutputs;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{BlockOutput, FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor};
+use crate::model::forward::visitor::{BlockOutput, FinalNorm, HeadView, MixingRatios, Needs, ResidualPart, Visitor};
 use crate::model::forward::{Encoder, PassStart, Scratch};
 use crate::passes::kept::KeptPack;
 use crate::passes::observer::requests::RequestedRun;
@@ -27,7 +27,7 @@ type LayerInputs = Vec<Vec<f32>>;
 
 /// Shows a pack to the observers: the baseline, then the requested patched runs, then each ablation variant. Activations of
 /// the baseline that a later pass needs are recorded in `for_later`. Fails if a forward pass fails.
-pub fn show_pack(
+pub fn run_pack(
     observers: &mut ObserverSet,
     pack: &Pack,
     variants: &Variants,
@@ -122,7 +122,7 @@ impl Visitor for PackVisitor<'_> {
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
         self.for_later.iter_mut().for_each(|kept| kept.keep_head(sequence, view));
-        self.observers.show_head(sequence, &self.pack.sequences[sequence], *view);
+        self.observers.observe_head(sequence, &self.pack.sequences[sequence], *view);
     }
 
     fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
@@ -141,7 +141,7 @@ impl Visitor for PackVisitor<'_> {
         self.observers.observe(sequence, Event::AttentionInputs { layer, inputs, encoder: self.encoder });
     }
 
-    fn mixing(&mut self, sequence: usize, layer: usize, mixing: Mixing<'_>) {
+    fn mixing(&mut self, sequence: usize, layer: usize, mixing: MixingRatios<'_>) {
         self.observers.observe(sequence, Event::Mixing { layer, mixing });
     }
 
@@ -176,6 +176,6 @@ impl Visitor for PatchedVisitor<'_> {
     }
 
     fn logits(&mut self, copy: usize, position: usize, logits: &[f32]) {
-        self.observers.show_patched_logits(&self.group[copy], position, logits);
+        self.observers.observe_patched_logits(&self.group[copy], position, logits);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Runner;
 use crate::passes::gate_fits::STARTING_POINTS;
 use crate::passes::observer::requests::{HeadSet, single_head_sets_and_all};
-use crate::passes::pass::{Pass, Portion, Sequences, ShownEvents};
+use crate::passes::pass::{CorpusPortion, EventKind, Pass, Sequences};
 use crate::sequences::derived::task::Task;
 use crate::system::progress::run::{PassWork, WorkExtent};
 
@@ -28,7 +28,7 @@ impl Runner<'_> {
     /// removed once.
     pub(super) fn expected_work(&self, pass: &Pass) -> PassWork {
         let heads = single_head_sets_and_all(self.model.grid());
-        let removed = if pass.portion == Portion::All { BTreeSet::new() } else { heads.into_iter().collect() };
+        let removed = if pass.portion == CorpusPortion::All { BTreeSet::new() } else { heads.into_iter().collect() };
         self.pass_work(pass, &removed)
     }
 
@@ -40,9 +40,9 @@ impl Runner<'_> {
             Sequences::Repeats(repeats) => WorkExtent::Tokens(repeats.expected_tokens() / shards),
             Sequences::Task => task_tokens(|task| task.texts.token_count()),
             Sequences::Interchange => task_tokens(|task| task.interchanged.token_count()),
-            _ if pass.portion == Portion::All => WorkExtent::Corpus,
+            _ if pass.portion == CorpusPortion::All => WorkExtent::Corpus,
             _ => {
-                let parities = if pass.portion == Portion::Sample { 1.0 } else { 2.0 };
+                let parities = if pass.portion == CorpusPortion::Sample { 1.0 } else { 2.0 };
                 WorkExtent::Sample(self.ablation_options().sample as f64 / parities / shards)
             }
         }
@@ -54,11 +54,11 @@ impl Runner<'_> {
         let layers = self.model.grid().layers as f64;
         let share_of_layers = |heads: &HeadSet| heads.first().map_or(1.0, |place| 1.0 - place.layer as f64 / layers);
         let runs = match pass.shown {
-            ShownEvents::Activations => 1.0 + removed.iter().map(share_of_layers).sum::<f64>(),
-            ShownEvents::Derivatives => {
+            EventKind::Activations => 1.0 + removed.iter().map(share_of_layers).sum::<f64>(),
+            EventKind::Derivatives => {
                 DERIVATIVE_COST * self.ablation_options().gradient_steps.map_or(1.0, |steps| f64::from(steps.get()))
             }
-            ShownEvents::Fits => DERIVATIVE_COST * EXPECTED_EVALUATIONS_PER_FIT * STARTING_POINTS as f64,
+            EventKind::Fits => DERIVATIVE_COST * EXPECTED_EVALUATIONS_PER_FIT * STARTING_POINTS as f64,
         };
         f64::from(phases) * runs
     }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::room::{CostOf, PackMemory};
-use super::show::{WorkerBuffers, show_pack};
+use super::room::{PackCost, PackMemory};
+use super::show::{WorkerBuffers, run_pack};
 use super::variants::Variants;
 use crate::corpus::Corpus;
 use crate::model::forward::Encoder;
@@ -50,7 +50,7 @@ impl CorpusPart {
     /// Makes windows of at most `max_tokens` tokens from the sentences, and keeps those whose first sentence is in this
     /// part of the corpus. A window is drawn whole, since sentences drawn one by one would leave gaps. The amount of
     /// text is about the same. `tally` counts all windows of the shard.
-    pub fn windows(
+    pub fn draw_windows(
         self,
         sentences: impl Iterator<Item = Result<Sequence>> + Send,
         max_tokens: usize,
@@ -119,7 +119,7 @@ pub fn sum_activations(
             return Ok(());
         }
         let mut kept_pack = store.and_then(|store| store.reserve_pack(pack));
-        show_pack(observers, pack, variants, encoder, buffers, kept_pack.as_mut())?;
+        run_pack(observers, pack, variants, encoder, buffers, kept_pack.as_mut())?;
         store.zip(kept_pack).into_iter().for_each(|(store, pack)| store.store_pack(number, pack));
         Ok(())
     };
@@ -134,7 +134,7 @@ pub fn sum_activations(
 /// activations. Fails if the corpus cannot be read on, if a pack does not fit into memory, or if `show` fails.
 pub(super) fn run_packs<B: Default>(
     observers: ObserverSet,
-    (model, cost, reserved): (&str, &CostOf<'_>, u64),
+    (model, cost, reserved): (&str, &PackCost<'_>, u64),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     (threads, progress): (NonZeroUsize, &RunProgress),
     show: impl Fn(&mut ObserverSet, (usize, &Pack), &mut B) -> Result<()> + Sync,
@@ -167,7 +167,7 @@ pub(super) fn run_packs<B: Default>(
                 progress.note(&note);
             }
             observers.begin_pack(pack.sequences.iter());
-            if observers.can_gain() {
+            if observers.needs_events() {
                 show(&mut observers, (number, &pack), &mut buffers)
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }

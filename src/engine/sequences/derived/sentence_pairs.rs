@@ -41,7 +41,7 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
         (pair.ids.len() <= self.max_tokens).then_some(Sequence {
             index: first.index,
             document: first.document,
-            family: first.text_family(),
+            family: first.text_group(),
             ..pair
         })
     }

@@ -51,7 +51,7 @@ impl UniformAttention {
             // Every token of the word gives an equal weight.
             FromToken::Mean if self.visibility.is_full(self.tokens) => of_token(query.start()),
             FromToken::Mean => {
-                query.shares().map(|(token, share)| share * of_token(token)).sum::<f64>() / query.total_share()
+                query.shares().map(|(token, share)| share * of_token(token)).sum::<f64>() / query.share_sum()
             }
         }
     }

@@ -78,7 +78,7 @@ impl TokenRoles {
     }
 
     /// Number of queries that see a text token at each offset (key minus query) from -8 to 8.
-    pub fn offset_queries(&self, visibility: Visibility) -> [u64; OFFSET_COUNT] {
+    pub fn query_counts_by_offset(&self, visibility: Visibility) -> [u64; OFFSET_COUNT] {
         let mut counts = [0; OFFSET_COUNT];
         for query in self.queries() {
             let keys = self.neighbours(query, MAX_OFFSET_TOKENS).flatten().filter(|&key| visibility.sees(query, key));

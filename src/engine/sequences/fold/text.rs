@@ -23,7 +23,7 @@ pub struct TextAttention {
 impl TextAttention {
     /// Copies a head's attention over tokens of these kinds, with 0 for special tokens and for each query's attention to
     /// itself.
-    pub fn fold(&mut self, view: AttentionView<'_>, kinds: &[TokenKind]) {
+    pub fn fill(&mut self, view: AttentionView<'_>, kinds: &[TokenKind]) {
         self.is_text.clear();
         self.is_text.extend(kinds.iter().map(|kind| f32::from(u8::from(!kind.is_special()))));
         self.padded_width = kinds.len().next_multiple_of(LANES);
@@ -94,9 +94,9 @@ mod tests {
         let weights: Vec<f32> = (0..25_u8).map(|cell| f32::from(cell) / 64.0).collect();
         let mut text = TextAttention::default();
         // Buffers that were used before are as good as new ones.
-        text.fold(AttentionView::new(0, 0, 1, &[1.0]), &[Text]);
+        text.fill(AttentionView::new(0, 0, 1, &[1.0]), &[Text]);
         assert_eq!((text.row_sum(0), text.row(0)), (0.0, &[0.0; LANES][..]));
-        text.fold(AttentionView::new(0, 0, 5, &weights), &kinds);
+        text.fill(AttentionView::new(0, 0, 5, &weights), &kinds);
         assert_eq!(text.row(2)[..5], [0.0, 11.0 / 64.0, 0.0, 13.0 / 64.0, 0.0]);
         assert!(text.row(2)[5..].iter().all(|weight| *weight == 0.0));
         assert_eq!([1, 2, 3].map(|query| text.row_sum(query)), [15.0 / 64.0, 24.0 / 64.0, 33.0 / 64.0]);

@@ -5,7 +5,7 @@ use crate::sequences::span::WordSpan;
 
 /// The units that a drawing of attention shows: the words of a sentence and its special tokens, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DrawingUnits {
+pub struct DisplayUnits {
     /// The tokens of each unit, `[units]`.
     pub spans: Vec<WordSpan>,
     /// Index of the word that each unit is, `[units]`; `None` for a unit that is no word.
@@ -14,7 +14,7 @@ pub struct DrawingUnits {
     pub unit_of_word: Vec<usize>,
 }
 
-impl DrawingUnits {
+impl DisplayUnits {
     /// The words and special tokens of a sequence as units. Text tokens outside words are in no unit.
     pub fn new(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
@@ -90,18 +90,18 @@ mod tests {
     fn what_stands_before_a_sentence_in_its_window_is_one_unit() {
         // [CLS] a b | c d [SEP], as a decoder reads it.
         let window = Sequence { texts: vec![1..3, 3..5], ..sentence(0, 4, "obj") }.with_decoder_first_token();
-        let units = DrawingUnits::sentence_in_window(&window, 1);
+        let units = DisplayUnits::sentence_in_window(&window, 1);
         assert_eq!(units.spans, WordSpan::whole_words([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, None, Some(2), Some(3)]);
         assert_eq!(units.unit_of_word, [1, 1, 2, 3]);
         assert_eq!((units.unit_at(2), units.unit_at(4)), (Some(1), Some(3)));
-        let first = DrawingUnits::sentence_in_window(&window, 0);
+        let first = DisplayUnits::sentence_in_window(&window, 0);
         assert_eq!((&first.spans, &first.unit_of_word[..2]), (&WordSpan::whole_words([0..1, 1..2, 2..3]), &[1, 2][..]));
         // Without a special token in front there is nothing before the first sentence.
         let mut bare = window;
         (bare.words, bare.texts) = (WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]), vec![0..2, 2..4]);
-        assert_eq!(DrawingUnits::sentence_in_window(&bare, 0).spans, WordSpan::whole_words([0..1, 1..2]));
-        assert_eq!(DrawingUnits::sentence_in_window(&bare, 1).spans, WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]));
+        assert_eq!(DisplayUnits::sentence_in_window(&bare, 0).spans, WordSpan::whole_words([0..1, 1..2]));
+        assert_eq!(DisplayUnits::sentence_in_window(&bare, 1).spans, WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]));
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         let mut sequence = Sequence { words: WordSpan::whole_words([1..3, 3..4]), ..sentence(0, 3, "obj") };
         sequence.tree.as_mut().unwrap().truncate(2);
         sequence.forms = vec!["undo".to_owned(), "it".to_owned()];
-        let units = DrawingUnits::new(&sequence);
+        let units = DisplayUnits::new(&sequence);
         assert_eq!(units.spans, WordSpan::whole_words([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, Some(0), Some(1), None]);
         assert_eq!(units.unit_of_word, [1, 2]);

@@ -74,7 +74,7 @@ impl WordAttention {
             match from {
                 FromToken::First => add(span.start(), 1.0),
                 FromToken::Mean => {
-                    let size = span.total_share();
+                    let size = span.share_sum();
                     span.shares().for_each(|(query, share)| add(query, share / size));
                 }
             }

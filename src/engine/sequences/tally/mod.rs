@@ -11,7 +11,7 @@ use super::sequence::Sequence;
 use crate::corpus::TreeHead;
 use crate::model::tokenizer::{ModelTokenizer, script_of};
 use crate::stats::blocks::{Merge, merge_fields};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 #[cfg(test)]
 mod tests;
@@ -254,7 +254,7 @@ impl Legibility {
             self.characters += u64::from(!c.is_whitespace());
             let Some(script) = script_of(c) else { continue };
             self.letters += 1;
-            if !tokenizer.scripts.knows(script) {
+            if !tokenizer.scripts.covers(script) {
                 *self.foreign.entry(script.to_owned()).or_default() += 1;
             }
         }

@@ -15,10 +15,10 @@ use super::span::WordSpan;
 use super::tally::{LeftOutWords, SkipReason, Tally, WordSkip};
 use crate::corpus::{
     Annotation, Content, LinkSet, MAX_SENTENCE_BYTES, Origin, SEGMENT_SENTENCES, Sentence, TreeHead, Word, WordClass,
-    Written,
+    WrittenText,
 };
 use crate::model::tokenizer::ModelTokenizer;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::time_limit;
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ impl<'a> SentenceTokenizer<'a> {
         let Sentence { index, origin, document, document_number, family, .. } = sentence;
         let Sentence { entity_fields, content, mut links, first_text_word_count: first_text, .. } = sentence;
         let cannot = move |error: Error, Origin { path, line, .. }: &Origin| {
-            error.context(format!("cannot tokenise sentence {index}")).at(path, *line)
+            error.context(format!("cannot tokenise sentence {index}")).at_line(path, *line)
         };
         let place = {
             let origin = origin.clone();
@@ -122,8 +122,9 @@ impl<'a> SentenceTokenizer<'a> {
                 self.tokenize_spaced(words, first_text)
             }
             (Content::Words(words), _) => {
-                let written =
-                    sentence.written.unwrap_or_else(|| Written::join_by_spaces(words.iter().map(|word| &*word.form)));
+                let written = sentence
+                    .written
+                    .unwrap_or_else(|| WrittenText::join_by_spaces(words.iter().map(|word| &*word.form)));
                 self.tokenize_written((words, &mut links), &written, before, &mut left_out)
             }
         });
@@ -132,7 +133,7 @@ impl<'a> SentenceTokenizer<'a> {
             Ok(sequence) => sequence,
             Err(Ok(reason)) if self.strict => {
                 let error = anyhow!("sentence {index}, one {reason}, would be skipped, and --strict skips none");
-                return Err(reason.with_hint(error).at(&origin.path, origin.line));
+                return Err(reason.with_hint(error).at_line(&origin.path, origin.line));
             }
             Err(Ok(reason)) => {
                 self.tally.count_skip(origin.file, reason);
@@ -144,10 +145,10 @@ impl<'a> SentenceTokenizer<'a> {
             let (reason, shown) = (WordSkip::NoTokens.describe(), form.escape_default());
             let error = anyhow!("word {} of sentence {index}, `{shown}`, is one {reason}", word + 1);
             let error = error.with_value(shown).hint("take it out of the corpus, or run without --strict");
-            return Err(error.at(&origin.path, origin.line));
+            return Err(error.at_line(&origin.path, origin.line));
         }
         if let Some(residues) = residues {
-            self.link_residues(&mut links, residues, &sequence).at(&origin.path, origin.line)?;
+            self.link_residues(&mut links, residues, &sequence).at_line(&origin.path, origin.line)?;
         }
         let document = document.max(index / SEGMENT_SENTENCES * SEGMENT_SENTENCES);
         let sequence = Sequence { index, document, document_number, family, links, entity_fields, ..sequence };
@@ -230,7 +231,7 @@ impl<'a> SentenceTokenizer<'a> {
     fn tokenize_written(
         &self,
         (words, links): (Vec<Word>, &mut [LinkSet]),
-        written: &Written,
+        written: &WrittenText,
         before: &str,
         left_out: &mut LeftOutWords,
     ) -> Result<Sequence> {

@@ -48,7 +48,7 @@ impl ErrorClass {
     }
 
     /// Description of the class in a few words.
-    pub fn about(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         self.facts().2
     }
 }

@@ -8,7 +8,7 @@ use std::{io, iter};
 use anyhow::Error;
 
 use super::class::ErrorClass;
-use crate::system::printable::shortened;
+use crate::system::printable::shorten;
 
 /// Facts that one call attached to an error, such as its file and line; all other fields are `None`.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ pub fn location(error: &Cause) -> (Option<&str>, Option<u64>) {
 }
 
 /// Command-line option that an error is about: the one attached last.
-pub fn option(error: &Cause) -> Option<&str> {
+pub fn command_option(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| fact.option.as_deref())
 }
 
@@ -111,7 +111,7 @@ pub fn hint(error: &Cause) -> Option<String> {
 }
 
 /// Methods that attach facts to an error, or to the error of a result. An `Ok` stays as it is.
-pub trait Facts: Sized {
+pub trait ErrorExt: Sized {
     /// The error or result with the facts attached.
     type Annotated;
 
@@ -140,11 +140,11 @@ pub trait Facts: Sized {
 
     /// Attaches the value that the error is about, which the message already names. A long value is shortened.
     fn with_value(self, value: impl Display) -> Self::Annotated {
-        self.annotate(|error| annotate_error(error, |fact| fact.value = Some(shortened(&value.to_string()))))
+        self.annotate(|error| annotate_error(error, |fact| fact.value = Some(shorten(&value.to_string()))))
     }
 
     /// Attaches file and line, and puts `file:line` before the message.
-    fn at(self, file: impl Display, line: u64) -> Self::Annotated {
+    fn at_line(self, file: impl Display, line: u64) -> Self::Annotated {
         self.annotate(|error| {
             let error = error.context(format!("{file}:{line}"));
             annotate_error(error, |fact| (fact.file, fact.line) = (Some(file.to_string()), Some(line)))
@@ -191,7 +191,7 @@ pub trait Facts: Sized {
     }
 }
 
-impl Facts for Error {
+impl ErrorExt for Error {
     type Annotated = Self;
 
     fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self {
@@ -199,7 +199,7 @@ impl Facts for Error {
     }
 }
 
-impl<T, E: Into<Error>> Facts for Result<T, E> {
+impl<T, E: Into<Error>> ErrorExt for Result<T, E> {
     type Annotated = anyhow::Result<T>;
 
     fn annotate(self, make: impl FnOnce(Error) -> Error) -> anyhow::Result<T> {
@@ -265,7 +265,7 @@ mod tests {
         let a = || Some("a".to_owned());
         assert_eq!(of(bad()), (None, None, "bad".to_owned()));
         assert_eq!(of(bad().with_line(3)), (None, None, "bad".to_owned()));
-        assert_eq!(of(bad().at("a", 3).cannot("use", "b")), (a(), Some(3), "cannot use `b`: a:3: bad".to_owned()));
+        assert_eq!(of(bad().at_line("a", 3).cannot("use", "b")), (a(), Some(3), "cannot use `b`: a:3: bad".to_owned()));
         assert_eq!(of(bad().with_file("b").cannot("use", "a")), (a(), None, "cannot use `a`: bad".to_owned()));
         assert_eq!(of(bad().with_line(3).with_file("a")), (a(), Some(3), "bad".to_owned()));
         let json = serde_json::from_str::<u8>("\n\n?").unwrap_err();

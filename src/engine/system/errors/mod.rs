@@ -6,5 +6,5 @@ mod report;
 pub mod similar;
 
 pub use class::ErrorClass;
-pub use facts::{Facts, causes, hint, io_error, location, option, value};
+pub use facts::{ErrorExt, causes, command_option, hint, io_error, location, value};
 pub use report::{ErrorFormat, ErrorReport};

@@ -56,12 +56,12 @@ impl ErrorReport {
 mod tests {
     use anyhow::anyhow;
 
-    use super::super::facts::Facts;
+    use super::super::facts::ErrorExt;
     use super::*;
 
     #[test]
     fn an_error_is_described_with_its_value() {
-        let error = anyhow!("`x` is no number").with_value("x").class(ErrorClass::Input).at("a", 2);
+        let error = anyhow!("`x` is no number").with_value("x").class(ErrorClass::Input).at_line("a", 2);
         assert_eq!(
             ErrorReport::new(&error).json(),
             r#"{"code":"input","status":3,"message":"a:2: `x` is no number","file":"a","line":2,"value":"x","hint":null}"#

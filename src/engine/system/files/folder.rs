@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use tempfile::TempDir;
 
 use super::output::{PREFIX, SUFFIX, parent_folder, temporary_builder, unwritable_error};
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::interrupt;
 
 /// An output folder that is being written. It appears at its path when it is complete, with [`OutputFolder::commit`].
@@ -49,7 +49,7 @@ impl OutputFolder {
     }
 
     /// Writes a file in the folder, at the relative path `name`. Fails if it cannot be written, or if `write` fails.
-    pub fn file(&self, name: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    pub fn write_file(&self, name: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let (path, shown) = (self.temporary.path().join(name), self.path.join(name));
         let created = fs::create_dir_all(parent_folder(&path)).and_then(|()| File::create(&path));
         let mut file = BufWriter::new(created.cannot("write", shown.display()).class(ErrorClass::Output)?);
@@ -60,7 +60,7 @@ impl OutputFolder {
 
     /// Copies a file into the folder, to the relative path `name`. Fails if it cannot be read or written.
     pub fn copy(&self, from: &Path, name: &Path) -> Result<()> {
-        self.file(name, |file| {
+        self.write_file(name, |file| {
             let copied = File::open(from).and_then(|mut source| std::io::copy(&mut source, file));
             copied.map(drop).cannot("copy", from.display()).class(ErrorClass::Output)
         })
@@ -131,7 +131,7 @@ mod tests {
         for name in names(&source) {
             folder.copy(&source.join(&name), &name).unwrap();
         }
-        folder.file(Path::new("a"), |file| Ok(file.write_all(b"b")?)).unwrap();
+        folder.write_file(Path::new("a"), |file| Ok(file.write_all(b"b")?)).unwrap();
         assert!(!target.exists());
         folder.commit().unwrap();
         assert_eq!(names(&target), ["1_Pooling/config.json", "a"].map(PathBuf::from));

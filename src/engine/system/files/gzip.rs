@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
 use super::input::too_long_error;
-use crate::system::errors::{Facts, io_error};
+use crate::system::errors::{ErrorExt, io_error};
 
 /// First bytes of gzip data (RFC 1952, 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 
-use crate::system::errors::{Facts, io_error};
+use crate::system::errors::{ErrorExt, io_error};
 
 /// First bytes of the small file with which git LFS replaces a large one
 /// (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>, "The Pointer").
@@ -29,12 +29,12 @@ pub fn open(path: &Path) -> io::Result<File> {
     if metadata.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
     }
-    super::registry::claim_read(&metadata)?;
+    super::registry::register_input(&metadata)?;
     Ok(file)
 }
 
 /// Opens a regular file. Other files are refused, since opening a pipe waits for a writer. Fails as [`open`].
-pub fn open_regular(path: &Path) -> io::Result<File> {
+pub fn open_regular_file(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::NotSeekable, "it is no file"));
     }
@@ -50,7 +50,7 @@ pub fn stdin() -> io::Result<io::Stdin> {
         use std::os::fd::AsFd;
         // A closed standard input has nothing to lose.
         if let Ok(file) = stdin.as_fd().try_clone_to_owned().map(File::from) {
-            super::registry::claim_read(&file.metadata()?)?;
+            super::registry::register_input(&file.metadata()?)?;
         }
     }
     Ok(stdin)
@@ -71,8 +71,8 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// Reads a file whose path comes from another program. Fails as [`read`], or if it is no regular file, since a pipe without
 /// a writer would block.
-pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    open_regular(path).map(drop)?;
+pub fn read_regular_file(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    open_regular_file(path).map(drop)?;
     read(path, most)
 }
 

@@ -14,7 +14,7 @@ use tempfile::TempPath;
 use super::digest::hex;
 use super::input;
 use super::registry::{self, ReplacedFile};
-use crate::system::errors::{ErrorClass, Facts, io_error};
+use crate::system::errors::{ErrorClass, ErrorExt, io_error};
 use crate::system::interrupt;
 
 /// An output file that is being written. It appears at its path when it is complete, with [`Output::commit`].
@@ -46,7 +46,7 @@ impl Output {
             existing => {
                 let mut replaced = None;
                 if let Ok(metadata) = &existing {
-                    replaced = Some(registry::claim_write(metadata)?);
+                    replaced = Some(registry::register_output(metadata)?);
                     // A file that may not be written may not be replaced, for example an immutable one.
                     OpenOptions::new().write(true).open(&target)?;
                 }
@@ -103,13 +103,13 @@ impl Drop for Output {
 }
 
 /// Registers standard output as an output of this process, so that the file behind it (`>> corpus.txt`) cannot be an input.
-pub fn claim_stdout() {
+pub fn register_stdout() {
     #[cfg(unix)]
     {
         use std::os::fd::AsFd;
         if let Ok(metadata) = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata())
         {
-            registry::claim_write_until_exit(&metadata);
+            registry::register_output_until_exit(&metadata);
         }
     }
 }

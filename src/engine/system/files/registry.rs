@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::anyhow;
 
-use crate::system::errors::{Facts, io_error};
+use crate::system::errors::{ErrorExt, io_error};
 use crate::system::parallel::lock_mutex;
 
 /// Identity of a regular file, equal for all of its names.
@@ -48,7 +48,7 @@ struct AccessedFiles {
 static ACCESSED_FILES: LazyLock<Mutex<AccessedFiles>> = LazyLock::new(Mutex::default);
 
 /// Registers a file that this process reads. Fails if the file is an output of this process.
-pub(super) fn claim_read(metadata: &Metadata) -> io::Result<()> {
+pub(super) fn register_input(metadata: &Metadata) -> io::Result<()> {
     let Some(id) = FileId::from_metadata(metadata) else { return Ok(()) };
     let mut files = lock_mutex(&ACCESSED_FILES);
     if files.written.contains(&id) {
@@ -63,7 +63,7 @@ pub(super) fn claim_read(metadata: &Metadata) -> io::Result<()> {
 pub(super) struct ReplacedFile(Option<FileId>);
 
 /// Registers an existing file that an output will replace. Fails if this process has read the file.
-pub(super) fn claim_write(metadata: &Metadata) -> io::Result<ReplacedFile> {
+pub(super) fn register_output(metadata: &Metadata) -> io::Result<ReplacedFile> {
     let id = FileId::from_metadata(metadata);
     ensure_unread(metadata)?;
     lock_mutex(&ACCESSED_FILES).written.extend(id);
@@ -71,7 +71,7 @@ pub(super) fn claim_write(metadata: &Metadata) -> io::Result<ReplacedFile> {
 }
 
 /// Registers a file as written until the process ends.
-pub(super) fn claim_write_until_exit(metadata: &Metadata) {
+pub(super) fn register_output_until_exit(metadata: &Metadata) {
     lock_mutex(&ACCESSED_FILES).written.extend(FileId::from_metadata(metadata));
 }
 

@@ -194,7 +194,7 @@ impl RunProgress {
 
     /// Removes the current pass from the planned passes. Called when its own sequences begin, after any auxiliary
     /// passes.
-    pub fn start_planned(&self) {
+    pub fn start_planned_pass(&self) {
         lock_mutex(&self.state).planned.pop_front();
     }
 
@@ -257,7 +257,7 @@ mod tests {
         let read = Arc::new(AtomicU64::new(0));
         let [first, second, third] = works;
         progress.next_pass();
-        progress.start_planned();
+        progress.start_planned_pass();
         progress.begin(first, ProgressMeasure::Bytes(4000, Arc::clone(&read)));
         assert_eq!(lock_mutex(&progress.state).share(), None);
         read.store(1000, Ordering::Relaxed);
@@ -275,14 +275,14 @@ mod tests {
         assert!((share(&progress) - 1200.0 / (all + 400.0)).abs() < 1e-9);
         progress.advance(20, 200);
         progress.finish_pass();
-        progress.start_planned();
+        progress.start_planned_pass();
         progress.begin(second, ProgressMeasure::Unknown);
         progress.advance(25, 250);
         assert!((share(&progress) - (1400.0 + 2750.0) / (all + 400.0)).abs() < 1e-9);
         progress.advance(25, 250);
         progress.finish_pass();
         progress.next_pass();
-        progress.start_planned();
+        progress.start_planned_pass();
         progress.begin(third, ProgressMeasure::Unknown);
         progress.advance(1, 500);
         assert!((share(&progress) - 1.0).abs() < 1e-9);
@@ -293,14 +293,14 @@ mod tests {
         let progress = RunProgress::default();
         progress.plan([work(WorkExtent::Corpus, 1.0), work(WorkExtent::Corpus, 3.0)]);
         progress.next_pass();
-        progress.start_planned();
+        progress.start_planned_pass();
         progress.begin(work(WorkExtent::Corpus, 1.0), ProgressMeasure::Sentences(10));
         progress.advance(10, 100);
         progress.finish_pass();
         assert!((share(&progress) - 0.25).abs() < 1e-9);
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
         assert!((share(&progress) - 0.5).abs() < 1e-9);
-        progress.start_planned();
+        progress.start_planned_pass();
         // Nothing is expected: another run begins.
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
         assert_eq!(lock_mutex(&progress.state).share(), None);
@@ -312,7 +312,7 @@ mod tests {
         let progress = RunProgress::default();
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
         progress.next_pass();
-        progress.start_planned();
+        progress.start_planned_pass();
         progress.begin(work(WorkExtent::Corpus, 1.0), ProgressMeasure::Unknown);
         progress.advance(3, 30);
         assert_eq!(

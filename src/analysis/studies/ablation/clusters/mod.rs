@@ -3,13 +3,14 @@
 mod section;
 mod sets;
 
-use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
+use crate::passes::pass::{CorpusPortion, CorruptedVariants, Pass, Sequences};
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject, Term,
+    VerdictRule,
 };
 use section::{Effects, OutputShifts};
-use sets::{ClusterItems, ClusterLosses, ClusterShifts, Clusters};
+use sets::{ClusterLosses, ClusterShifts, ClusterTaskSums, Clusters};
 
 pub struct ClusterEffect;
 
@@ -31,18 +32,18 @@ impl Study for ClusterEffect {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = |sequences| Pass { sequences, portion: Portion::Sample, ..Pass::PLAIN };
+        let pass = |sequences| Pass { sequences, portion: CorpusPortion::Sample, ..Pass::PLAIN };
         let clusters = |subject: &Subject<'_>| Clusters::with_random_sets(&subject.upstream.clusters, subject.grid);
         let of_tokens = move |subject: &Subject<'_>| ClusterLosses::new(subject.grid, clusters(subject));
-        let of_task = move |subject: &Subject<'_>| ClusterItems::new(subject.grid, clusters(subject));
+        let of_task = move |subject: &Subject<'_>| ClusterTaskSums::new(subject.grid, clusters(subject));
         vec![
             PassSpec::new(pass(Sequences::Corrupted(CorruptedVariants::Requested)), of_tokens).in_second_stage(),
             PassSpec::new(pass(Sequences::Task), of_task).in_second_stage(),
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let of_task = observed.all_sums::<ClusterItems>().next().map(|sums| Effects::new(sums, context));
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let of_task = observed.all_sums::<ClusterTaskSums>().next().map(|sums| Effects::new(sums, context));
         let cluster_effect = of_task.unwrap_or_else(|| Effects::new(observed.first_sums::<ClusterLosses>(), context));
         (Estimates::without_metrics(context.grid.head_count()), cluster_effect)
     }
@@ -68,14 +69,14 @@ impl Study for ClusterShift {
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![
-            PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
+            PassSpec::new(Pass { portion: CorpusPortion::Sample, ..Pass::PLAIN }, |subject| {
                 ClusterShifts::new(subject.grid, Clusters::without_random_sets(&subject.upstream.clusters))
             })
             .in_second_stage(),
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         (Estimates::without_metrics(context.grid.head_count()), OutputShifts::new(observed.first_sums(), context))
     }
 }

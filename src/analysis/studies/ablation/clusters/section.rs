@@ -254,8 +254,7 @@ impl<Q: LossQuantity> ClusterChanges<'_, Q> {
     /// Change of the accuracy on the task when the heads `places` are removed; `None` without a task.
     fn accuracy_change(&self, places: &[usize]) -> Option<Change> {
         let variant = self.sums.variant_removing(places);
-        let change =
-            self.sums.per_block(|block| block.correct_predictions(Some(variant)) - block.correct_predictions(None));
+        let change = self.sums.per_block(|block| block.correct_count(Some(variant)) - block.correct_count(None));
         let mean = Jackknife::new(&change, &self.sums.per_block(Q::prediction_count));
         self.sums.conditions.task.map(|_| Change { value: mean.value(), ci95: mean.interval() })
     }
@@ -395,7 +394,7 @@ fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid:
 stored!(Effects as cluster_effect);
 
 impl Section for Effects {
-    fn complete(&mut self, completion: &LateFact<'_>) {
+    fn add_late_fact(&mut self, completion: &LateFact<'_>) {
         let LateFact::Policy(policy) = completion else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);

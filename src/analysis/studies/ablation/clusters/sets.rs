@@ -12,7 +12,7 @@ use crate::studies::ablation::removal::{RemovalSums, Removals};
 
 pub type ClusterLosses = RemovalSums<Clusters, Losses>;
 
-pub type ClusterItems = RemovalSums<Clusters, Items>;
+pub type ClusterTaskSums = RemovalSums<Clusters, Items>;
 
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 

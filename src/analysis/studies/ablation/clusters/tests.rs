@@ -63,7 +63,7 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
 }
 
 fn judged(mut found: Effects) -> Effects {
-    found.complete(&LateFact::Policy(&default_policy()));
+    found.add_late_fact(&LateFact::Policy(&default_policy()));
     found
 }
 

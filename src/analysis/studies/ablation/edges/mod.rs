@@ -6,10 +6,10 @@ mod view;
 
 use itertools::Itertools;
 
-use crate::passes::pass::{Pass, Portion, Weights};
+use crate::passes::pass::{CorpusPortion, ModelWeights, Pass};
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Term, VerdictRule,
 };
 use section::{EdgesReport, UNTRAINED_SEED};
 use sums::EdgeSums;
@@ -35,19 +35,19 @@ impl Study for EdgesStudy {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
+        let pass = |weights| Pass { weights, portion: CorpusPortion::Sample, ..Pass::PLAIN };
         vec![
-            PassSpec::new(pass(Weights::Trained), |subject| EdgeSums {
+            PassSpec::new(pass(ModelWeights::Trained), |subject| EdgeSums {
                 is_direct: true,
                 ..EdgeSums::new(subject.grid)
             }),
-            PassSpec::new(pass(Weights::UntrainedSharp { seed: UNTRAINED_SEED }), |subject| {
+            PassSpec::new(pass(ModelWeights::UntrainedSharp { seed: UNTRAINED_SEED }), |subject| {
                 EdgeSums::new(subject.grid)
             }),
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let (sums, untrained) = observed.all_sums().collect_tuple().expect("a pass of either model");
         (Estimates::without_metrics(context.grid.head_count()), EdgesReport::new(sums, untrained, context))
     }

@@ -6,7 +6,7 @@ use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{Edge, EdgeEstimate, EdgeIndex, EdgeSums, MIN_TESTED_SHIFT, all_excesses, estimate_edges};
+use super::sums::{Edge, EdgeEstimate, EdgeIndex, EdgeSums, MIN_TESTED_SHIFT, estimate_edges, excess_log_shifts};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::study::EstimationContext;
@@ -81,7 +81,7 @@ fn share_or_null_rows(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 impl EdgesReport {
     pub fn new(sums: &EdgeSums, untrained: &EdgeSums, context: &EstimationContext) -> Self {
-        let null = Untrained::new(all_excesses(untrained));
+        let null = Untrained::new(excess_log_shifts(untrained));
         let null_edges = estimate_edges(untrained, null.percentile, context);
         let null_q = null_edges.iter().filter_map(EdgeEstimate::q).sorted_by(f64::total_cmp).collect();
         let found = estimate_edges(sums, null.percentile, context);

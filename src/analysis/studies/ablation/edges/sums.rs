@@ -21,7 +21,7 @@ use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::EstimationContext;
-use crate::study::instruments::roots::AttentionRoots;
+use crate::study::instruments::roots::AttentionSquareRoots;
 use crate::system::parallel::parallel_map;
 
 /// Shifts of the attention of later heads in one block, for the removal of each earlier head.
@@ -86,7 +86,7 @@ impl EdgeSums {
             return;
         }
         let place = self.grid.index(target.layer - 1, target.head);
-        let roots = state.roots.head_roots(place, attention.tokens()).chunks_exact(attention.tokens());
+        let roots = state.roots.head_square_roots(place, attention.tokens()).chunks_exact(attention.tokens());
         let rows = state.roots.rows.iter().zip(roots);
         let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
         let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
@@ -100,7 +100,7 @@ pub struct EdgeState {
     block: usize,
     current_run: EdgeRun,
     /// Square roots of the baseline attention of the heads after the first layer.
-    roots: AttentionRoots,
+    roots: AttentionSquareRoots,
 }
 
 /// A run over a sequence, with the index of the head that it removes.
@@ -167,7 +167,7 @@ impl Sums for EdgeSums {
         sums.sentences += u64::from(sequence.family.is_first);
         sums.edges.resize(edges, ExactSum::default());
         sums.direct.resize(if self.is_direct { edges } else { 0 }, ExactSum::default());
-        Some(EdgeState { block, current_run: EdgeRun::Baseline, roots: AttentionRoots::new(rows) })
+        Some(EdgeState { block, current_run: EdgeRun::Baseline, roots: AttentionSquareRoots::new(rows) })
     }
 
     fn observe(&mut self, state: &mut EdgeState, event: &mut Event<'_>) {
@@ -238,7 +238,7 @@ pub const MIN_TESTED_SHIFT: f64 = 1e-4;
 ///
 /// Shifts are squared distances. If the displacements through the residual stream and through other blocks are
 /// orthogonal, the direct one is the larger from a ratio of 1/2.
-pub const MIN_DIRECT_RATIO: f64 = 0.5;
+pub const MIN_DIRECT_SHIFT_RATIO: f64 = 0.5;
 
 /// Effect of removing one head on the attention of a later head.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -290,7 +290,7 @@ impl Edge {
     /// Whether the edge acts mainly through the residual stream: `direct` is at least half of `shift`. `None` if
     /// `ratio` is null.
     pub fn is_direct(&self) -> Option<bool> {
-        self.ratio.map(|ratio| ratio >= MIN_DIRECT_RATIO)
+        self.ratio.map(|ratio| ratio >= MIN_DIRECT_SHIFT_RATIO)
     }
 }
 
@@ -313,7 +313,7 @@ impl EdgeEstimate {
 
 /// `ln shift` of every edge beyond the averages of its source and its target ([`excesses`]), in the order of
 /// [`EdgeIndex`]. Empty if no sentence was seen.
-pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
+pub fn excess_log_shifts(sums: &EdgeSums) -> Vec<Option<f64>> {
     let (edges, total) = (EdgeIndex(sums.grid), sums.blocks.total());
     let between = |layers| {
         let shifts: Vec<f64> = edges.range_between(layers).map(|edge| total.mean_shift(edge)).collect();

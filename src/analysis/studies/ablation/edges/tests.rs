@@ -100,8 +100,8 @@ fn measured(sums: EdgeSums, grid: HeadGrid) -> EdgesReport {
     let both = [new_observer(sums), new_observer(untrained(grid))];
     let context = EstimationContext::new(grid, core_count());
     let passes = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out_sentences: 0 });
-    let (_, mut found) = AnyStudy::measure(&EdgesStudy, &Observed(&passes), &context);
-    found.complete(&LateFact::Policy(&default_policy()));
+    let (_, mut found) = AnyStudy::measure(&EdgesStudy, &ObservedPasses(&passes), &context);
+    found.add_late_fact(&LateFact::Policy(&default_policy()));
     downcast_section::<EdgesReport>(&*found).clone()
 }
 

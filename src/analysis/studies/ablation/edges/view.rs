@@ -6,12 +6,12 @@ use std::fmt::{self, Write};
 use itertools::Itertools;
 
 use super::section::{EdgesReport, HeadEdges, LayerPair, find_chains};
-use super::sums::{Edge, EdgeIndex, MIN_DIRECT_RATIO, MIN_TESTED_SHIFT};
+use super::sums::{Edge, EdgeIndex, MIN_DIRECT_SHIFT_RATIO, MIN_TESTED_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{HeadCard, LateFact, Neighbour, Section, SectionFacts, View, ViewContext};
-use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
+use crate::study::section::{HeadCard, LateFact, RelatedHead, Section, SectionFacts, View, ViewContext};
+use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeStyle, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::wording::{
     aligned_table, counted_sequences, plus_minus, sequence_noun, signed_decimal, significance_text,
 };
@@ -25,7 +25,7 @@ const MAX_SHOWN_EDGES: usize = 10;
 const COLUMN_DROP_ORDER: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {
-    fn complete(&mut self, completion: &LateFact<'_>) {
+    fn add_late_fact(&mut self, completion: &LateFact<'_>) {
         let LateFact::Policy(policy) = completion else { return };
         let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
@@ -79,7 +79,7 @@ impl Section for EdgesReport {
                 edge.target, edge.shift, edge.excess
             )
         });
-        let neighbour = |how, place, edge: &Edge| Neighbour { relation: how, place, strength: strength(edge) };
+        let neighbour = |how, place, edge: &Edge| RelatedHead { relation: how, place, strength: strength(edge) };
         let source = upstream.as_ref().map(|edge| neighbour("shifted most by", edge.source, edge));
         let target = downstream.as_ref().map(|edge| neighbour("shifts most", edge.target, edge));
         let neighbours = source.into_iter().chain(target).collect();
@@ -170,18 +170,18 @@ fn figures(report: &EdgesReport, read: Context) -> Vec<Figure> {
         target: edge.target,
         mark: Mark { value: edge.excess, ci95: edge.excess_ci95 },
         is_strongest: is_strongest(&edge),
-        line: if edge.is_direct() == Some(false) { EdgeLine::Dashed } else { EdgeLine::Solid },
+        line: if edge.is_direct() == Some(false) { EdgeStyle::Dashed } else { EdgeStyle::Solid },
     };
     let is_known = shown.iter().any(|edge| edge.is_direct().is_some());
     let kind = |line, name, meaning| EdgeKind { line, name, meaning };
     let kinds = [
         kind(
-            EdgeLine::Solid,
+            EdgeStyle::Solid,
             "direct",
-            format!("the residual stream alone shifts at least {MIN_DIRECT_RATIO} as much"),
+            format!("the residual stream alone shifts at least {MIN_DIRECT_SHIFT_RATIO} as much"),
         ),
         kind(
-            EdgeLine::Dashed,
+            EdgeStyle::Dashed,
             "mediated",
             "less than that: heads and feed-forward blocks between matter more".to_owned(),
         ),

@@ -3,12 +3,12 @@
 mod section;
 mod sums;
 
-use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
-use crate::studies::ablation::removal::EachHead;
+use crate::passes::pass::{CorpusPortion, CorruptedVariants, Pass, Sequences};
+use crate::studies::ablation::removal::SingleHeadsAndAll;
 use crate::study::metrics::metric;
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, ObservedPasses, PassSpec, Study, Term, Unit,
     UpstreamResults, VerdictRule, columns,
 };
 use section::Effects;
@@ -42,21 +42,26 @@ impl Study for Effect {
         vec![PassSpec::new(
             Pass {
                 sequences: Sequences::Corrupted(CorruptedVariants::Requested),
-                portion: Portion::Sample,
+                portion: CorpusPortion::Sample,
                 ..Pass::PLAIN
             },
-            |subject| EffectSums::new(subject.grid, EachHead),
+            |subject| EffectSums::new(subject.grid, SingleHeadsAndAll),
         )]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &EffectSums = observed.first_sums();
         let estimates = sums.estimate_metrics(&columns(self), context, metric_values, "loss_effect", overall_effect);
         let effect = Effects::new(sums, observed.left_out_sentences(), &estimates, context);
         (estimates, effect)
     }
 
-    fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
+    fn upstream_results(
+        &self,
+        observed: &ObservedPasses<'_>,
+        section: &Self::Section,
+        _labels: &Labelling<'_>,
+    ) -> UpstreamResults {
         let sums: &EffectSums = observed.first_sums();
         let (rankings, negligible) = (sums.rank_by_effect("effect", overall_effect), section.negligible_heads());
         UpstreamResults { rankings, negligible, ..UpstreamResults::default() }

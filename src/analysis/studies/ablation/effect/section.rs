@@ -115,7 +115,7 @@ impl Effects {
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) =
             (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.loss_without_heads())));
-        let band = loss.zip(bare).map(|(loss, bare)| equivalence_margin(bare - loss, context.participating_heads()));
+        let band = loss.zip(bare).map(|(loss, bare)| equivalence_margin(bare - loss, context.active_head_count()));
         let heads = head_effects("loss_effect", estimates, band, context);
         let PassConditions { removal, objective, .. } = sums.conditions;
         Self {
@@ -216,7 +216,7 @@ fn relation_effects(total: &LossesByGroup, sums: &EffectSums, context: &Estimati
         let of_block = |head: usize| move |block: usize| group_effect(&sums.blocks[block], Some(head), group);
         let interval = |head: usize| Fraction::jackknife(of_block(head)).interval();
         let mean = |sum: f64| sum / losses.tokens as f64;
-        let is_measured = |head: usize| sums.removes_alone(head) && context.takes_part(head);
+        let is_measured = |head: usize| sums.has_single_removal(head) && context.is_active_head(head);
         let heads = 0..context.grid.head_count();
         RelationEffects {
             relation: relation.clone(),
@@ -235,7 +235,7 @@ stored!(Effects as effect);
 const HALF_TABLE_ROWS: usize = 5;
 
 impl Section for Effects {
-    fn complete(&mut self, completion: &LateFact<'_>) {
+    fn add_late_fact(&mut self, completion: &LateFact<'_>) {
         let LateFact::Policy(policy) = completion else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         self.verdicts = set_verdicts(&mut self.heads, enough, policy);

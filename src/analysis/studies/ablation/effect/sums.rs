@@ -9,9 +9,9 @@ use crate::corpus::{TreeHead, Upos, relation};
 use crate::sequences::derived::corrupted::CORRUPTION_PERIOD;
 use crate::sequences::sequence::{InputToken, Sequence};
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_tokens};
-use crate::studies::ablation::removal::{EachHead, PerTokenChange, RemovalQuantity, RemovalSums};
+use crate::studies::ablation::removal::{PerTokenChange, RemovalQuantity, RemovalSums, SingleHeadsAndAll};
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 
 /// A group of scored tokens for which the loss is summed separately.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl TryFrom<String> for TokenGroup {
 /// Losses of a block, by group of tokens.
 pub type LossesByGroup = BTreeMap<TokenGroup, Losses>;
 
-pub type EffectSums = RemovalSums<EachHead, LossesByGroup>;
+pub type EffectSums = RemovalSums<SingleHeadsAndAll, LossesByGroup>;
 
 /// Groups that the tokens of a word belong to.
 fn token_groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
@@ -86,15 +86,15 @@ impl RemovalQuantity for LossesByGroup {
         (!scored.is_empty()).then_some(scored)
     }
 
-    fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
+    fn add_logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
         let Some((loss, groups)) = loss_at(state, position, logits) else { return };
         for group in groups {
             self.get_mut(group).expect("it was entered when the sequence began").add(variant, loss);
         }
     }
 
-    fn fits(&self, variants: usize) -> bool {
-        self.values().all(|losses| losses.fits(variants))
+    fn has_variants(&self, variants: usize) -> bool {
+        self.values().all(|losses| losses.has_variants(variants))
     }
 }
 
@@ -114,7 +114,7 @@ const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of 
     masked are all tokens of word u of sentence s where (u + s) mod 7 = 0, u and s from 0; in a decoder t is every token but \
     the first, predicted from those before it";
 const CHANCE_TEXT: &str = "0: the head is not missed";
-const WORD_CLASS_KEYS: Keys = Keys::Several(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
+const WORD_CLASS_KEYS: MetricKeys = MetricKeys::Several(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
 /// [`group_effect`] for the group of all scored tokens.
 pub fn overall_effect(losses: &LossesByGroup, head: Option<usize>) -> Fraction {

@@ -69,16 +69,16 @@ fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
     let observer = new_observer(sums);
     let (estimates, mut found) = AnyStudy::measure(
         &Effect,
-        &Observed(&[ObservedPass { sums: &*observer, left_out_sentences: 3 }]),
+        &ObservedPasses(&[ObservedPass { sums: &*observer, left_out_sentences: 3 }]),
         &context(grid),
     );
-    found.complete(&LateFact::Policy(&default_policy()));
+    found.add_late_fact(&LateFact::Policy(&default_policy()));
     (estimates, downcast_section::<Effects>(&*found).clone())
 }
 
 #[test]
 fn losses_are_summed_by_group_and_turn() {
-    let mut sums = EffectSums::new(GRID, EachHead);
+    let mut sums = EffectSums::new(GRID, SingleHeadsAndAll);
     let variants = [[1.0, 2.0], [1.5, 2.25], [0.5, 2.0], [3.0; 2]];
     show(&mut sums, 5, &variants);
     let total = sums.blocks.total();
@@ -109,7 +109,7 @@ fn losses_are_summed_by_group_and_turn() {
 
 /// 128 sentences of two tokens, in which heads have these effects and all heads are worth `bare`.
 fn planted(grid: HeadGrid, bare: f64, effects: impl Fn(u64) -> Vec<f64>) -> Effects {
-    let mut sums = EffectSums::new(grid, EachHead);
+    let mut sums = EffectSums::new(grid, SingleHeadsAndAll);
     sums.begin_pass(&PassSetup { conditions: CONDITIONS, ..PassSetup::default() });
     for index in 0..128 {
         let mut variants = vec![[1.0; 2]];
@@ -201,7 +201,7 @@ fn where_heads_are_worth_nothing_none_is_negligible() {
 #[test]
 fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
     let grid = HeadGrid { layers: 10, heads: 40 };
-    let mut sums = EffectSums::new(grid, EachHead);
+    let mut sums = EffectSums::new(grid, SingleHeadsAndAll);
     let mut state = 7_u64;
     let mut noise = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -222,8 +222,11 @@ fn heads_without_an_effect_are_hardly_ever_called_helpful_or_harmful() {
 #[test]
 fn sums_of_parts_are_those_of_the_whole() {
     let variants = |first| [[first, 1.0], [2.0; 2], [1.0; 2], [3.0; 2]];
-    let (mut whole, mut left, mut right) =
-        (EffectSums::new(GRID, EachHead), EffectSums::new(GRID, EachHead), EffectSums::new(GRID, EachHead));
+    let (mut whole, mut left, mut right) = (
+        EffectSums::new(GRID, SingleHeadsAndAll),
+        EffectSums::new(GRID, SingleHeadsAndAll),
+        EffectSums::new(GRID, SingleHeadsAndAll),
+    );
     for (index, first) in [(3, 0.1), (9, 0.7), (70, 1.3), (3 + 64, 0.2)] {
         show(&mut whole, index, &variants(first));
         show(if index % 2 == 0 { &mut left } else { &mut right }, index, &variants(first));
@@ -240,7 +243,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 
 #[test]
 fn without_masked_words_there_is_nothing_to_say() {
-    let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
+    let (_, found) = measured(EffectSums::new(GRID, SingleHeadsAndAll), GRID);
     assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     let why = "none of the sentences that were drawn has a token to score (`--sample` draws more)";
@@ -249,7 +252,7 @@ fn without_masked_words_there_is_nothing_to_say() {
 
 #[test]
 fn a_section_of_other_heads_is_defective() {
-    let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
+    let (_, found) = measured(EffectSums::new(GRID, SingleHeadsAndAll), GRID);
     assert_eq!(found.defect(GRID), None);
     assert!(found.defect(HeadGrid { layers: 1, heads: 3 }).unwrap().contains("effect.heads"));
 }

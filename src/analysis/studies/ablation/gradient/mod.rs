@@ -5,14 +5,14 @@ mod sums;
 
 use std::borrow::Cow;
 
-use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences, ShownEvents};
+use crate::passes::pass::{CorpusPortion, CorruptedVariants, EventKind, Pass, Sequences};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::by_block::MetricByBlock;
 use crate::study::metrics::metric;
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Ranking, Study, Unit,
-    UpstreamResults, columns,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, ObservedPasses, PassSpec, Ranking, Study,
+    Unit, UpstreamResults, columns,
 };
 use section::Gradients;
 use sums::{GradientSums, METRICS, TaskGradientSums};
@@ -38,8 +38,12 @@ impl Study for Gradient {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass =
-            |sequences| Pass { sequences, portion: Portion::Sample, shown: ShownEvents::Derivatives, ..Pass::PLAIN };
+        let pass = |sequences| Pass {
+            sequences,
+            portion: CorpusPortion::Sample,
+            shown: EventKind::Derivatives,
+            ..Pass::PLAIN
+        };
         vec![
             PassSpec::new(pass(Sequences::Corrupted(CorruptedVariants::Requested)), |subject| {
                 GradientSums::new(subject.grid)
@@ -48,7 +52,7 @@ impl Study for Gradient {
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums = &gradient_sums(observed);
         let mut estimates =
             Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::table_values(METRICS));
@@ -66,7 +70,7 @@ impl Study for Gradient {
         (estimates, gradient)
     }
 
-    fn upstream(&self, observed: &Observed<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
+    fn upstream_results(&self, observed: &ObservedPasses<'_>, _: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let even = &gradient_sums(observed).blocks.folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();
         let scores: Option<Vec<f64>> = (0..even.sizes.len()).map(of_head).collect();
@@ -76,7 +80,7 @@ impl Study for Gradient {
 }
 
 /// Derivatives summed over tokens, or over the items of a task.
-fn gradient_sums<'a>(observed: &Observed<'a>) -> Cow<'a, GradientSums> {
+fn gradient_sums<'a>(observed: &ObservedPasses<'a>) -> Cow<'a, GradientSums> {
     let of_task = observed.all_sums::<TaskGradientSums>().next().map(|sums| Cow::Owned(sums.to_gradient_sums()));
     of_task.unwrap_or_else(|| Cow::Borrowed(observed.first_sums()))
 }

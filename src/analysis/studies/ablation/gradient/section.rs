@@ -168,7 +168,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
 stored!(Gradients as gradient);
 
 impl Section for Gradients {
-    fn complete(&mut self, completion: &LateFact<'_>) {
+    fn add_late_fact(&mut self, completion: &LateFact<'_>) {
         let LateFact::Estimates(all) = completion else { return };
         let metric = REMOVAL_METRICS[usize::from(self.task.is_some())];
         let Some(exact) = all.metrics_by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
@@ -233,7 +233,7 @@ pub struct IntegratedHead {
 
 impl Integrated {
     pub fn new(total: &Derivatives, estimates: &Estimates, context: &EstimationContext) -> Option<Self> {
-        let tokens = total.tokens_on_path() as f64;
+        let tokens = total.integrated_tokens() as f64;
         if tokens == 0.0 {
             return None;
         }

@@ -49,7 +49,7 @@ impl Derivatives {
     }
 
     /// Number of tokens whose gradient was integrated: all scored tokens, or 0 without integrated gradients.
-    pub fn tokens_on_path(&self) -> u64 {
+    pub fn integrated_tokens(&self) -> u64 {
         if self.points > 0 { self.tokens } else { 0 }
     }
 }
@@ -163,7 +163,7 @@ pub const METRICS: &[HeadMetric<Derivatives>] = &[
     }),
     HeadMetric::<Derivatives>::single(|sums, head| {
         let fall = head.map_or(0.0, |head| 0.0 - sums.along_path[head].value());
-        let tokens = sums.tokens_on_path();
+        let tokens = sums.integrated_tokens();
         Fraction::mean(fall, tokens, if tokens > 0 { sums.sentences } else { 0 })
     })
     .with_explanation(Explanation {

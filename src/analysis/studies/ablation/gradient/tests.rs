@@ -53,7 +53,7 @@ fn state() -> PassSetup<'static> {
 fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>) {
     AnyStudy::measure(
         &Gradient,
-        &Observed(&[ObservedPass { sums: &*new_observer(sums), left_out_sentences: 3 }]),
+        &ObservedPasses(&[ObservedPass { sums: &*new_observer(sums), left_out_sentences: 3 }]),
         &context(grid),
     )
 }
@@ -135,12 +135,12 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     let (mut estimates, mut section) = measured(sums, grid);
     let alone = section.view(ViewContext::new(&default_policy())).summary.to_string();
     insta::assert_snapshot!(alone, @"");
-    section.complete(&LateFact::Estimates(&estimates));
+    section.add_late_fact(&LateFact::Estimates(&estimates));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
 
     let exact = MetricByBlock::new(4, |head, _| [5.0, 2.0, 1.0, 0.0][head], |_| 1.0);
     estimates = estimates.with_block_sums("loss_effect", exact);
-    section.complete(&LateFact::Estimates(&estimates));
+    section.add_late_fact(&LateFact::Estimates(&estimates));
     let [importance, first] = &found(&*section).rank_correlations[..] else { panic!("one of each metric") };
     assert_eq!((&*importance.metric, &*importance.with), ("gradient_importance", "loss_effect"));
     assert_eq!((importance.correlation.rho, importance.correlation.ci95), (Some(1.0), Some(Interval(1.0, 1.0))));

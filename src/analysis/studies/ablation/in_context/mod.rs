@@ -3,13 +3,14 @@
 mod section;
 mod sums;
 
-use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::passes::pass::{CorpusPortion, Pass, Sequences};
 use crate::sequences::derived::repeats::RepeatVariant;
-use crate::studies::ablation::removal::EachHead;
+use crate::studies::ablation::removal::SingleHeadsAndAll;
 use crate::study::metrics::metric;
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Unit, VerdictRule, columns,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Unit, VerdictRule,
+    columns,
 };
 use section::{Gain, GainEffects};
 use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
@@ -45,7 +46,7 @@ impl Study for InContext {
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let in_context = Gain::new(observed.first_sums());
         let blocks = observed.first_sums::<CopyingSums>().blocks.with_total();
         let of_head = |number: Option<usize>, place: usize| copying_values(blocks.sums(number), Some(place));
@@ -79,12 +80,13 @@ impl Study for InContextEffect {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { sequences: REPEATED_TOKENS, portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-            RemovalCopySums::new(subject.grid, EachHead)
-        })]
+        vec![PassSpec::new(
+            Pass { sequences: REPEATED_TOKENS, portion: CorpusPortion::Sample, ..Pass::PLAIN },
+            |subject| RemovalCopySums::new(subject.grid, SingleHeadsAndAll),
+        )]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &RemovalCopySums = observed.first_sums();
         let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::table_values(METRICS));
         let in_context_effect = GainEffects::new(sums, &estimates, context);

@@ -190,7 +190,7 @@ impl GainEffects {
         let head = |place: usize| {
             let number = |metric: &str| {
                 let (value, ci95, estimate) = estimates.metric_estimate(place, metric);
-                (value, ci95, estimate.filter(|_| context.takes_part(place)).map(|estimate| estimate.p_above(0.0)))
+                (value, ci95, estimate.filter(|_| context.is_active_head(place)).map(|estimate| estimate.p_above(0.0)))
             };
             let [(effect, ci95, p_gain), (copy_effect, copy_ci95, p_copy)] =
                 ["in_context_effect", "copy_effect"].map(number);
@@ -297,7 +297,7 @@ fn figures(effects: &GainEffects) -> Vec<Figure> {
         marks: vec![Mark::from_value(head.effect, head.ci95)],
     });
     let scale = "gain that goes away without the head, in nats a token";
-    let chart = Chart::Forest(Forest::around_zero(scale, ["effect"], rows.collect()));
+    let chart = Chart::Forest(Forest::with_zero_line(scale, ["effect"], rows.collect()));
     vec![Figure {
         name: "in-context-effect",
         title: "What copying from the context loses without a head".to_owned(),

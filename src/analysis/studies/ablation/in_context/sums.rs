@@ -19,10 +19,10 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_tokens_where};
-use crate::studies::ablation::removal::{EachHead, LossQuantity, RemovalQuantity, RemovalSums};
+use crate::studies::ablation::removal::{LossQuantity, RemovalQuantity, RemovalSums, SingleHeadsAndAll};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Assessment, Detector, LabelStyle, Phrase, ThresholdBound, assess};
+use crate::study::labels::{Assessment, Detector, LabelStyle, ThresholdBound, VerbPhrase, assess};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, HeadMetric, Metric};
 
@@ -56,16 +56,16 @@ impl Sums for CopySums {
 
     fn observe(&mut self, (block, scored): &mut Self::SequenceState, event: &mut Event<'_>) {
         if let Event::Logits { position, logits } = event {
-            self.blocks[*block].logits(scored, None, *position, logits);
+            self.blocks[*block].add_logits(scored, None, *position, logits);
         }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.blocks.is_valid(|losses| losses.fits(0))
+        self.grid == grid && self.blocks.is_valid(|losses| losses.has_variants(0))
     }
 }
 
-pub type RemovalCopySums = RemovalSums<EachHead, CopyLosses>;
+pub type RemovalCopySums = RemovalSums<SingleHeadsAndAll, CopyLosses>;
 
 /// Losses of the two copies of random tokens. The first token of each copy is not scored, since different tokens
 /// precede it in the two copies.
@@ -112,15 +112,15 @@ impl RemovalQuantity for CopyLosses {
         (!scored.is_empty()).then_some(scored)
     }
 
-    fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
+    fn add_logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
         if let Some((loss, &copy)) = loss_at(state, position, logits) {
             self.copies[copy].add(variant, loss);
         }
     }
 
-    fn fits(&self, variants: usize) -> bool {
+    fn has_variants(&self, variants: usize) -> bool {
         let [first, second] = &self.copies;
-        self.copies.iter().all(|copy| copy.fits(variants)) && first.tokens == second.tokens
+        self.copies.iter().all(|copy| copy.has_variants(variants)) && first.tokens == second.tokens
     }
 }
 
@@ -367,7 +367,7 @@ const MIN_COPY_RANK: Threshold = Threshold::rule(
 
 pub(super) const COPIES: Detector = Detector {
     thresholds: &[&MIN_COPY_RANK, &LABEL_Q],
-    phrase: Phrase::Fixed("raises the logit of the token that it attends to most"),
+    phrase: VerbPhrase::Fixed("raises the logit of the token that it attends to most"),
     style: LabelStyle::new(Some("copy"), AnsiColor::Magenta),
     assess: |evidence, policy| {
         let measured = evidence.metric("copy_rank", None);

@@ -12,10 +12,10 @@ use crate::passes::observer::{Event, FoldBuffers, Sums, new_observer};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::studies::ablation::removal::{EachHead, RemovalQuantity};
+use crate::studies::ablation::removal::{RemovalQuantity, SingleHeadsAndAll};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::{Denominator, Fraction};
-use crate::study::{Observed, ObservedPass, Study};
+use crate::study::{ObservedPass, ObservedPasses, Study};
 
 /// Logits of two classes by which the token 1 loses so many nats.
 fn losing(nats: f64) -> [f32; 2] {
@@ -55,7 +55,7 @@ fn the_gain_is_of_tokens_behind_the_same_token() {
     for (variant, second) in [(None, 0.5), (Some(0), 1.5), (Some(1), 0.25)] {
         for position in 0..6 {
             let nats = if position < 3 { 2.0 } else { second };
-            losses.logits(&state, variant, position, &losing(nats));
+            losses.add_logits(&state, variant, position, &losing(nats));
         }
     }
     assert_eq!(losses.tokens(), 2);
@@ -68,7 +68,7 @@ fn the_gain_is_of_tokens_behind_the_same_token() {
     near(copy_effect(&losses, Some(0)).value().unwrap(), 1.0);
     near(copy_effect(&losses, Some(1)).value().unwrap(), -0.25);
     near(copy_effect(&losses, None).value().unwrap(), 0.0);
-    assert!(losses.fits(2) && !losses.fits(3));
+    assert!(losses.has_variants(2) && !losses.has_variants(3));
     // Without copies there is nothing to gain.
     assert!(losses.begin(&sentence(0, 5, "dep"), 2).is_none());
 }
@@ -134,7 +134,7 @@ fn a_head_is_scored_on_queries_of_its_own() {
     let context = EstimationContext::new(HeadGrid { layers: 1, heads: 1 }, NonZeroUsize::MIN);
     let (sums, gain) = (new_observer(sums), new_observer(CopySums::new(context.grid)));
     let observed = [&*gain, &*sums].map(|sums| ObservedPass { sums, left_out_sentences: 0 });
-    let (estimates, _) = Study::measure(&InContext, &Observed(&observed), &context);
+    let (estimates, _) = Study::measure(&InContext, &ObservedPasses(&observed), &context);
     let of_head = estimates.denominators_of(0);
     let known = |metric: &str| {
         let Denominator { count, sentences, blocks, effective_blocks } = *of_head.get(metric, None).unwrap();
@@ -170,7 +170,7 @@ fn copied(sequence: &Sequence, attended: [(usize, usize); 3]) -> CopyingSums {
 #[test]
 fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
     let grid = HeadGrid { layers: 1, heads: 2 };
-    let mut sums = RemovalCopySums::new(grid, EachHead);
+    let mut sums = RemovalCopySums::new(grid, SingleHeadsAndAll);
     for number in 0..20 {
         let spread = f64::from(number % 5) * 0.01;
         let block = &mut sums.blocks[usize::try_from(number).unwrap()];
@@ -180,14 +180,14 @@ fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
         for (variant, [first, second]) in both {
             for position in 0..6 {
                 let nats = if position < 3 { first } else { second };
-                block.logits(&state, variant, position, &losing(nats + f64::from(variant.is_some()) * spread));
+                block.add_logits(&state, variant, position, &losing(nats + f64::from(variant.is_some()) * spread));
             }
         }
     }
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let sums = new_observer(sums);
     let observed = [ObservedPass { sums: &*sums, left_out_sentences: 0 }];
-    let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);
+    let (_, section) = Study::measure(&InContextEffect, &ObservedPasses(&observed), &context);
     let [spoils, copies] = &section.heads[..] else { panic!("two heads") };
     near(spoils.effect.unwrap(), 1.0);
     near(copies.effect.unwrap(), 1.0);

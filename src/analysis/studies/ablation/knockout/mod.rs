@@ -3,10 +3,10 @@
 mod section;
 mod sums;
 
-use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
+use crate::passes::pass::{CorpusPortion, CorruptedVariants, Pass, Sequences};
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Term, VerdictRule,
 };
 use section::KnockoutSection;
 use sums::KnockoutSums;
@@ -38,7 +38,7 @@ impl Study for ArcKnockout {
             PassSpec::new(
                 Pass {
                     sequences: Sequences::Corrupted(CorruptedVariants::All),
-                    portion: Portion::Sample,
+                    portion: CorpusPortion::Sample,
                     ..Pass::PLAIN
                 },
                 |subject| KnockoutSums {
@@ -50,7 +50,7 @@ impl Study for ArcKnockout {
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         (Estimates::without_metrics(context.grid.head_count()), KnockoutSection::new(observed.first_sums(), context))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::sums::{ArcLosses, ClaimLosses, KnockoutSums};
+use super::sums::{ArcLosses, KnockoutSums, LabelArcLosses};
 use crate::model::grid::HeadGrid;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
@@ -66,17 +66,17 @@ impl KnockoutSection {
 }
 
 /// Mean rise of the loss per arc when the attention on a label's arcs is exchanged, with its test.
-fn test_arc_use(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
-    let left_out = |part: fn(&ClaimLosses) -> ArcLosses| {
+fn test_arc_use(blocks: &[LabelArcLosses; BLOCKS]) -> UseTest {
+    let left_out = |part: fn(&LabelArcLosses) -> ArcLosses| {
         let more = blocks.each_ref().map(|losses| part(losses).loss_increase());
         let arcs = blocks.each_ref().map(|losses| part(losses).arcs as f64);
         Jackknife::new(&more, &arcs)
     };
-    let arcs = |part: fn(&ClaimLosses) -> ArcLosses| blocks.iter().map(|losses| part(losses).arcs).sum::<u64>();
-    let (all, off_offset) = (left_out(ClaimLosses::total), left_out(|losses| losses.off_offset));
+    let arcs = |part: fn(&LabelArcLosses) -> ArcLosses| blocks.iter().map(|losses| part(losses).arcs).sum::<u64>();
+    let (all, off_offset) = (left_out(LabelArcLosses::total), left_out(|losses| losses.off_offset));
     let loss = |left_out: &Jackknife| Some(left_out.value()).filter(|loss| loss.is_finite());
     UseTest {
-        arcs: arcs(ClaimLosses::total),
+        arcs: arcs(LabelArcLosses::total),
         blocks: all.blocks(),
         loss: loss(&all),
         ci95: all.interval(),
@@ -127,7 +127,7 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
 stored!(KnockoutSection { knockout: Vec<LabelUse> });
 
 impl Section for KnockoutSection {
-    fn complete(&mut self, completion: &LateFact<'_>) {
+    fn add_late_fact(&mut self, completion: &LateFact<'_>) {
         let LateFact::Policy(policy) = completion else { return };
         let least = policy.count(&MIN_QUERIES);
         let p_above = |LabelUse { test, .. }: &LabelUse| {
@@ -172,7 +172,7 @@ fn figures(labels: &[LabelUse]) -> Vec<Figure> {
             exchanged, less that before, with the weights on all other words dealt out at random in both, with 95 % intervals: \
             labels whose arcs are used lie to the right of 0."
             .to_owned(),
-        chart: Chart::Forest(Forest::around_zero(
+        chart: Chart::Forest(Forest::with_zero_line(
             "loss more once the weights are exchanged, in nats a word",
             ["use"],
             tested,

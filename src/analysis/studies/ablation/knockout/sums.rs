@@ -37,14 +37,14 @@ merge_fields!(ArcLosses { arcs, kept, exchanged });
 
 /// Losses over the dependency arcs of one head's syntactic label, split by the relation's best fixed offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ClaimLosses {
+pub struct LabelArcLosses {
     /// Losses over arcs whose syntactic head stands at the relation's best offset from the dependent.
     pub at_offset: ArcLosses,
     /// Losses over arcs whose syntactic head stands at any other offset.
     pub off_offset: ArcLosses,
 }
 
-merge_fields!(ClaimLosses { at_offset, off_offset });
+merge_fields!(LabelArcLosses { at_offset, off_offset });
 
 impl ArcLosses {
     /// Rise of the loss when the attention on the syntactic partner is exchanged with another word's, in nats, summed
@@ -54,7 +54,7 @@ impl ArcLosses {
     }
 }
 
-impl ClaimLosses {
+impl LabelArcLosses {
     pub fn total(&self) -> ArcLosses {
         let mut all = self.at_offset;
         all.merge(&self.off_offset);
@@ -63,7 +63,7 @@ impl ClaimLosses {
 }
 
 /// Losses over the dependency arcs of each tested label (claim), `[claims]`.
-pub type LossesByLabel = Vec<ClaimLosses>;
+pub type LossesByLabel = Vec<LabelArcLosses>;
 
 /// Losses of masked words over the arcs of every tested label, by block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ pub struct KnockoutSums {
 
 impl KnockoutSums {
     pub fn new(grid: HeadGrid, claims: Vec<ArcClaim>) -> Self {
-        let blocks = Blocks::new(vec![ClaimLosses::default(); claims.len()]);
+        let blocks = Blocks::new(vec![LabelArcLosses::default(); claims.len()]);
         Self { grid, classes: LayerClasses::default(), claims, blocks }
     }
 
@@ -91,7 +91,7 @@ impl KnockoutSums {
 
     /// The sums of a block that count this arc: at the relation's best offset, or off it.
     fn losses_of_arc(&mut self, block: usize, arc: &TestedArc) -> &mut ArcLosses {
-        let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
+        let LabelArcLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
         if arc.is_at_offset { at_offset } else { off_offset }
     }
 

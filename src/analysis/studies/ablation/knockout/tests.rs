@@ -118,7 +118,7 @@ fn losses_are_summed_by_block() {
 fn measured(sums: &KnockoutSums, policy: &Policy) -> KnockoutSection {
     let context = EstimationContext::new(GRID, core_count());
     let mut section = KnockoutSection::new(sums, &context);
-    section.complete(&LateFact::Policy(policy));
+    section.add_late_fact(&LateFact::Policy(policy));
     section
 }
 

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
-use crate::passes::pass::{Pass, Portion};
+use crate::passes::pass::{CorpusPortion, Pass};
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts, ShiftSum};
-use crate::studies::ablation::removal::{EachHead, RemovalSums};
+use crate::studies::ablation::removal::{RemovalSums, SingleHeadsAndAll};
 use crate::study::metrics::metric::{self, Fraction, HeadMetric};
 use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, counted_sequences, empty_sample_reason, plus_minus, sequence_noun};
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Explanation, InBrief, Observed, PassSpec, Study,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Explanation, InBrief, ObservedPasses, PassSpec, Study,
     Summary, columns,
 };
 use crate::system::counted::format_count;
@@ -42,12 +42,12 @@ impl Study for OutputShift {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-            OutputShiftSums::new(subject.grid, EachHead)
+        vec![PassSpec::new(Pass { portion: CorpusPortion::Sample, ..Pass::PLAIN }, |subject| {
+            OutputShiftSums::new(subject.grid, SingleHeadsAndAll)
         })]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &OutputShiftSums = observed.first_sums();
         let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::table_values(METRICS));
         let output_shift = OutputShiftReport::new(sums, &estimates, context);
@@ -210,7 +210,8 @@ fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
     };
     let marks = ["tokens".to_owned(), format!("means of {}s", sequence_noun(read))];
     let rows = most.iter().chain(least.iter().rev()).map(row).collect();
-    let chart = Chart::Forest(Forest::around_zero("1 - cosine of the output with and without the head", marks, rows));
+    let chart =
+        Chart::Forest(Forest::with_zero_line("1 - cosine of the output with and without the head", marks, rows));
     vec![Figure {
         name: "output-shift",
         title: "How far the output turns without a head".to_owned(),
@@ -225,7 +226,7 @@ fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
     }]
 }
 
-pub type OutputShiftSums = RemovalSums<EachHead, OutputShiftTotals>;
+pub type OutputShiftSums = RemovalSums<SingleHeadsAndAll, OutputShiftTotals>;
 
 /// Mean shift of a text token; `None` for `shifts` gives the chance level, 0.
 fn mean_token_shift(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {

@@ -40,7 +40,7 @@ fn show(sums: &mut OutputShiftSums, index: u64, variants: &[States]) {
 }
 
 fn state(grid: HeadGrid) -> OutputShiftSums {
-    let mut sums = OutputShiftSums::new(grid, EachHead);
+    let mut sums = OutputShiftSums::new(grid, SingleHeadsAndAll);
     sums.begin_pass(&PassSetup { conditions: CONDITIONS, ..PassSetup::default() });
     sums
 }
@@ -50,7 +50,7 @@ fn measured(sums: OutputShiftSums, grid: HeadGrid) -> (Estimates, OutputShiftRep
     let context = EstimationContext::new(grid, core_count());
     let (estimates, found) = AnyStudy::measure(
         &OutputShift,
-        &Observed(&[ObservedPass { sums: &*observer, left_out_sentences: 0 }]),
+        &ObservedPasses(&[ObservedPass { sums: &*observer, left_out_sentences: 0 }]),
         &context,
     );
     (estimates, downcast_section::<OutputShiftReport>(&*found).clone())

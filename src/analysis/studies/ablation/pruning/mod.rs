@@ -7,10 +7,10 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
+use crate::passes::pass::{CorpusPortion, CorruptedVariants, Pass, Sequences};
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Ranking, Study, Subject,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Ranking, Study, Subject,
 };
 use section::{Curves, Orders, PruningSums, TaskPruningSums};
 
@@ -46,7 +46,7 @@ impl Study for Pruning {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = |sequences| Pass { sequences, portion: Portion::OddSample, ..Pass::PLAIN };
+        let pass = |sequences| Pass { sequences, portion: CorpusPortion::OddSample, ..Pass::PLAIN };
         let of_tokens = |subject: &Subject<'_>| PruningSums::new(subject.grid, pruning_orders(subject));
         let of_task = |subject: &Subject<'_>| TaskPruningSums::new(subject.grid, pruning_orders(subject));
         vec![
@@ -55,7 +55,7 @@ impl Study for Pruning {
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let of_task = observed.all_sums::<TaskPruningSums>().next().map(|sums| Curves::new(sums, context));
         let pruning = of_task.unwrap_or_else(|| Curves::new(observed.first_sums::<PruningSums>(), context));
         (Estimates::without_metrics(context.grid.head_count()), pruning)

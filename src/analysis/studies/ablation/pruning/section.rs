@@ -122,7 +122,7 @@ pub struct Interaction {
 
 /// Largest allowed rises of the loss while heads are removed, relative to the loss with all heads or to its rise
 /// without any head. Both references serve, since a tenth of the loss can be half of that rise.
-pub const ALLOWED_RISES: [f64; 3] = [0.01, 0.05, 0.10];
+pub const LOSS_RISE_LIMITS: [f64; 3] = [0.01, 0.05, 0.10];
 
 /// Quantities relative to which the allowed rise of the loss is measured.
 ///
@@ -156,14 +156,10 @@ impl Curves {
             loss_without_heads: curves.first().and_then(|curve| curve.loss.last().copied()),
             right: task.map(|_| {
                 let blocks = Jackknife::new(
-                    &sums.per_block(|one| one.correct_predictions(None)),
+                    &sums.per_block(|one| one.correct_count(None)),
                     &sums.per_block(Q::prediction_count),
                 );
-                RightShare::new(
-                    total.correct_predictions(None) / total.prediction_count(),
-                    blocks,
-                    total.sampling_units(),
-                )
+                RightShare::new(total.correct_count(None) / total.prediction_count(), blocks, total.sampling_units())
             }),
             orders: curves,
             interaction: (scored && !sums.removals.negligible.is_empty())
@@ -227,7 +223,7 @@ impl Curve {
         let variants: Vec<usize> = (1..=order.places.len()).map(variant).collect();
         let task = sums.conditions.task;
         let mean = |variant: &usize| total.total_loss(Some(*variant)) / total.tokens() as f64;
-        let right = |variant: &usize| total.correct_predictions(Some(*variant)) / total.prediction_count();
+        let right = |variant: &usize| total.correct_count(Some(*variant)) / total.prediction_count();
         let (tokens, predictions) =
             (sums.per_block(|block| block.tokens() as f64), sums.per_block(Q::prediction_count));
         let intervals = |denominator: &PerBlock, change: &(dyn Fn(&Q, usize) -> f64 + Sync)| {
@@ -237,7 +233,7 @@ impl Curve {
         };
         let can_go = rise_references(task)
             .iter()
-            .flat_map(|&of| ALLOWED_RISES.map(|rise| removable_share(sums, &variants, of, rise)));
+            .flat_map(|&of| LOSS_RISE_LIMITS.map(|rise| removable_share(sums, &variants, of, rise)));
         Self {
             by: order.by.clone(),
             heads: order.places.iter().map(|&place| context.grid.head_place(place)).collect(),
@@ -246,7 +242,7 @@ impl Curve {
             right: task.iter().flat_map(|_| variants.iter().map(right)).collect(),
             right_change_ci95: task.map_or_else(Vec::new, |_| {
                 intervals(&predictions, &|block, variant| {
-                    block.correct_predictions(Some(variant)) - block.correct_predictions(None)
+                    block.correct_count(Some(variant)) - block.correct_count(None)
                 })
             }),
             can_go: can_go.collect(),
@@ -298,7 +294,7 @@ fn removable_share<Q: LossQuantity>(
         let excess = |block: &Q| match of {
             ShareOf::Loss => block.change(variant) - rise * block.total_loss(None),
             ShareOf::AllHeads => block.change(variant) - rise * block.change(last),
-            ShareOf::Right => (1.0 - rise) * block.correct_predictions(None) - block.correct_predictions(Some(variant)),
+            ShareOf::Right => (1.0 - rise) * block.correct_count(None) - block.correct_count(Some(variant)),
         };
         Jackknife::new(&sums.per_block(excess), &denominator)
     };

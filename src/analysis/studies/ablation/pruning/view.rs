@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use itertools::Itertools;
 
-use super::section::{ALLOWED_RISES, CanGo, Curve, Curves, Interaction};
+use super::section::{CanGo, Curve, Curves, Interaction, LOSS_RISE_LIMITS};
 use crate::model::grid::HeadGrid;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
@@ -44,7 +44,7 @@ impl Section for Curves {
                 || [heads.len(), loss.len(), rise_ci95.len()] != [grid.head_count(); 3]
                 || [right.len(), right_change_ci95.len()]
                     != [if self.task.is_some() { grid.head_count() } else { 0 }; 2]
-                || can_go.len() > ShareOf::ALL.len() * ALLOWED_RISES.len()
+                || can_go.len() > ShareOf::ALL.len() * LOSS_RISE_LIMITS.len()
         };
         let is_whole = |constants: &Vec<Vec<f32>>| constants.len() == grid.head_count();
         if !self.constants.as_ref().is_none_or(is_whole) {
@@ -205,7 +205,7 @@ fn heads_by_layer_text(layers: &BTreeMap<usize, BTreeSet<usize>>) -> String {
 }
 
 fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
-    let rises = ALLOWED_RISES.iter().map(|rise| format!("{:.0} %", rise * 100.0));
+    let rises = LOSS_RISE_LIMITS.iter().map(|rise| format!("{:.0} %", rise * 100.0));
     let row = |Curve { by, can_go, .. }: &Curve| {
         [by.clone()]
             .into_iter()

@@ -3,13 +3,13 @@
 mod section;
 mod view;
 
-use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::passes::pass::{CorpusPortion, Pass, Sequences};
 use crate::studies::ablation::losses::TaskSums;
-use crate::studies::ablation::removal::EachHead;
+use crate::studies::ablation::removal::SingleHeadsAndAll;
 use crate::study::metrics::metric;
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, ObservedPasses, PassSpec, Study, Term, Unit,
     UpstreamResults, VerdictRule, columns,
 };
 use section::{METRICS, TaskResult, overall_effect};
@@ -39,11 +39,11 @@ impl Study for UserTask {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = Pass { sequences: Sequences::Task, portion: Portion::Sample, ..Pass::PLAIN };
-        vec![PassSpec::new(pass, |subject| TaskSums::new(subject.grid, EachHead))]
+        let pass = Pass { sequences: Sequences::Task, portion: CorpusPortion::Sample, ..Pass::PLAIN };
+        vec![PassSpec::new(pass, |subject| TaskSums::new(subject.grid, SingleHeadsAndAll))]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TaskSums = observed.first_sums();
         let estimates = sums.estimate_metrics(
             &columns(self),
@@ -56,7 +56,12 @@ impl Study for UserTask {
         (estimates, task)
     }
 
-    fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
+    fn upstream_results(
+        &self,
+        observed: &ObservedPasses<'_>,
+        section: &Self::Section,
+        _: &Labelling<'_>,
+    ) -> UpstreamResults {
         let sums: &TaskSums = observed.first_sums();
         let rankings = sums.rank_by_effect("task", overall_effect);
         let (negligible, obstacle) = (section.negligible_heads(), section.obstacle);

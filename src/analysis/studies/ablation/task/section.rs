@@ -128,8 +128,7 @@ impl<F: Fn(&Item) -> bool> ItemSelection<'_, F> {
 
     /// Accuracy on the selected items.
     fn accuracy(&self) -> RightShare {
-        let ratio =
-            |items: &mut dyn Iterator<Item = &Item>| prediction_share(items, |item| item.correct_predictions(None));
+        let ratio = |items: &mut dyn Iterator<Item = &Item>| prediction_share(items, |item| item.correct_count(None));
         let all = self.overall_ratio(ratio);
         RightShare::new(all.value().unwrap_or(f64::NAN), self.jackknife(ratio), all.evidence().sentences)
     }
@@ -157,7 +156,7 @@ impl TaskResult {
                 item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64)
             })
         };
-        let above = |item: &Item| item.correct_predictions(None) - baseline(item);
+        let above = |item: &Item| item.correct_count(None) - baseline(item);
         let band =
             whole.zip(without).map(|(whole, without)| equivalence_margin(without - whole, context.grid.head_count()));
         let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
@@ -180,7 +179,7 @@ impl TaskResult {
             loss_ci95: all.jackknife(|items| mean_loss(items, None)).interval(),
             loss_without_heads: without,
             right_without_heads: all
-                .overall_ratio(|items| prediction_share(items, |item| item.correct_predictions(bare)))
+                .overall_ratio(|items| prediction_share(items, |item| item.correct_count(bare)))
                 .value(),
             band,
             absent_heads: context.absent_heads.len(),
@@ -220,7 +219,7 @@ fn group_results(sums: &TaskSums, total: &Items, context: &EstimationContext) ->
         let heads = 0..context.grid.head_count();
         let losses = of_group.overall_ratio(|items| mean_loss(items, None));
         let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| mean_loss_rise(items, Some(head));
-        let measured = |head: usize| Some(&of_group).filter(|_| sums.removes_alone(head));
+        let measured = |head: usize| Some(&of_group).filter(|_| sums.has_single_removal(head));
         GroupResult {
             group: group.to_owned(),
             items: losses.evidence().count,
@@ -302,7 +301,7 @@ pub const METRICS: &[HeadMetric<Items>] = &[
         caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
             alone. It depends on what stands for the head: `settings.ablation`.",
     }),
-    HeadMetric::<Items>::single(|items, head| prediction_share(items.values(), |item| item.correct_predictions(head) - item.correct_predictions(None)))
+    HeadMetric::<Items>::single(|items, head| prediction_share(items.values(), |item| item.correct_count(head) - item.correct_count(None)))
         .with_explanation(Explanation {
             name: "task_right_effect",
             measures: "How much the share of items, or of tagged words, that the model has right changes when the head is removed.",

@@ -10,7 +10,7 @@ use crate::passes::ablation::{PassConditions, Replacement};
 use crate::passes::observer::{Event, Sums, new_observer};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::task::TaskKind;
-use crate::sequences::sequence::{ItemPart, ScoreRule, TripleText};
+use crate::sequences::sequence::{ItemPart, ScoreRule, TripleRole};
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::block_test::Jackknife;
@@ -59,14 +59,14 @@ fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
     let observer = new_observer(sums);
     let context = EstimationContext::new(grid, core_count());
     let observed = [ObservedPass { sums: &*observer, left_out_sentences: 3 }];
-    let (_, mut found) = AnyStudy::measure(&UserTask, &Observed(&observed), &context);
-    found.complete(&LateFact::Policy(&default_policy()));
+    let (_, mut found) = AnyStudy::measure(&UserTask, &ObservedPasses(&observed), &context);
+    found.add_late_fact(&LateFact::Policy(&default_policy()));
     downcast_section::<TaskResult>(&*found).clone()
 }
 
 #[test]
 fn scores_by_hand() {
-    let mut sums = TaskSums::new(GRID, EachHead);
+    let mut sums = TaskSums::new(GRID, SingleHeadsAndAll);
     // Two items of one unit: the model is right on the first alone, and without head 0 on neither.
     show(&mut sums, &cloze(0, 7, true, 1), &[2.0, -1.0, 2.5, 0.0]);
     show(&mut sums, &cloze(1, 7, false, 1), &[-1.0, -2.0, 1.5, 0.0]);
@@ -89,7 +89,7 @@ fn the_texts_of_a_pair_add_up_wherever_they_are() {
         let part = ItemPart { rule, answer: None, foils: Vec::new(), group: None, corruption: None };
         Sequence { item: Some(part), ..cloze(4, 4, true, 1) }
     };
-    let (mut one, mut other) = (TaskSums::new(GRID, EachHead), TaskSums::new(GRID, EachHead));
+    let (mut one, mut other) = (TaskSums::new(GRID, SingleHeadsAndAll), TaskSums::new(GRID, SingleHeadsAndAll));
     show(&mut one, &text(ScoreRule::GoodText), &[1.0; 4]);
     show(&mut other, &text(ScoreRule::BadText), &[-1.0; 4]);
     one.merge(&other);
@@ -115,7 +115,7 @@ fn show_whole(sums: &mut TaskSums, texts: &[Sequence], logits: &[&[f32]], states
 
 #[test]
 fn the_words_of_tags_are_counted_one_by_one() {
-    let mut sums = TaskSums::new(GRID, EachHead);
+    let mut sums = TaskSums::new(GRID, SingleHeadsAndAll);
     let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Tag));
     let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
@@ -141,7 +141,7 @@ fn the_words_of_tags_are_counted_one_by_one() {
 /// Each word has its own foil among three classes; a prediction is right where the label has the largest `p` of all.
 #[test]
 fn classes_are_held_against_their_foils() {
-    let mut sums = TaskSums::new(GRID, EachHead);
+    let mut sums = TaskSums::new(GRID, SingleHeadsAndAll);
     let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Tag));
     let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
@@ -159,7 +159,7 @@ fn classes_are_held_against_their_foils() {
 
 #[test]
 fn the_texts_of_a_triple_are_compared_by_their_vectors() {
-    let mut sums = TaskSums::new(GRID, EachHead);
+    let mut sums = TaskSums::new(GRID, SingleHeadsAndAll);
     let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Triple));
     let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
@@ -173,8 +173,8 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
         };
         Sequence { predictions: Vec::new(), item: Some(part), ..cloze(0, 0, true, 0) }
     };
-    let texts = [TripleText::Anchor, TripleText::Positive, TripleText::Negative].map(text);
-    assert!(!texts[0].continues_item() && texts[1].continues_item() && texts[2].continues_item());
+    let texts = [TripleRole::Anchor, TripleRole::Positive, TripleRole::Negative].map(text);
+    assert!(!texts[0].continues_triple() && texts[1].continues_triple() && texts[2].continues_triple());
     // At an angle of 0 and of 60 degrees; only the first token counts.
     show_whole(
         &mut sums,
@@ -208,7 +208,7 @@ fn planted(
     score: impl Fn(u64) -> f64,
     effect: impl Fn(u64, usize) -> f64,
 ) -> TaskResult {
-    let mut sums = TaskSums::new(grid, EachHead);
+    let mut sums = TaskSums::new(grid, SingleHeadsAndAll);
     let (removal, task) = (Some(Replacement::Mean), Some(TaskKind::Cloze));
     let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });

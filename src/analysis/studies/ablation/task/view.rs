@@ -32,7 +32,7 @@ const HALF_TABLE_ROWS: usize = 3;
 const MAX_NAMED_HEADS: usize = 3;
 
 impl Section for TaskResult {
-    fn complete(&mut self, completion: &LateFact<'_>) {
+    fn add_late_fact(&mut self, completion: &LateFact<'_>) {
         let LateFact::Policy(policy) = completion else { return };
         let is_above = self.is_above_baseline(policy);
         // The baseline of classes is their most frequent one already.

@@ -3,13 +3,15 @@
 mod section;
 mod sums;
 
-use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::passes::pass::{CorpusPortion, Pass, Sequences};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 use crate::study::metrics::unit::Unit;
 use crate::study::section::downcast_section;
-use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, columns,
+};
 use section::DirectResult;
 use sums::{DirectSums, ItemEffects};
 
@@ -35,11 +37,11 @@ impl Study for DirectEffect {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = Pass { sequences: Sequences::Task, portion: Portion::Sample, ..Pass::PLAIN };
+        let pass = Pass { sequences: Sequences::Task, portion: CorpusPortion::Sample, ..Pass::PLAIN };
         vec![PassSpec::new(pass, |subject| DirectSums::new(subject.grid))]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &DirectSums = observed.first_sums();
         // Chance is 0: a head that writes nothing along the difference of the two tokens.
         let values = |items: &ItemEffects, head: Option<usize>| {

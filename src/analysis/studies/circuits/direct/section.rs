@@ -102,7 +102,7 @@ impl DirectResult {
             score: mean(&|items| items.score.value()),
             sum: mean(&ItemEffects::sum_of_effects),
             embeddings: effect_of(ResidualPart::Embeddings),
-            constants: mean(&ItemEffects::effect_of_constants),
+            constants: mean(&ItemEffects::effect_of_output_biases),
             layers: (0..grid.layers).map(layer).collect(),
             heads: (0..grid.head_count()).map(head).collect(),
         }
@@ -170,7 +170,7 @@ impl DirectResult {
         let rows: Vec<ForestRow> = self.heads_by_abs_effect().into_iter().map(row).collect();
         let is_drawn = !rows.is_empty();
         let (forest, left_out) =
-            Forest::heads_around_zero("direct effect, in nats", &["direct effect"], rows, "effects");
+            Forest::heads_with_zero_line("direct effect, in nats", &["direct effect"], rows, "effects");
         is_drawn.then(|| Figure {
             name: "direct",
             title: "What each head adds by itself to the answer".to_owned(),

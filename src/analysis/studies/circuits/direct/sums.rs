@@ -40,7 +40,7 @@ impl ItemEffects {
     }
 
     /// Direct effect of the biases of the final norm and of the prediction head, summed over items.
-    pub fn effect_of_constants(&self) -> f64 {
+    pub fn effect_of_output_biases(&self) -> f64 {
         self.parts.last().map_or(0.0, |constants| constants.value())
     }
 

@@ -44,7 +44,7 @@ fn measured(sums: DirectSums) -> DirectResult {
     let observer = new_observer(sums);
     let context = EstimationContext::new(GRID, core_count());
     let observed = [ObservedPass { sums: &*observer, left_out_sentences: 3 }];
-    let (_, found) = AnyStudy::measure(&DirectEffect, &Observed(&observed), &context);
+    let (_, found) = AnyStudy::measure(&DirectEffect, &ObservedPasses(&observed), &context);
     downcast_section::<DirectResult>(&*found).clone()
 }
 

@@ -4,14 +4,16 @@ mod section;
 mod sums;
 mod view;
 
-use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences, ShownEvents};
+use crate::passes::pass::{CorpusPortion, CorruptedVariants, EventKind, Pass, Sequences};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::section::downcast_section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject,
+};
 use section::GatesResult;
-use sums::{FoldFits, KeptHeadItems, KeptHeadLosses, KeptSets};
+use sums::{FoldFits, KeptHeadItemSums, KeptHeadLossSums, KeptHeadSets};
 
 pub struct FittedGates;
 
@@ -40,15 +42,14 @@ impl Study for FittedGates {
     fn passes(&self) -> Vec<PassSpec> {
         let passes_over = |sequences| -> Vec<PassSpec> {
             let pass = |portion, shown| Pass { sequences, portion, shown, ..Pass::PLAIN };
-            let fitted =
-                |portion| PassSpec::new(pass(portion, ShownEvents::Fits), |subject| FoldFits::new(subject.grid));
-            let alone_pass = pass(Portion::Sample, ShownEvents::Activations);
+            let fitted = |portion| PassSpec::new(pass(portion, EventKind::Fits), |subject| FoldFits::new(subject.grid));
+            let alone_pass = pass(CorpusPortion::Sample, EventKind::Activations);
             let scored = if sequences == Sequences::Task {
-                PassSpec::new(alone_pass, |subject| KeptHeadItems::new(subject.grid, kept_head_sets(subject)))
+                PassSpec::new(alone_pass, |subject| KeptHeadItemSums::new(subject.grid, kept_head_sets(subject)))
             } else {
-                PassSpec::new(alone_pass, |subject| KeptHeadLosses::new(subject.grid, kept_head_sets(subject)))
+                PassSpec::new(alone_pass, |subject| KeptHeadLossSums::new(subject.grid, kept_head_sets(subject)))
             };
-            vec![fitted(Portion::EvenSample), fitted(Portion::OddSample), scored.in_second_stage()]
+            vec![fitted(CorpusPortion::EvenSample), fitted(CorpusPortion::OddSample), scored.in_second_stage()]
         };
         [Sequences::Corrupted(CorruptedVariants::Requested), Sequences::Task]
             .into_iter()
@@ -56,23 +57,24 @@ impl Study for FittedGates {
             .collect()
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let fits = fold_fits(observed).expect("a study gets back the sums that it gave");
-        let of_task = observed.all_sums::<KeptHeadItems>().next().map(|sums| GatesResult::new(fits, sums, context));
-        let gates = of_task.unwrap_or_else(|| GatesResult::new(fits, observed.first_sums::<KeptHeadLosses>(), context));
+        let of_task = observed.all_sums::<KeptHeadItemSums>().next().map(|sums| GatesResult::new(fits, sums, context));
+        let gates =
+            of_task.unwrap_or_else(|| GatesResult::new(fits, observed.first_sums::<KeptHeadLossSums>(), context));
         (Estimates::without_metrics(context.grid.head_count()), gates)
     }
 }
 
 /// The gate fits to the even-numbered and the odd-numbered blocks. `None` before the fits exist.
-fn fold_fits<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
+fn fold_fits<'a>(observed: &ObservedPasses<'a>) -> Option<[&'a FoldFits; 2]> {
     let folds: Vec<&FoldFits> = observed.all_sums().collect();
     folds.try_into().ok()
 }
 
 /// Sets of kept heads, each to be scored with all other gated heads removed; empty before the gates are fitted.
-fn kept_head_sets(subject: &Subject<'_>) -> KeptSets {
-    let sets_of = |folds| KeptSets::new(folds, subject.upstream.obstacle, subject.first_layers);
+fn kept_head_sets(subject: &Subject<'_>) -> KeptHeadSets {
+    let sets_of = |folds| KeptHeadSets::new(folds, subject.upstream.obstacle, subject.first_layers);
     fold_fits(&subject.first_stage_sums).map(sets_of).unwrap_or_default()
 }
 

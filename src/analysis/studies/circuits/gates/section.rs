@@ -6,7 +6,7 @@ use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{FoldFits, KeptSet, KeptSets};
+use super::sums::{FoldFits, KeptHeadSet, KeptHeadSets};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::{PassConditions, Replacement};
@@ -25,7 +25,7 @@ use crate::study::upstream::Obstacle;
 
 /// Largest rise of the loss, as a share, at which heads count as doing the task together. It is 1 %, the smallest
 /// allowed rise of `pruning`.
-pub const ALLOWED_RISE: f64 = 0.01;
+pub const MAX_LOSS_RISE: f64 = 0.01;
 
 /// Gates of all heads (0 to 1), fitted together for a low loss with few open gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -180,7 +180,7 @@ impl GatesResult {
     /// remain (`sums`).
     pub fn new<Q: LossQuantity>(
         fits: [&FoldFits; 2],
-        sums: &RemovalSums<KeptSets, Q>,
+        sums: &RemovalSums<KeptHeadSets, Q>,
         context: &EstimationContext,
     ) -> Self {
         let total = sums.blocks.total();
@@ -204,7 +204,7 @@ impl GatesResult {
                 Obstacle::TooFewUnits => NoSet::TooFew,
             })
         };
-        let sets: Option<&[KeptSet; 2]> = sums.removals.folds.first_chunk();
+        let sets: Option<&[KeptHeadSet; 2]> = sums.removals.folds.first_chunk();
         let worth = loss.zip(loss_without_heads);
         Self {
             removal,
@@ -245,7 +245,7 @@ impl GatesResult {
 }
 
 impl FoldOfGates {
-    fn new(blocks: &str, fold: &FoldFits, set: Option<&KeptSet>, grid: HeadGrid) -> Self {
+    fn new(blocks: &str, fold: &FoldFits, set: Option<&KeptHeadSet>, grid: HeadGrid) -> Self {
         let known = fold.fitted_loss();
         let scored = |value: f64| (known.units > 0).then_some(value);
         let fitted = |(start, fit): (u64, &GateFit)| {
@@ -284,7 +284,7 @@ impl FitAgreement {
 
 impl GatedHead {
     fn new(place: usize, fits: [&FoldFits; 2], grid: HeadGrid) -> Self {
-        let [kept_even, kept_odd] = fits.map(|fold| fold.keeping_fits(place));
+        let [kept_even, kept_odd] = fits.map(|fold| fold.count_fits_keeping(place));
         let gate = |fold: &FoldFits| {
             let gates: Option<Vec<f64>> = fold.gate_fits().map(|fit| fit.gates[place]).collect();
             gates.filter(|gates| !gates.is_empty()).map(|gates| gates.iter().sum::<f64>() / gates.len() as f64)
@@ -298,13 +298,13 @@ impl GatedHead {
 
 impl SetsAlone {
     fn new<Q: LossQuantity>(
-        sets: &[KeptSet; 2],
+        sets: &[KeptHeadSet; 2],
         (loss, loss_without_heads): (f64, f64),
-        sums: &RemovalSums<KeptSets, Q>,
+        sums: &RemovalSums<KeptHeadSets, Q>,
         grid: HeadGrid,
     ) -> Self {
         // Blocks of one parity are scored with only the set of the other parity. Without a removed head, the change is 0.
-        let changes = |others: &dyn Fn(&KeptSet) -> Vec<usize>, change: &dyn Fn(&Q, usize) -> f64| -> PerBlock {
+        let changes = |others: &dyn Fn(&KeptHeadSet) -> Vec<usize>, change: &dyn Fn(&Q, usize) -> f64| -> PerBlock {
             let variants = [&sets[1], &sets[0]].map(|set| {
                 let others = others(set);
                 (!others.is_empty()).then(|| sums.variant_removing(&others))
@@ -312,15 +312,14 @@ impl SetsAlone {
             std::array::from_fn(|block| variants[block % 2].map_or(0.0, |without| change(&sums.blocks[block], without)))
         };
         let tokens = sums.per_block(|block| block.tokens() as f64);
-        let rise = |others: &dyn Fn(&KeptSet) -> Vec<usize>| {
+        let rise = |others: &dyn Fn(&KeptHeadSet) -> Vec<usize>| {
             Jackknife::new(&changes(others, &|block, without| block.change(without)), &tokens)
         };
-        let others = |set: &KeptSet| set.heads_to_remove(&set.kept);
+        let others = |set: &KeptHeadSet| set.heads_to_remove(&set.kept);
         let alone = rise(&others);
         let task = sums.conditions.task;
         let right_jackknife = task.map(|_| {
-            let change =
-                |block: &Q, without| block.correct_predictions(Some(without)) - block.correct_predictions(None);
+            let change = |block: &Q, without| block.correct_count(Some(without)) - block.correct_count(None);
             Jackknife::new(&changes(&others, &change), &sums.per_block(Q::prediction_count))
         });
         // The loss of other items may be below 0.
@@ -335,7 +334,7 @@ impl SetsAlone {
             right_change: right_jackknife.as_ref().map(Jackknife::value),
             right_change_ci95: right_jackknife.as_ref().and_then(Jackknife::interval),
             of: share_of,
-            margin: ALLOWED_RISE * basis,
+            margin: MAX_LOSS_RISE * basis,
             random_rises: (0..sets[0].random.len())
                 .map(|number| rise(&|set| set.heads_to_remove(&set.random[number])).value())
                 .collect(),

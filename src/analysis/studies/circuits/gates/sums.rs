@@ -23,10 +23,10 @@ use crate::studies::ablation::removal::{RemovalSums, Removals};
 use crate::study::upstream::Obstacle;
 
 /// Losses of tokens with only the heads of a kept set.
-pub type KeptHeadLosses = RemovalSums<KeptSets, Losses>;
+pub type KeptHeadLossSums = RemovalSums<KeptHeadSets, Losses>;
 
 /// Scores of task items with only the heads of a kept set.
-pub type KeptHeadItems = RemovalSums<KeptSets, Items>;
+pub type KeptHeadItemSums = RemovalSums<KeptHeadSets, Items>;
 
 /// Minimum number of fits, of the five to one fold, that must keep a head of the fold's kept set: all but one.
 pub const MIN_FITS_PER_KEPT_HEAD: usize = 4;
@@ -67,7 +67,7 @@ impl FoldFits {
     }
 
     /// Number of fits that keep the head with index `place`. `None` if the head has no gate, or if there is no fit.
-    pub fn keeping_fits(&self, place: usize) -> Option<usize> {
+    pub fn count_fits_keeping(&self, place: usize) -> Option<usize> {
         let keeps: Option<Vec<bool>> = self.gate_fits().map(|fit| fit.keeps_head(place)).collect();
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
@@ -75,7 +75,7 @@ impl FoldFits {
     /// Indices of the gated heads that at least `min_fits` fits keep. With 0, they are all heads with a gate.
     fn heads_kept_by_fits(&self, min_fits: usize) -> Vec<usize> {
         (0..self.grid.head_count())
-            .filter(|&place| self.keeping_fits(place).is_some_and(|kept| kept >= min_fits))
+            .filter(|&place| self.count_fits_keeping(place).is_some_and(|kept| kept >= min_fits))
             .collect()
     }
 }
@@ -111,16 +111,16 @@ impl Sums for FoldFits {
 
 /// Kept sets of both folds. Each set is scored with all other gated heads removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct KeptSets {
+pub struct KeptHeadSets {
     /// Kept set of each fold, even-numbered blocks first; empty if no set can be scored.
-    pub folds: Vec<KeptSet>,
+    pub folds: Vec<KeptHeadSet>,
     /// Reason why no set can be scored on the task; `None` if the sets can be scored.
     pub obstacle: Option<Obstacle>,
 }
 
 /// The heads that the fits to one fold keep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptSet {
+pub struct KeptHeadSet {
     /// Indices of the kept heads, ascending.
     pub kept: Vec<usize>,
     /// Indices of all heads with a gate, ascending.
@@ -129,14 +129,14 @@ pub struct KeptSet {
     pub random: Vec<Vec<usize>>,
 }
 
-impl KeptSet {
+impl KeptHeadSet {
     /// Indices of the heads to remove so that only `kept` remain of the gated heads.
     pub fn heads_to_remove(&self, kept: &[usize]) -> Vec<usize> {
         self.gated.iter().copied().filter(|place| !kept.contains(place)).collect()
     }
 }
 
-impl KeptSets {
+impl KeptHeadSets {
     /// Builds the kept sets of both folds, with random sets for comparison. There are no sets if a fold has no fits, or
     /// if an `obstacle` keeps them from being scored.
     ///
@@ -151,7 +151,7 @@ impl KeptSets {
             // `heads_kept_by_fits(0)` lists every head with a gate.
             let (kept, gated) = (fold.heads_kept_by_fits(MIN_FITS_PER_KEPT_HEAD), fold.heads_kept_by_fits(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
-            KeptSet { random: random.collect(), kept, gated }
+            KeptHeadSet { random: random.collect(), kept, gated }
         };
         Self { folds: folds.map(set).into(), obstacle }
     }
@@ -175,10 +175,10 @@ fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_la
     drawn.into_iter().collect()
 }
 
-impl Removals for KeptSets {
+impl Removals for KeptHeadSets {
     /// The sets of heads to remove: all gated heads but a kept or random set, for each such set; and all heads.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
-        let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
+        let of_fold = |set: &KeptHeadSet| -> Vec<HeadSet> {
             set.random.iter().chain([&set.kept]).map(|kept| head_set_at(grid, &set.heads_to_remove(kept))).collect()
         };
         let all = (!self.folds.is_empty()).then(|| all_heads(grid));
@@ -188,7 +188,7 @@ impl Removals for KeptSets {
 
     fn fits_grid(&self, grid: HeadGrid) -> bool {
         let are_places = |places: &Vec<usize>| places.iter().all(|&place| place < grid.head_count());
-        let fits = |set: &KeptSet| {
+        let fits = |set: &KeptHeadSet| {
             let lists = set.random.iter().chain([&set.kept, &set.gated]);
             set.random.len() as u64 == RANDOM_SETS && lists.into_iter().all(are_places)
         };

@@ -49,7 +49,7 @@ fn logits(nats: f64) -> [f32; 2] {
 }
 
 /// Shows sentences of one masked token each, whose loss of 2 rises by what `rise` says of the heads that are gone.
-fn show(sums: &mut KeptHeadLosses, rise: impl Fn(u64, &[usize]) -> f64) {
+fn show(sums: &mut KeptHeadLossSums, rise: impl Fn(u64, &[usize]) -> f64) {
     for index in 0..128 {
         let token = PredictedToken::masked(1, 0, Some(0));
         let masked = Sequence { predictions: vec![token], ..sentence(index, 2, "dep") };
@@ -63,11 +63,11 @@ fn show(sums: &mut KeptHeadLosses, rise: impl Fn(u64, &[usize]) -> f64) {
     }
 }
 
-fn result(folds: &[FoldFits; 2], sums: &KeptHeadLosses) -> GatesResult {
+fn result(folds: &[FoldFits; 2], sums: &KeptHeadLossSums) -> GatesResult {
     let absent = vec![GRID.head_place(3)];
     let context = EstimationContext { absent_heads: absent, ..EstimationContext::new(GRID, core_count()) };
     let mut section = GatesResult::new([&folds[0], &folds[1]], sums, &context);
-    section.complete(&LateFact::Policy(&default_policy()));
+    section.add_late_fact(&LateFact::Policy(&default_policy()));
     section
 }
 
@@ -75,8 +75,8 @@ fn view(section: &GatesResult) -> View<'_> {
     section.view(ViewContext::new(&default_policy()))
 }
 
-fn kept_sets(folds: &[FoldFits; 2], obstacle: Option<Obstacle>) -> KeptSets {
-    KeptSets::new([&folds[0], &folds[1]], obstacle, &[])
+fn kept_sets(folds: &[FoldFits; 2], obstacle: Option<Obstacle>) -> KeptHeadSets {
+    KeptHeadSets::new([&folds[0], &folds[1]], obstacle, &[])
 }
 
 fn names(heads: &[HeadPlace]) -> Vec<String> {
@@ -88,7 +88,7 @@ fn names(heads: &[HeadPlace]) -> Vec<String> {
 #[test]
 fn the_set_of_one_fold_is_scored_on_the_other() {
     let folds = folds();
-    let mut sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
+    let mut sums = KeptHeadLossSums::new(GRID, kept_sets(&folds, None));
     let worth = [1.0, 0.02, 0.01, 0.5];
     show(&mut sums, |_, gone| gone.iter().map(|&place| worth[place]).sum());
     let section = result(&folds, &sums);
@@ -132,7 +132,7 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
 fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     let folds = folds();
     let rise = |high: f64| {
-        let mut sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
+        let mut sums = KeptHeadLossSums::new(GRID, kept_sets(&folds, None));
         // Half of the sentences in each fold, one sentence a block.
         let of = move |index: u64| if index % 4 < 2 { high } else { 0.0 };
         show(&mut sums, move |index, gone| if gone.contains(&0) { 1.0 } else { of(index) });
@@ -155,7 +155,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
 #[test]
 fn agreement_by_hand() {
     let all_alike = fold(&[[1.0, 0.0, 0.0]; 3]);
-    let sums = KeptHeadLosses::new(GRID, KeptSets::default());
+    let sums = KeptHeadLossSums::new(GRID, KeptHeadSets::default());
     let found = result(&[all_alike.clone(), fold(&[[1.0, 1.0, 0.0]])], &sums);
     assert_eq!(found.folds[0].starts_agree, Some(FitAgreement { share: 1.0, kappa: Some(1.0) }));
     assert_eq!(found.folds[1].starts_agree, None);
@@ -172,8 +172,8 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     let folds = folds();
     // A model that cannot do its task: nothing runs, and the reason is kept.
     let sets = kept_sets(&folds, Some(Obstacle::NotAboveBaseline));
-    assert!(KeptHeadLosses::new(GRID, sets.clone()).demands().further_runs.ablated_sets().is_empty());
-    let section = result(&folds, &KeptHeadLosses::new(GRID, sets));
+    assert!(KeptHeadLossSums::new(GRID, sets.clone()).demands().further_runs.ablated_sets().is_empty());
+    let section = result(&folds, &KeptHeadLossSums::new(GRID, sets));
     assert_eq!((section.obstacle, section.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
     let summary = view(&section).summary.to_string();
     insta::assert_snapshot!(summary.lines().filter(|line| line.starts_with("No heads")).join("\n"), @"");
@@ -183,24 +183,24 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
         let fits = GateFits { known: Some(FittedLoss { units, band, ..FittedLoss::default() }), fits: BTreeMap::new() };
         fold.begin_pass(&PassSetup { gate_fits: Some(fits), ..PassSetup::default() });
         let folds = [fold, folds[0].clone()];
-        let sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
+        let sums = KeptHeadLossSums::new(GRID, kept_sets(&folds, None));
         assert!(sums.demands().further_runs.ablated_sets().is_empty());
         result(&folds, &sums).obstacle
     };
     assert_eq!([nothing(0, 0.0), nothing(3, 0.0)], [Some(NoSet::NothingScored), Some(NoSet::NothingLost)]);
     // Too few sentences for a verdict.
-    let mut sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
+    let mut sums = KeptHeadLossSums::new(GRID, kept_sets(&folds, None));
     show(&mut sums, |_, _| 0.0);
     let mut section = result(&folds, &sums);
     section.sentences = 3;
-    section.complete(&LateFact::Policy(&default_policy()));
+    section.add_late_fact(&LateFact::Policy(&default_policy()));
     assert_eq!((section.together, section.obstacle), (false, Some(NoSet::TooFew)));
 }
 
 #[test]
 fn a_set_of_all_heads_costs_nothing() {
     let folds = [fold(&[[1.0; 3]; 5]), fold(&[[1.0; 3]; 5])];
-    let mut sums = KeptHeadLosses::new(GRID, kept_sets(&folds, None));
+    let mut sums = KeptHeadLossSums::new(GRID, kept_sets(&folds, None));
     // Without any head alone.
     assert_eq!(sums.demands().further_runs.ablated_sets().len(), 1);
     show(&mut sums, |_, _| 1.0);
@@ -210,7 +210,7 @@ fn a_set_of_all_heads_costs_nothing() {
 
 #[test]
 fn heads_of_shared_layers_are_drawn_together() {
-    let shared = KeptSets::new([&fold(&[[1.0, 0.0, 1.0]; 5]), &fold(&[[1.0, 0.0, 1.0]; 5])], None, &[0, 0]);
+    let shared = KeptHeadSets::new([&fold(&[[1.0, 0.0, 1.0]; 5]), &fold(&[[1.0, 0.0, 1.0]; 5])], None, &[0, 0]);
     // Heads 0 and 2 share their weights, and head 1 has an absent partner.
     for random in &shared.folds[0].random {
         assert!([vec![0, 2], vec![0, 1, 2]].contains(random), "{random:?}");

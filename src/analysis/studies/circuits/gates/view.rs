@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use itertools::Itertools;
 
-use super::section::{ALLOWED_RISE, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
+use super::section::{FitAgreement, FoldOfGates, GatedHead, GatesResult, MAX_LOSS_RISE, NoSet, SetsAlone};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
@@ -16,7 +16,7 @@ use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summar
 use crate::system::counted::format_count;
 
 impl Section for GatesResult {
-    fn complete(&mut self, known: &LateFact<'_>) {
+    fn add_late_fact(&mut self, known: &LateFact<'_>) {
         if let LateFact::Policy(policy) = known {
             self.judge(policy);
         }
@@ -71,7 +71,7 @@ impl SetsAlone {
 
     /// The margin as text: its share of the reference quantity, and its value in `unit`.
     fn margin_text(&self, unit: &str) -> String {
-        format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED_RISE, self.of.noun_phrase(), decimal(self.margin, 4))
+        format!("{:.0} % of {} ({} {unit})", 100.0 * MAX_LOSS_RISE, self.of.noun_phrase(), decimal(self.margin, 4))
     }
 
     /// Names the heads in the kept sets of the two halves of the sample: `2 heads in the sets of both halves (L0H1
@@ -206,7 +206,7 @@ impl GatesResult {
         };
         let scale = "mean gate: 0 what replaces the head, 1 the head";
         let rows = order.iter().map(row).collect();
-        let (forest, left_out) = Forest::heads_around_zero(scale, &["even blocks", "odd blocks"], rows, "gates");
+        let (forest, left_out) = Forest::heads_with_zero_line(scale, &["even blocks", "odd blocks"], rows, "gates");
         (!order.is_empty()).then(|| Figure {
             name: "gates",
             title: "Which heads stay open when all gates are fitted together".to_owned(),

@@ -4,16 +4,18 @@ mod section;
 mod sums;
 mod view;
 
-use crate::passes::pass::{Pass, Portion, Sequences};
+use crate::passes::pass::{CorpusPortion, Pass, Sequences};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 use crate::study::section::downcast_section;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, columns,
+};
 use section::InterchangeResult;
-use sums::{ExchangedItem, ExchangedItems, HeadsAlone, InterchangeSums};
+use sums::{ExchangedItem, ExchangedItems, InterchangeSums, SingleHeads};
 
 /// Study that exchanges head contexts between a text and its corrupted version.
 pub struct Interchange;
@@ -38,11 +40,11 @@ impl Study for Interchange {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = Pass { sequences: Sequences::Interchange, portion: Portion::Sample, ..Pass::PLAIN };
-        vec![PassSpec::new(pass, |subject| InterchangeSums::new(subject.grid, HeadsAlone))]
+        let pass = Pass { sequences: Sequences::Interchange, portion: CorpusPortion::Sample, ..Pass::PLAIN };
+        vec![PassSpec::new(pass, |subject| InterchangeSums::new(subject.grid, SingleHeads))]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &InterchangeSums = observed.first_sums();
         let result = InterchangeResult::new(sums, observed.left_out_sentences(), context);
         // Shares of a gap that may be 0 are meaningless.
@@ -81,7 +83,7 @@ const METRIC_CAVEATS: &str = "It holds for this corruption alone: another one fi
     is 4 standard errors above 0. Shares of heads do not add up to 1.";
 
 const METRICS: &[InterchangeMetric] = &[
-    InterchangeMetric::single(ExchangedItem::restored).with_explanation(Explanation {
+    InterchangeMetric::single(ExchangedItem::restored_score).with_explanation(Explanation {
         name: "restored",
         measures: "How much of the score that a corruption of the text destroys comes back in the corrupted text when \
             the head alone has its contexts of the true text.",
@@ -91,7 +93,7 @@ const METRICS: &[InterchangeMetric] = &[
         source: SOURCE,
         caveats: METRIC_CAVEATS,
     }),
-    InterchangeMetric::single(ExchangedItem::destroyed).with_explanation(Explanation {
+    InterchangeMetric::single(ExchangedItem::destroyed_score).with_explanation(Explanation {
         name: "destroyed",
         measures: "How much of that score is lost in the true text when the head alone has its contexts of the \
             corrupted text.",

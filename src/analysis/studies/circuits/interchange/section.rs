@@ -160,10 +160,10 @@ impl InterchangeResult {
             place: context.grid.head_place(place),
             restored: None,
             restored_ci95: None,
-            restored_tests: tests(&|item| item.restored(place)),
+            restored_tests: tests(&|item| item.restored_score(place)),
             destroyed: None,
             destroyed_ci95: None,
-            destroyed_tests: tests(&|item| item.destroyed(place)),
+            destroyed_tests: tests(&|item| item.destroyed_score(place)),
             verdicts: Vec::new(),
         };
         let mut heads: Vec<ExchangedHead> = (0..context.grid.head_count()).map(head).collect();
@@ -194,7 +194,7 @@ impl InterchangeResult {
     }
 
     /// Whether the items have several corruptions, so that a verdict would hold for none of them.
-    pub fn is_mixed(&self) -> bool {
+    pub fn has_several_corruptions(&self) -> bool {
         self.corruptions.len() > 1
     }
 
@@ -203,7 +203,7 @@ impl InterchangeResult {
         use ExchangeVerdict::{Carries, Needed, Opposes, Restores};
         let max_q = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
-        let enough = enough && !self.is_mixed();
+        let enough = enough && !self.has_several_corruptions();
         let is_shown = |q: Option<f64>| enough && q.is_some_and(|q| q <= max_q);
         for ExchangedHead { restored_tests, destroyed_tests, verdicts, .. } in &mut self.heads {
             let tests_of_both = [restored_tests, destroyed_tests];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::forward::batch::Exchange;
+use crate::model::forward::batch::ContextExchange;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::passes::ablation::PassConditions;
@@ -18,9 +18,9 @@ use crate::studies::ablation::removal::{RemovalQuantity, RemovalSums, Removals};
 
 /// Runs of an item's two texts in which the texts exchange the contexts of one head: one run for each head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HeadsAlone;
+pub struct SingleHeads;
 
-impl Removals for HeadsAlone {
+impl Removals for SingleHeads {
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         single_head_sets(grid).collect()
     }
@@ -33,7 +33,7 @@ impl Removals for HeadsAlone {
 /// Task items of a block, by item number. Each item is run on two sequences: its text and its corrupted text.
 pub type ExchangedItems = BTreeMap<u64, ExchangedItem>;
 
-pub type InterchangeSums = RemovalSums<HeadsAlone, ExchangedItems>;
+pub type InterchangeSums = RemovalSums<SingleHeads, ExchangedItems>;
 
 /// Scores of one task item on its text and on its corrupted text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,12 +64,12 @@ impl ExchangedItem {
     }
 
     /// Rise of the corrupted text's score when the head takes its contexts from the clean text.
-    pub fn restored(&self, head: usize) -> f64 {
+    pub fn restored_score(&self, head: usize) -> f64 {
         self.score(CORRUPTED, Some(head)) - self.score(CORRUPTED, None)
     }
 
     /// Fall of the clean text's score when the head takes its contexts from the corrupted text.
-    pub fn destroyed(&self, head: usize) -> f64 {
+    pub fn destroyed_score(&self, head: usize) -> f64 {
         self.score(CLEAN, None) - self.score(CLEAN, Some(head))
     }
 }
@@ -113,8 +113,8 @@ impl RemovalQuantity for ExchangedItems {
                 corruption: corruption.name.as_deref().map(str::to_owned),
                 tokens: [sequence.text_positions().count() as u64, corruption.changed_tokens],
                 positions: match corruption.exchange {
-                    Exchange::Everywhere => ExchangedPositions::All,
-                    Exchange::At(_) => ExchangedPositions::Answer,
+                    ContextExchange::Everywhere => ExchangedPositions::All,
+                    ContextExchange::At(_) => ExchangedPositions::Answer,
                 },
                 scores: [none.clone(), none],
             };
@@ -123,7 +123,7 @@ impl RemovalQuantity for ExchangedItems {
         Some(ExchangedText { index: sequence.index, text, foil, scored: scored_tokens(sequence, |_| ()) })
     }
 
-    fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
+    fn add_logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {
         let Some(token) = state.scored.iter().find(|token| token.position == position) else { return };
         let logit = |token: u32| f64::from(logits[token as usize]);
         let item = self.get_mut(&state.index).expect("its text came first");
@@ -131,7 +131,7 @@ impl RemovalQuantity for ExchangedItems {
         item.scores[state.text][variant.map_or(0, |variant| variant + 1)] += logit(token.truth) - logit(state.foil);
     }
 
-    fn fits(&self, variants: usize) -> bool {
+    fn has_variants(&self, variants: usize) -> bool {
         self.values().all(|item| item.scores.iter().all(|scores| scores.len() == 1 + variants))
     }
 }

@@ -1,7 +1,7 @@
 use super::section::{ExchangeVerdict, ShareTests, VerdictCounts};
 use super::*;
 use crate::corpus::SentenceGroup;
-use crate::model::forward::batch::Exchange;
+use crate::model::forward::batch::ContextExchange;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::{Event, Sums, new_observer};
 use crate::sequences::derived::task::ExchangedPositions;
@@ -23,7 +23,8 @@ fn texts(index: u64, unit: u64, is_first: bool) -> [Sequence; 2] {
         group: None,
         corruption,
     };
-    let corruption = TextCorruption { name: Some("other".into()), changed_tokens: 2, exchange: Exchange::Everywhere };
+    let corruption =
+        TextCorruption { name: Some("other".into()), changed_tokens: 2, exchange: ContextExchange::Everywhere };
     [Some(corruption), None].map(|corruption| Sequence {
         family: SentenceGroup { number: unit, is_first },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
@@ -50,15 +51,15 @@ fn measured(sums: InterchangeSums, grid: HeadGrid) -> InterchangeResult {
     let observer = new_observer(sums);
     let context = EstimationContext::new(grid, core_count());
     let observed = [ObservedPass { sums: &*observer, left_out_sentences: 3 }];
-    let (_, mut found) = AnyStudy::measure(&Interchange, &Observed(&observed), &context);
-    found.complete(&LateFact::Policy(&default_policy()));
+    let (_, mut found) = AnyStudy::measure(&Interchange, &ObservedPasses(&observed), &context);
+    found.add_late_fact(&LateFact::Policy(&default_policy()));
     downcast_section::<InterchangeResult>(&*found).clone()
 }
 
 /// So many items with a score of 4, of 0 in the corrupted text, and heads that restore and destroy so much.
 fn items(count: u64, heads: &[fn(u64) -> [f64; 2]]) -> InterchangeResult {
     let grid = HeadGrid { layers: 1, heads: heads.len() };
-    let mut sums = InterchangeSums::new(grid, HeadsAlone);
+    let mut sums = InterchangeSums::new(grid, SingleHeads);
     for index in 0..count {
         let [clean, corrupted]: [Vec<f64>; 2] = [
             std::iter::once(4.0).chain(heads.iter().map(|head| 4.0 - head(index)[1])).collect(),
@@ -71,7 +72,7 @@ fn items(count: u64, heads: &[fn(u64) -> [f64; 2]]) -> InterchangeResult {
 
 #[test]
 fn shares_by_hand() {
-    let mut sums = InterchangeSums::new(GRID, HeadsAlone);
+    let mut sums = InterchangeSums::new(GRID, SingleHeads);
     // Gaps of 3 and 1. Head 0 restores 2 and 1 of them, and destroys 1 and -1; head 1 does nothing.
     show(&mut sums, &texts(0, 7, true), [&[2.0, 1.0, 2.0], &[-1.0, 1.0, -1.0]]);
     show(&mut sums, &texts(1, 7, false), [&[1.0, 2.0, 1.0], &[0.0, 1.0, 0.0]]);
@@ -116,7 +117,7 @@ fn heads_have_verdicts_where_both_sides_are_beyond_the_margin() {
 /// One half of the items has another word exchanged: whatever a head does, no sentence would be true of both.
 #[test]
 fn items_of_several_corruptions_have_no_verdict() {
-    let mut sums = InterchangeSums::new(GRID, HeadsAlone);
+    let mut sums = InterchangeSums::new(GRID, SingleHeads);
     for index in 0..128_u32 {
         let mut texts = texts(index.into(), index.into(), true);
         let part = texts[0].item.as_mut().unwrap();
@@ -135,7 +136,7 @@ fn items_of_several_corruptions_have_no_verdict() {
 
 #[test]
 fn the_gap_is_none_where_the_corruption_lowers_as_many_scores_as_it_raises() {
-    let mut sums = InterchangeSums::new(GRID, HeadsAlone);
+    let mut sums = InterchangeSums::new(GRID, SingleHeads);
     for index in 0..128 {
         let clean = if index % 2 == 0 { 1.0 } else { -1.0 };
         show(&mut sums, &texts(index, index / 2, index % 2 == 0), [&[clean, 0.0, 0.0], &[0.0, clean, clean]]);

@@ -13,7 +13,7 @@ use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext};
 use crate::study::show::wording::{
-    aligned_table, capitalize, decimal, plus_minus, report_name, significance_text, whole_percent,
+    aligned_table, capitalize, decimal, plus_minus, serialized_name, significance_text, whole_percent,
 };
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{format_count, plural};
@@ -26,7 +26,7 @@ const SEVERAL_CORRUPTIONS: &str =
     "no verdict on items of several corruptions, which may need different heads: give each a file of its own";
 
 impl Section for InterchangeResult {
-    fn complete(&mut self, known: &LateFact<'_>) {
+    fn add_late_fact(&mut self, known: &LateFact<'_>) {
         if let LateFact::Policy(policy) = known {
             self.judge(policy);
         }
@@ -57,7 +57,7 @@ impl Section for InterchangeResult {
             ExchangeVerdict::Restores => format!("restores {restored} of the gap of {corruption}"),
             ExchangeVerdict::Needed => format!("is needed for {destroyed} of the gap of {corruption}"),
             ExchangeVerdict::Carries | ExchangeVerdict::Opposes => {
-                let does = report_name(verdict);
+                let does = serialized_name(verdict);
                 format!("{does} the answer under {corruption} (restores {restored}, destroys {destroyed})")
             }
         });
@@ -88,7 +88,7 @@ impl ExchangedHead {
 
     /// The verdicts on the head as text; `undecided` without a verdict.
     fn verdicts_text(&self) -> String {
-        let words = self.verdicts.iter().map(report_name).join(", ");
+        let words = self.verdicts.iter().map(serialized_name).join(", ");
         if words.is_empty() { "undecided".to_owned() } else { words }
     }
 }
@@ -120,7 +120,7 @@ impl InterchangeResult {
         let named = if named.is_empty() { named } else { format!(" (largest: {named})") };
         let found = match self.gap_not_shown_reason() {
             Some(why) => format!("Under {corruption}: {why}."),
-            None if self.is_mixed() => format!("Under {corruption}: {SEVERAL_CORRUPTIONS}."),
+            None if self.has_several_corruptions() => format!("Under {corruption}: {SEVERAL_CORRUPTIONS}."),
             // Too few items for any verdict: the shortage says so.
             None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
             None => format!("Under {corruption} {}{named}.", self.verdict_counts()),
@@ -207,8 +207,8 @@ impl InterchangeResult {
             return writeln!(out, "{}.", capitalize(&why));
         }
         let too_few = self.item_shortage_text(policy);
-        let is_judged = !self.is_mixed() && too_few.is_none();
-        let found = if self.is_mixed() {
+        let is_judged = !self.has_several_corruptions() && too_few.is_none();
+        let found = if self.has_several_corruptions() {
             SEVERAL_CORRUPTIONS.to_owned()
         } else {
             too_few.unwrap_or_else(|| self.verdict_counts())
@@ -235,7 +235,7 @@ impl InterchangeResult {
         };
         let rows = self.heads_by_largest_share().into_iter().map(row).collect();
         let (forest, left_out) =
-            Forest::heads_around_zero("share of the gap", &["restored", "destroyed"], rows, "shares");
+            Forest::heads_with_zero_line("share of the gap", &["restored", "destroyed"], rows, "shares");
         Some(Figure {
             name: "interchange",
             title: "How much of the answer each head carries".to_owned(),

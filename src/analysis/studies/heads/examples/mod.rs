@@ -13,7 +13,7 @@ use crate::study::labels::evidence::Direction;
 use crate::study::section::{CardTable, HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
 use crate::study::upstream::HeadAim;
-use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
+use crate::study::{Card, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject};
 use crate::system::counted::format_count;
 use sums::{Candidate, Drawn, ExampleSums, HeadCandidates, MAX_WORDS, MIN_WORDS, Rank};
 
@@ -49,7 +49,7 @@ impl Study for ExampleSentences {
         vec![PassSpec::new(Pass::PLAIN, make).in_second_stage_from_kept(Needs::ATTENTION, sums::has_drawable_sentence)]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         (Estimates::without_metrics(context.grid.head_count()), Examples::new(observed.first_sums(), context.grid))
     }
 }

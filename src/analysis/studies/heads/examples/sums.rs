@@ -11,7 +11,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
-use crate::sequences::fold::units::DrawingUnits;
+use crate::sequences::fold::units::DisplayUnits;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::Merge;
@@ -216,11 +216,11 @@ struct ExampleSentence {
 
 impl ExampleSentence {
     /// The units of the sentence: its words and its special tokens.
-    fn units(&self, sequence: &Sequence) -> DrawingUnits {
+    fn units(&self, sequence: &Sequence) -> DisplayUnits {
         if sequence.sentence_count() > 1 {
-            DrawingUnits::sentence_in_window(sequence, self.place)
+            DisplayUnits::sentence_in_window(sequence, self.place)
         } else {
-            DrawingUnits::new(sequence)
+            DisplayUnits::new(sequence)
         }
     }
 }
@@ -246,7 +246,7 @@ impl Sums for ExampleSums {
         let sentence_goals = |(place, (aimed, &equal_aim)): (usize, (&HeadAim, &usize))| {
             let layer = self.grid.layer_and_head(aimed.place).0;
             (equal_aim == place)
-                .then(|| aimed.aim.goals_in_sentence(sequence, self.classes.layer_visibility(layer), self.from))?
+                .then(|| aimed.aim.goals_in_sequence(sequence, self.classes.layer_visibility(layer), self.from))?
         };
         let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.equal_aim).enumerate().map(sentence_goals).collect();
         let mut sentences = Vec::new();
@@ -254,7 +254,7 @@ impl Sums for ExampleSums {
             self.sentences += 1;
             let tokens = sequence.texts.get(place).filter(|_| sequence.sentence_count() > 1);
             let tokens = tokens.cloned().unwrap_or(0..sequence.ids.len());
-            let in_part = |goals: &Option<Goals>| goals.as_ref()?.goals_in_part(&tokens, &words);
+            let in_part = |goals: &Option<Goals>| goals.as_ref()?.goals_in_span(&tokens, &words);
             let goals: Vec<Option<Goals>> = goals.iter().map(in_part).collect();
             if goals.iter().any(Option::is_some) {
                 sentences.push(ExampleSentence { place, goals });
@@ -324,7 +324,7 @@ impl Drawn {
     /// Computes the drawing of a sentence from its `units` and a head's weights. `special` has the texts `[first
     /// special token, separator]`.
     pub fn new(
-        (sequence, units): (&Sequence, &DrawingUnits),
+        (sequence, units): (&Sequence, &DisplayUnits),
         goals: &Goals,
         view: AttentionView<'_>,
         words: &WordAttention,
@@ -347,7 +347,7 @@ impl Drawn {
         let (to, weights): (Vec<usize>, Vec<f64>) = (0..count)
             .map(|unit| goes(unit).map_or((unit, 0.0), |(to, weight)| (to, (weight * 1000.0).round() / 1000.0)))
             .unzip();
-        let wanted = goals.goal_units(units);
+        let wanted = goals.goals_by_unit(units);
         let asked = (0..count).filter(|&unit| units.words[unit].is_some() && wanted[unit].is_some());
         let (right, wrong) = asked.partition(|&unit| wanted[unit].as_ref().is_some_and(|all| all.contains(&to[unit])));
         let texts = units.texts(sequence, |token| match sequence.kinds[token] {

@@ -13,7 +13,8 @@ use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject, Term,
+    VerdictRule,
 };
 use fit::Probes;
 use pack::PROBE_NEEDS;
@@ -51,7 +52,7 @@ impl Study for LinearProbes {
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let probes = measure::measure_tasks(observed.first_sums(), observed.first_sums(), context);
         (Estimates::without_metrics(context.grid.head_count()), ProbesSection { probes })
     }

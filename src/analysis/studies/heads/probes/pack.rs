@@ -180,7 +180,7 @@ fn write_mean<'a>(into: &mut [f32], span: &WordSpan, row: impl Fn(usize) -> &'a 
     for (token, share) in span.shares() {
         sums.iter_mut().zip(row(token)).for_each(|(sum, &value)| *sum += share * f64::from(value));
     }
-    let size = span.total_share();
+    let size = span.share_sum();
     #[expect(clippy::cast_possible_truncation, reason = "the mean of float32 numbers is one")]
     into.iter_mut().zip(sums).for_each(|(mean, sum)| *mean = (sum / size) as f32);
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::classifiers::{HeadProbes, LayerProbes};
 use super::fit::{FoldProbes, Probes, TaskClasses};
 use super::pack::{PROBE_NEEDS, PackState, WordPack};
-use super::sums::{FormHash, MAX_TASKS, fold_of_family, task_names, word_classes};
+use super::sums::{FormHash, MAX_TASKS, fold_of_sentence_family, task_names, word_classes};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
@@ -176,7 +176,7 @@ impl Sums for ProbeScores {
     fn begin(&mut self, sequence: &Sequence) -> Option<PackState> {
         let Self { blocks, buffers, .. } = self;
         let ScoreBuffers { probes, embeddings, pack, words: pack_words, .. } = buffers;
-        let (block, fold) = (block_of(sequence.family.number), fold_of_family(sequence.family.number));
+        let (block, fold) = (block_of(sequence.family.number), fold_of_sentence_family(sequence.family.number));
         let trained = &probes.folds.as_ref()?[1 - fold];
         let mut rows = Vec::new();
         let mut has_class = vec![false; probes.tasks.len()];

@@ -258,7 +258,7 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
 stored!(ProbesSection { probes: Vec<TaskProbes> });
 
 impl Section for ProbesSection {
-    fn complete(&mut self, completion: &LateFact<'_>) {
+    fn add_late_fact(&mut self, completion: &LateFact<'_>) {
         match completion {
             LateFact::Policy(policy) => self.probes.iter_mut().for_each(|task| task.set_q_values(policy)),
             LateFact::Control(ControlKind::RandomInit, seeds) => self.compare_with_untrained(seeds),

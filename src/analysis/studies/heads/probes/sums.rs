@@ -30,7 +30,7 @@ type TaskSet = u8;
 pub const MAX_TASKS: usize = 6;
 
 /// Fold of a sentence family: 0 if the family's block is even-numbered, 1 if it is odd-numbered.
-pub fn fold_of_family(family: u64) -> usize {
+pub fn fold_of_sentence_family(family: u64) -> usize {
     block_of(family) % 2
 }
 
@@ -263,7 +263,7 @@ impl Sums for ProbeSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<PackState> {
         let Self { tasks, folds, buffers, .. } = self;
         let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = buffers;
-        let (mut rows, fold) = (Vec::new(), fold_of_family(sequence.family.number));
+        let (mut rows, fold) = (Vec::new(), fold_of_sentence_family(sequence.family.number));
         for word in 0..sequence.words.len() {
             let by_task = word_classes(sequence, word).take(tasks.len()).enumerate();
             let named: Vec<(usize, &str)> = by_task.filter_map(|(task, class)| Some((task, class?))).collect();

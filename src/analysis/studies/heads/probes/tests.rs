@@ -84,7 +84,7 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Te
                 let contexts = around(words.iter().map(|word| word.contexts[head]).collect());
                 let attention = AttentionView::new(0, head, words.len() + 2, &weights);
                 let view = HeadView { context: Some(Rows::new(&contexts, 2)), ..attention.into() };
-                panel.show_head(number, sequence, view);
+                panel.observe_head(number, sequence, view);
             }
         }
         panel.end_pack();
@@ -98,7 +98,8 @@ fn run(sentences: &[Vec<TestWord>], requested: &[String]) -> [Box<dyn Observer>;
     let sums = shown(AnyStudy::passes(&LinearProbes)[0].make_observer(&subject), 0, sentences);
     let own = [ObservedPass { sums: &*sums, left_out_sentences: 0 }];
     let scores = shown(
-        AnyStudy::passes(&LinearProbes)[1].make_observer(&Subject { first_stage_sums: Observed(&own), ..subject }),
+        AnyStudy::passes(&LinearProbes)[1]
+            .make_observer(&Subject { first_stage_sums: ObservedPasses(&own), ..subject }),
         0,
         sentences,
     );
@@ -110,8 +111,8 @@ pub(super) fn probed(sentences: &[Vec<TestWord>], requested: &[String]) -> Vec<T
     let both = run(sentences, requested);
     let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out_sentences: 0 });
     let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
-    let (_, mut found) = AnyStudy::measure(&LinearProbes, &Observed(&observed), &context);
-    found.complete(&LateFact::Policy(&default_policy()));
+    let (_, mut found) = AnyStudy::measure(&LinearProbes, &ObservedPasses(&observed), &context);
+    found.add_late_fact(&LateFact::Policy(&default_policy()));
     assert_eq!(found.defect(GRID), None);
     downcast_section::<ProbesSection>(&*found).probes.clone()
 }
@@ -363,7 +364,7 @@ fn sums_and_scores_of_parts_are_those_of_the_whole() {
     let whole = run(&sentences, &requested);
     let subject = Subject { probes: &requested, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
     let own = [ObservedPass { sums: &*whole[0], left_out_sentences: 0 }];
-    let subject = Subject { first_stage_sums: Observed(&own), ..subject };
+    let subject = Subject { first_stage_sums: ObservedPasses(&own), ..subject };
     for (place, whole) in whole.iter().enumerate() {
         let empty = || AnyStudy::passes(&LinearProbes)[place].make_observer(&subject);
         let mut parts = shown(empty(), 30, &sentences[30..]);

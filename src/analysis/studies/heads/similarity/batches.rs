@@ -86,7 +86,7 @@ impl BatchAssignment {
 impl PackOutputs {
     /// Begins a sentence with this number of text `tokens` and returns the sentence's number. All sentences begin
     /// before the first head.
-    pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
+    pub fn begin_sentence(&mut self, block: usize, tokens: usize) -> usize {
         if self.starts.is_empty() {
             self.block = block;
         }
@@ -253,7 +253,7 @@ mod tests {
     fn batches(sentences: &[Vec<Vec<f32>>]) -> Option<Batches> {
         let (mut outputs, heads) = (PackOutputs::default(), sentences.first()?.len());
         for sentence in sentences {
-            outputs.begin(0, sentence[0].len());
+            outputs.begin_sentence(0, sentence[0].len());
         }
         for (number, sentence) in sentences.iter().enumerate() {
             for (head, values) in sentence.iter().enumerate() {
@@ -314,7 +314,7 @@ mod tests {
         let (mut outputs, mut found) = (PackOutputs::default(), Vec::new());
         for _ in 0..2 {
             for _ in &pack {
-                outputs.begin(3, 1);
+                outputs.begin_sentence(3, 1);
             }
             for (number, sentence) in pack.iter().enumerate() {
                 for (head, values) in sentence.iter().enumerate() {
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(found[0], found[1]);
         assert!(found[0].as_ref().is_some_and(|batches| batches.block == 3));
         // A pack in which not all heads were shown gives nothing.
-        outputs.begin(0, 5);
+        outputs.begin_sentence(0, 5);
         assert_eq!(outputs.end_pack(2), None);
     }
 
@@ -349,7 +349,7 @@ mod tests {
         let compared = |pack: &[[Vec<f32>; 2]], batch: Option<usize>| {
             let mut outputs = PackOutputs::default();
             for sentence in pack {
-                outputs.begin(0, sentence[0].len() / WIDTH);
+                outputs.begin_sentence(0, sentence[0].len() / WIDTH);
             }
             if let Some(batch) = batch {
                 outputs.assignment.longest = outputs.assignment.tokens / batch - 1;

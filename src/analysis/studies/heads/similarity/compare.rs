@@ -33,7 +33,7 @@ pub struct Comparison {
 
 /// Whether a pair of heads is similar if its value is small (a distance) or large (CKA).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SimilarWhen {
+pub enum SimilarityDirection {
     Smaller,
     Larger,
 }
@@ -66,7 +66,7 @@ pub fn permutation_test(
     values: &[Option<f64>],
     groups: &[Option<usize>],
     strata: &[Stratum],
-    alike: SimilarWhen,
+    alike: SimilarityDirection,
 ) -> Option<Comparison> {
     let values: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
     let value = |[a, b]: [usize; 2]| values[HeadPairs::pair_index(a, b)];
@@ -96,8 +96,8 @@ pub fn permutation_test(
             stratum.iter().zip(dealt).for_each(|(&place, head)| heads[place] = *head);
         }
         match alike {
-            SimilarWhen::Smaller => sum(&heads) <= found + slack,
-            SimilarWhen::Larger => sum(&heads) >= found - slack,
+            SimilarityDirection::Smaller => sum(&heads) <= found + slack,
+            SimilarityDirection::Larger => sum(&heads) >= found - slack,
         }
     });
     let p = (1 + as_alike.count()) as f64 / (1 + PERMUTATION_COUNT) as f64;
@@ -154,15 +154,15 @@ mod tests {
         let (groups, strata) = (groups(), one_stratum());
         let near = |[a, b]: [usize; 2]| Some(if a / 4 == b / 4 { 0.1 } else { 0.5 + 0.001 * (a + b) as f64 });
         let values: Vec<_> = HeadPairs(12).pairs().map(near).collect();
-        let found = permutation_test(&values, &groups, &strata, SimilarWhen::Smaller).unwrap();
+        let found = permutation_test(&values, &groups, &strata, SimilarityDirection::Smaller).unwrap();
         assert_eq!((found.pairs, found.p), (18, 1e-4));
         assert!((found.same - 0.1).abs() < 1e-12 && found.others > 0.5);
-        assert_eq!(permutation_test(&values, &groups, &strata, SimilarWhen::Larger).unwrap().p, 1.0);
+        assert_eq!(permutation_test(&values, &groups, &strata, SimilarityDirection::Larger).unwrap().p, 1.0);
         // Equal values are equally alike however they are dealt out.
-        assert_eq!(permutation_test(&[Some(0.3); 66], &groups, &strata, SimilarWhen::Smaller).unwrap().p, 1.0);
-        assert_eq!(permutation_test(&values, &[Some(0); 12], &strata, SimilarWhen::Smaller), None);
-        assert_eq!(permutation_test(&values, &[None; 12], &strata, SimilarWhen::Smaller), None);
-        assert_eq!(permutation_test(&[None; 66], &groups, &strata, SimilarWhen::Smaller), None);
+        assert_eq!(permutation_test(&[Some(0.3); 66], &groups, &strata, SimilarityDirection::Smaller).unwrap().p, 1.0);
+        assert_eq!(permutation_test(&values, &[Some(0); 12], &strata, SimilarityDirection::Smaller), None);
+        assert_eq!(permutation_test(&values, &[None; 12], &strata, SimilarityDirection::Smaller), None);
+        assert_eq!(permutation_test(&[None; 66], &groups, &strata, SimilarityDirection::Smaller), None);
     }
 
     /// Two layers of three heads, of which the first of each is of one group: by hand.
@@ -181,7 +181,7 @@ mod tests {
             (false, _) => 0.9,
         };
         let values: Vec<_> = HeadPairs(6).pairs().map(|pair| Some(value(pair))).collect();
-        let found = permutation_test(&values, &groups, &layer_strata(grid), SimilarWhen::Smaller).unwrap();
+        let found = permutation_test(&values, &groups, &layer_strata(grid), SimilarityDirection::Smaller).unwrap();
         assert_eq!(found.pairs, 2);
         assert!((found.same - 0.2).abs() < 1e-12 && (found.others - 0.6).abs() < 1e-12);
         // In each layer one of three ways to deal out puts them together: one in nine.
@@ -189,7 +189,8 @@ mod tests {
         // Heads of one layer are 0.2, 0.6 and 0.6 apart, of two 0.9: of the 20 ways to deal out six heads to two layers two are
         // as good.
         let of_layer: Vec<Option<usize>> = (0..6).map(|head| Some(head / 3)).collect();
-        let found = permutation_test(&values, &of_layer, &neighbour_layer_strata(grid), SimilarWhen::Smaller).unwrap();
+        let found =
+            permutation_test(&values, &of_layer, &neighbour_layer_strata(grid), SimilarityDirection::Smaller).unwrap();
         assert!(found.pairs == 6 && (found.p - 0.1).abs() < 0.01, "{}", found.p);
     }
 
@@ -203,7 +204,7 @@ mod tests {
         };
         let alike = (0..200).filter(|_| {
             let values: Vec<_> = (0..66).map(|_| Some(noise())).collect();
-            permutation_test(&values, &groups, &one_stratum(), SimilarWhen::Smaller).unwrap().p <= 0.05
+            permutation_test(&values, &groups, &one_stratum(), SimilarityDirection::Smaller).unwrap().p <= 0.05
         });
         // 10 are expected, with a standard deviation of 3.1.
         assert!((1..=19).contains(&alike.count()));
@@ -223,7 +224,7 @@ mod tests {
         let apart = |[a, b]: [usize; 2]| if a / 6 == b / 6 { 0.2 } else { 0.8 };
         let alike = (0..100).filter(|_| {
             let values: Vec<_> = HeadPairs(24).pairs().map(|pair| Some(apart(pair) + noise())).collect();
-            permutation_test(&values, &groups, &layer_strata(grid), SimilarWhen::Smaller).unwrap().p <= 0.05
+            permutation_test(&values, &groups, &layer_strata(grid), SimilarityDirection::Smaller).unwrap().p <= 0.05
         });
         // 5 are expected, with a standard deviation of 2.2.
         assert!(alike.count() <= 12);

@@ -11,7 +11,7 @@ mod weights;
 use crate::passes::pass::Pass;
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, ObservedPasses, PassSpec, Study, Term,
     UpstreamResults,
 };
 use report::Similarity;
@@ -37,11 +37,16 @@ impl Study for HeadSimilarity {
         vec![PassSpec::new(Pass::PLAIN, |subject| SimilaritySums::new(subject.grid, subject.classes))]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         (Estimates::without_metrics(context.grid.head_count()), Similarity::new(observed.first_sums(), context))
     }
 
-    fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
+    fn upstream_results(
+        &self,
+        observed: &ObservedPasses<'_>,
+        section: &Self::Section,
+        _labels: &Labelling<'_>,
+    ) -> UpstreamResults {
         let clusters = section.kept_clusters(observed.first_sums::<SimilaritySums>().grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }

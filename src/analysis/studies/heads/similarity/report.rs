@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compare::{
-    Comparison, HeadPairs, SimilarWhen, Stratum, layer_strata, neighbour_layer_strata, permutation_test,
+    Comparison, HeadPairs, SimilarityDirection, Stratum, layer_strata, neighbour_layer_strata, permutation_test,
 };
 use super::measure::{PairsByBlock, cka, mean_hellinger_distance, median};
-use super::sums::{Disagreement, SimilaritySums};
+use super::sums::{LayerAgreement, SimilaritySums};
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::Jackknife;
@@ -250,13 +250,13 @@ impl Similarity {
             cka: rows_of_pairs(&cka, heads),
         };
         let same_key_value_group =
-            context.query_heads_per_group.and_then(|shared| similarity.compare_sharing_heads(shared));
+            context.query_heads_per_group.and_then(|shared| similarity.compare_key_value_groups(shared));
         Self { same_key_value_group, ..similarity }
     }
 
     /// Compares heads that share keys and values with other heads of their layer; `shared` consecutive heads share
     /// them. `None` if no token was seen.
-    pub fn compare_sharing_heads(&self, shared: usize) -> Option<Comparisons> {
+    pub fn compare_key_value_groups(&self, shared: usize) -> Option<Comparisons> {
         let grid = self.grid()?;
         let groups: Vec<Option<usize>> = (0..grid.head_count()).map(|place| Some(place / shared)).collect();
         Some(comparisons(&self.distance.concat(), &self.cka.concat(), &groups, &layer_strata(grid)))
@@ -275,8 +275,8 @@ pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize
     }
     let distances: Vec<Option<f64>> = distance.iter().copied().map(Some).collect();
     Comparisons {
-        distance: permutation_test(&distances, groups, strata, SimilarWhen::Smaller),
-        cka: permutation_test(cka, groups, strata, SimilarWhen::Larger),
+        distance: permutation_test(&distances, groups, strata, SimilarityDirection::Smaller),
+        cka: permutation_test(cka, groups, strata, SimilarityDirection::Larger),
     }
 }
 
@@ -285,8 +285,8 @@ fn layer_disagreements(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();
     let rows = blocks.map_blocks(|block| block.rows as f64);
-    let layer = |(layer, all): (usize, &Disagreement)| {
-        let mean = |part: fn(&Disagreement) -> ExactSum| {
+    let layer = |(layer, all): (usize, &LayerAgreement)| {
+        let mean = |part: fn(&LayerAgreement) -> ExactSum| {
             let by_block =
                 blocks.map_blocks(|block| block.disagreement.get(layer).map_or(0.0, |sums| -part(sums).value()));
             let ci95 = Jackknife::new(&by_block, &rows).interval();

@@ -13,7 +13,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::study::Summary;
 use crate::study::labels::UNLABELLED;
-use crate::study::section::{HeadCard, LateFact, Neighbour, Section, View, ViewContext, stored};
+use crate::study::section::{HeadCard, LateFact, RelatedHead, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
 use crate::study::show::wording::{aligned_table, counted_sequences, sequence_noun, signed_decimal};
 use crate::system::counted::{format_count, plural};
@@ -21,7 +21,7 @@ use crate::system::counted::{format_count, plural};
 stored!(Similarity as similarity);
 
 impl Section for Similarity {
-    fn complete(&mut self, completion: &LateFact<'_>) {
+    fn add_late_fact(&mut self, completion: &LateFact<'_>) {
         if let LateFact::Labels(labels) = completion {
             self.set_labels(labels);
         }
@@ -41,7 +41,7 @@ impl Section for Similarity {
         let distance = |other: &usize| self.distance[own.max(*other)][own.min(*other)];
         let others = (0..grid.head_count()).filter(|&other| other != own);
         let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        let neighbour = |how: &'static str, other: usize| Neighbour {
+        let neighbour = |how: &'static str, other: usize| RelatedHead {
             relation: how,
             place: grid.head_place(other),
             strength: format!("distance {:.3}", distance(&other)),

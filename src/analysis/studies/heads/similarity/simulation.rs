@@ -48,7 +48,7 @@ fn draw_corpus(random: &mut ChaCha8Rng) -> SimilaritySums {
         let mut outputs = PackOutputs::default();
         for (block, [first, _], square) in &sentences {
             sums.add_distances(*block, first.len() / HEAD_DIM, [&[*square], &[]]);
-            outputs.begin(*block, first.len() / HEAD_DIM);
+            outputs.begin_sentence(*block, first.len() / HEAD_DIM);
         }
         for (number, (_, heads, _)) in sentences.iter().enumerate() {
             for (head, contexts) in heads.iter().enumerate() {

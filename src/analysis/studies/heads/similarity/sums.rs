@@ -20,7 +20,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::{ComponentSum, ExactSum, add_elementwise};
-use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
+use crate::study::instruments::roots::{AttentionSquareRoots, distance_from_uniform};
 
 /// Sums over one block of sentences for the similarity of heads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct SimilarityTotals {
     pub from_even: Vec<ComponentSum>,
     /// Agreement (minus disagreement) of the heads of each layer, summed over attention rows, `[layers]`; empty without
     /// rows.
-    pub disagreement: Vec<Disagreement>,
+    pub disagreement: Vec<LayerAgreement>,
     /// Number of batches of tokens whose outputs are compared.
     pub batches: u64,
     /// Number of tokens in the batches.
@@ -74,7 +74,7 @@ impl SimilaritySums {
         sums.rows += rows as u64;
         sums.distances.resize(HeadPairs(self.grid.head_count()).pair_count(), ComponentSum::default());
         sums.from_even.resize(self.grid.head_count(), ComponentSum::default());
-        sums.disagreement.resize(self.grid.layers, Disagreement::default());
+        sums.disagreement.resize(self.grid.layers, LayerAgreement::default());
         add_elementwise(&mut sums.distances, squares);
         add_elementwise(&mut sums.from_even, from_even);
     }
@@ -89,14 +89,14 @@ impl SimilaritySums {
 
     /// Adds the distances between all heads in a sequence, from its `roots`. Once per pack, also adds the sums over the
     /// pack's batches.
-    fn end_pack(&mut self, block: usize, roots: &AttentionRoots) {
+    fn end_pack(&mut self, block: usize, roots: &AttentionSquareRoots) {
         if !roots.values().is_empty() {
             let heads = self.grid.head_count();
             let tokens = roots.values().len() / heads / roots.rows.len();
             let from_even: Vec<f64> = (0..heads)
                 .map(|place| {
                     let visibility = self.classes.layer_visibility(self.grid.layer_and_head(place).0);
-                    distance_from_uniform(roots.head_roots(place, tokens), &roots.rows, (visibility, tokens))
+                    distance_from_uniform(roots.head_square_roots(place, tokens), &roots.rows, (visibility, tokens))
                 })
                 .collect();
             self.add_distances(block, 0, [&squared_distances(roots.values(), heads), &from_even]);
@@ -111,7 +111,7 @@ impl SimilaritySums {
 pub struct SimilarityState {
     block: usize,
     /// Square roots of the attention rows of all heads.
-    roots: AttentionRoots,
+    roots: AttentionSquareRoots,
     /// Sentences whose outputs are compared, as `(number in the pack, positions of text tokens)`. Empty if the sequence
     /// is not the first of its sentence family.
     compared: Vec<(usize, Vec<usize>)>,
@@ -168,8 +168,8 @@ impl Sums for SimilaritySums {
         let sentences = sentences.filter(|_| sequence.family.is_first);
         // Batches span documents, so a batch belongs to the block of its first sentence.
         let sentence = sequence.document_number.map_or(block, |_| block_of(sequence.index));
-        let compared = sentences.map(|places| (self.outputs.begin(sentence, places.len()), places)).collect();
-        Some(SimilarityState { block, roots: AttentionRoots::new(rows), compared, layer: LayerSums::default() })
+        let compared = sentences.map(|places| (self.outputs.begin_sentence(sentence, places.len()), places)).collect();
+        Some(SimilarityState { block, roots: AttentionSquareRoots::new(rows), compared, layer: LayerSums::default() })
     }
 
     fn observe(&mut self, state: &mut SimilarityState, event: &mut Event<'_>) {
@@ -210,7 +210,7 @@ impl Sums for SimilaritySums {
 /// Agreement of a layer's heads, summed over rows: the mean similarity of all pairs of heads, pairs of a head with
 /// itself included. The disagreement of Li et al. 2018 is its negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Disagreement {
+pub struct LayerAgreement {
     /// Cosine of two heads' value vectors, averaged over pairs of heads and summed over rows.
     pub subspace: ExactSum,
     /// Inner product of two heads' attention rows (attended positions), averaged over pairs of heads, summed over rows.
@@ -219,7 +219,7 @@ pub struct Disagreement {
     pub output: ExactSum,
 }
 
-merge_fields!(Disagreement { subspace, position, output });
+merge_fields!(LayerAgreement { subspace, position, output });
 
 /// Vectors summed over the heads of a layer in one sequence. The mean product over all pairs of heads is the
 /// squared length of the mean vector.
@@ -258,7 +258,7 @@ impl LayerSums {
     }
 
     /// Agreement of the layer's heads, summed over the rows of the sequence. Clears the sums for the next layer.
-    pub fn agreement(&mut self, heads: usize) -> Disagreement {
+    pub fn agreement(&mut self, heads: usize) -> LayerAgreement {
         let mut take_mean_square = |vectors: fn(&mut Self) -> &mut Vec<f32>| {
             let sums = vectors(self);
             let squares = sums.iter().map(|&sum| f64::from(sum).powi(2)).sum::<f64>();
@@ -267,7 +267,7 @@ impl LayerSums {
             sum += squares / (heads * heads) as f64;
             sum
         };
-        Disagreement {
+        LayerAgreement {
             subspace: take_mean_square(|sums| &mut sums.values),
             position: take_mean_square(|sums| &mut sums.weights),
             output: take_mean_square(|sums| &mut sums.contexts),

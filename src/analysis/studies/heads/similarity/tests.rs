@@ -181,7 +181,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     assert_eq!(found.defect(grid), None);
     assert!(found.defect(HeadGrid { layers: 2, heads: 2 }).is_some());
     let labels = ["broad", "broad", "unlabelled", "unlabelled", "local", "local"].map(str::to_owned);
-    found.complete(&LateFact::Labels(&labels));
+    found.add_late_fact(&LateFact::Labels(&labels));
     let cluster = found.clusters.iter().find(|cluster| cluster.heads.contains(&place(0, 0))).unwrap();
     assert_eq!(cluster.labels, ["broad", "broad"]);
     // Heads without a label have none in common, and pairs are of one layer.
@@ -200,11 +200,11 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
     let mut section = planted();
     assert_eq!(section.same_key_value_group, None);
     // All heads of a layer share them: there are no others.
-    assert_eq!(section.compare_sharing_heads(2), Some(Comparisons::default()));
+    assert_eq!(section.compare_key_value_groups(2), Some(Comparisons::default()));
     // The same heads as one layer of two groups of three: L0H0 is like L0H1 and unlike L1H0.
     let all = std::mem::take(&mut section.disagreement);
     section.disagreement = all[..1].to_vec();
-    section.same_key_value_group = section.compare_sharing_heads(3);
+    section.same_key_value_group = section.compare_key_value_groups(3);
     let found = section.same_key_value_group.as_ref().unwrap().distance.clone().unwrap();
     let pair = |a: usize, b: usize| section.distance[a][b];
     let same = [pair(1, 0), pair(2, 0), pair(2, 1), pair(4, 3), pair(5, 3), pair(5, 4)];

@@ -7,7 +7,7 @@ use anstyle::AnsiColor;
 use crate::sequences::fold::roles::MAX_OFFSET;
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{
-    Assessment, Detector, Evidence, LabelStyle, Parameter, Phrase, ThresholdBound, assess, assess_any,
+    Assessment, Detector, Evidence, LabelStyle, Parameter, ThresholdBound, VerbPhrase, assess, assess_any,
 };
 use crate::study::metrics::explanation::Explanation;
 
@@ -32,7 +32,7 @@ const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. 
 
 pub(super) const PREVIOUS_TOKEN_DETECTOR: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
-    phrase: Phrase::Fixed("attends to the token before"),
+    phrase: VerbPhrase::Fixed("attends to the token before"),
     style: LabelStyle::new(Some("prev"), AnsiColor::Blue),
     assess: |evidence, policy| assess_offset_label("previous-token", -1, evidence, policy).into_iter().collect(),
     ..Detector::new_role(Explanation {
@@ -48,7 +48,7 @@ pub(super) const PREVIOUS_TOKEN_DETECTOR: Detector = Detector {
 
 pub(super) const NEXT_TOKEN_DETECTOR: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
-    phrase: Phrase::Fixed("attends to the token after"),
+    phrase: VerbPhrase::Fixed("attends to the token after"),
     style: LabelStyle::new(Some("next"), AnsiColor::Cyan),
     assess: |evidence, policy| assess_offset_label("next-token", 1, evidence, policy).into_iter().collect(),
     ..Detector::new_role(Explanation {
@@ -71,7 +71,7 @@ fn far_offsets() -> impl Iterator<Item = i32> {
 pub(super) const OFFSET_DETECTOR: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
     parameter: Parameter::OneOf("offset", || far_offsets().map(|k| k.to_string()).collect()),
-    phrase: Phrase::Fixed("attends to the token at offset {}"),
+    phrase: VerbPhrase::Fixed("attends to the token at offset {}"),
     style: LabelStyle::new(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         far_offsets().filter_map(|k| assess_offset_label(&format!("offset:{k}"), k, evidence, policy)).collect()
@@ -88,7 +88,7 @@ pub(super) const OFFSET_DETECTOR: Detector = Detector {
 
 pub(super) const SELF_TOKEN_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_SELF_MASS],
-    phrase: Phrase::Fixed("attends to the token itself"),
+    phrase: VerbPhrase::Fixed("attends to the token itself"),
     style: LabelStyle::new(None, AnsiColor::Blue),
     assess: |evidence, policy| evidence.assess_above("self", "offset_mass", Some("0"), policy.rule(&MIN_SELF_MASS)),
     ..Detector::new_role(Explanation {
@@ -103,7 +103,7 @@ pub(super) const SELF_TOKEN_DETECTOR: Detector = Detector {
 
 pub(super) const LOCAL_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_WINDOW_MASS],
-    phrase: Phrase::Fixed("attends to the two tokens on either side"),
+    phrase: VerbPhrase::Fixed("attends to the two tokens on either side"),
     style: LabelStyle::new(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         let local = evidence.assess_above("local", "window_mass", None, policy.rule(&MIN_WINDOW_MASS));
@@ -172,7 +172,7 @@ const NO_OP_CAVEAT: &str = "Much attention to special tokens may be a way of doi
 
 pub(super) const SEPARATOR_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_SEPARATOR_MASS],
-    phrase: Phrase::Fixed("attends to separators"),
+    phrase: VerbPhrase::Fixed("attends to separators"),
     style: LabelStyle::new(Some("sep"), AnsiColor::Yellow),
     assess: |evidence, policy| {
         evidence.assess_above("separator", "separator_mass", None, policy.rule(&MIN_SEPARATOR_MASS))
@@ -189,7 +189,7 @@ pub(super) const SEPARATOR_DETECTOR: Detector = Detector {
 
 pub(super) const FIRST_SPECIAL_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_FIRST_SPECIAL_MASS],
-    phrase: Phrase::Fixed("attends to the first special token"),
+    phrase: VerbPhrase::Fixed("attends to the first special token"),
     style: LabelStyle::new(Some("first"), AnsiColor::Yellow),
     assess: |evidence, policy| {
         evidence.assess_above("first-special", "first_special_mass", None, policy.rule(&MIN_FIRST_SPECIAL_MASS))
@@ -206,7 +206,7 @@ pub(super) const FIRST_SPECIAL_DETECTOR: Detector = Detector {
 
 pub(super) const FIRST_TOKEN_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_FIRST_TOKEN_MASS],
-    phrase: Phrase::Fixed("attends to the first token"),
+    phrase: VerbPhrase::Fixed("attends to the first token"),
     style: LabelStyle::new(Some("bos"), AnsiColor::Yellow),
     assess: |evidence, policy| {
         evidence.assess_above("first-token", "first_token_mass", None, policy.rule(&MIN_FIRST_TOKEN_MASS))
@@ -225,7 +225,7 @@ pub(super) const FIRST_TOKEN_DETECTOR: Detector = Detector {
 
 pub(super) const PUNCTUATION_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_PUNCTUATION_MASS],
-    phrase: Phrase::Fixed("attends to punctuation"),
+    phrase: VerbPhrase::Fixed("attends to punctuation"),
     style: LabelStyle::new(None, AnsiColor::Yellow),
     assess: |evidence, policy| {
         evidence.assess_above("punctuation", "punctuation_mass", None, policy.rule(&MIN_PUNCTUATION_MASS))
@@ -243,7 +243,7 @@ pub(super) const PUNCTUATION_DETECTOR: Detector = Detector {
 pub(super) const BROAD_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_ENTROPY_RATIO],
     is_role: false,
-    phrase: Phrase::Fixed("spreads its attention over the whole sequence"),
+    phrase: VerbPhrase::Fixed("spreads its attention over the whole sequence"),
     style: LabelStyle::new(None, AnsiColor::Magenta),
     assess: |evidence, policy| evidence.assess_above("broad", "entropy_ratio", None, policy.rule(&MIN_ENTROPY_RATIO)),
     ..Detector::new_role(Explanation {

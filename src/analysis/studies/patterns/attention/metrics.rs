@@ -2,8 +2,8 @@
 
 use super::tokens::{TokenExposure, TokenSums};
 use crate::stats::exact::ExactSum;
-use crate::study::metrics::explanation::{Explanation, OURS};
-use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
+use crate::study::metrics::explanation::{DEFINED_HERE, Explanation};
+use crate::study::metrics::metric::{self, EligibleCounts, Fraction, Metric, MetricKeys};
 
 /// A metric of one head. Its function takes denominators, sums and the index of one of its values, such as an offset.
 type AttentionMetric = Metric<fn(&TokenExposure, &TokenSums<ExactSum>, usize) -> Fraction>;
@@ -24,13 +24,13 @@ fn mean_at_offset(exposure: &TokenExposure, slot: usize, sum: ExactSum) -> Fract
 }
 
 /// Ratio of two sums over queries; `eligible` counts the queries and sentences that it rests on.
-fn ratio_of_sums(numerator: ExactSum, denominator: ExactSum, eligible: Eligible) -> Fraction {
+fn ratio_of_sums(numerator: ExactSum, denominator: ExactSum, eligible: EligibleCounts) -> Fraction {
     Fraction::new(numerator.value(), denominator.value()).with_evidence(eligible.count, eligible.sentences)
 }
 
 /// Metrics of the study, in report order.
 pub const METRICS: &[AttentionMetric] = &[
-    AttentionMetric::keyed(Keys::ONE_PER_OFFSET, |exposure, sums, slot| mean_at_offset(exposure, slot, sums.offset_mass[slot]))
+    AttentionMetric::keyed(MetricKeys::ONE_PER_OFFSET, |exposure, sums, slot| mean_at_offset(exposure, slot, sums.offset_mass[slot]))
         .with_explanation(Explanation {
             name: "offset_mass",
             measures: "How much a token attends to the token k places away, for each k of -8..8; k = 0 is the token \
@@ -41,7 +41,7 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "The denominator is the number of tokens that have such a neighbour, not all tokens as in the \
                 notebook of Clark et al.",
         }),
-    AttentionMetric::keyed(Keys::ONE_PER_OFFSET, |exposure, sums, slot| {
+    AttentionMetric::keyed(MetricKeys::ONE_PER_OFFSET, |exposure, sums, slot| {
         mean_at_offset(exposure, slot, sums.offset_argmax[slot])
     })
     // Under uniform attention each key is equally likely to be the most attended: 1/n, equal to its mass.
@@ -60,7 +60,7 @@ pub const METRICS: &[AttentionMetric] = &[
         measures: "How much a token attends to the two tokens on either side.",
         formula: "mean over i in T of the sum of A[i, j] over 0 < |i-j| <= 2, j in T",
         chance: "a little under 4/v",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: "",
     }),
     AttentionMetric::single(|exposure, sums, _| {
@@ -71,7 +71,7 @@ pub const METRICS: &[AttentionMetric] = &[
         measures: "How far away, in tokens, the attention lies that stays on text.",
         formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
         chance: "that of uniform attention: about a third of the sentence's length",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on \
                 little.",
     }),
@@ -143,7 +143,7 @@ pub const METRICS: &[AttentionMetric] = &[
         measures: "How widely a token's attention is spread, as a share of the widest possible.",
         formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
         chance: "1",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: "",
     }),
     AttentionMetric::single(|exposure, sums, _| {

@@ -12,7 +12,9 @@ use crate::study::aim::Aim;
 use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::NoSection;
-use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, columns,
+};
 use metrics::{METRICS, chance_levels, metric_values};
 use sums::AttentionSums;
 
@@ -59,7 +61,7 @@ impl Study for Attention {
         vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| AttentionSums::new(subject.grid, visibility))]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByLayerClass<AttentionSums> = observed.first_sums();
         let blocks = sums.map(|sums| sums.blocks.with_total());
         let of_head = |block: Option<usize>, place: usize| {

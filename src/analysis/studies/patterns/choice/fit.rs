@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 use std::num::NonZeroUsize;
 
-use super::moments::{InputMoments, LayerMoments, QuarterMoments, SpecialSums, Widths};
+use super::moments::{InputMoments, LayerMoments, QuarterMoments, SpecialSums, VectorWidths};
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::system::parallel::parallel_map;
@@ -80,7 +80,7 @@ pub fn text_tokens_per_fold(moments: &InputMoments) -> [u64; 2] {
 }
 
 /// Minimum number of text tokens in a fold for a fit.
-pub fn min_text_tokens(widths: Widths) -> u64 {
+pub fn min_text_tokens(widths: VectorWidths) -> u64 {
     MIN_TOKENS_PER_DIMENSION * widths.embedding as u64
 }
 
@@ -160,7 +160,7 @@ struct RowSums {
 }
 
 impl RowSums {
-    fn new(layers: &[&LayerMoments], Widths { embedding, hidden }: Widths) -> Self {
+    fn new(layers: &[&LayerMoments], VectorWidths { embedding, hidden }: VectorWidths) -> Self {
         let positions = layers.iter().map(|layer| layer.rows.len()).max().unwrap_or(0);
         let none = || (0.0, vec![0.0; hidden]);
         let mut sums = Self {

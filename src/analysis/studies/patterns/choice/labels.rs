@@ -12,9 +12,9 @@ use super::rebuilt::{POSITION_VARIANT, SPECIAL_VARIANT, TOKEN_VARIANT, VARIANTS}
 use super::section::{Choice, MIN_LEAD_OVER_SPECIAL, MIN_REBUILT_SHARE};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
 use crate::study::labels::{
-    Assessment, Detector, Evidence, Label, LabelStyle, MeasuredScore, Phrase, Policy, ThresholdBound, assess,
+    Assessment, Detector, Evidence, Label, LabelStyle, MeasuredScore, Policy, ThresholdBound, VerbPhrase, assess,
 };
-use crate::study::metrics::explanation::{Explanation, OURS};
+use crate::study::metrics::explanation::{DEFINED_HERE, Explanation};
 
 const CAVEATS: &str = "It says by what queries and keys meet, not to what a head attends, and not that the model's output depends on it. \
     It is no role, and never the primary label. No head of layer 0 has it: that layer reads tokens and positions alone.";
@@ -64,7 +64,7 @@ pub const LABELS: &[Detector] = &[
     Detector {
         thresholds: &[&MIN_REBUILT_SHARE, &LABEL_Q],
         is_role: false,
-        phrase: Phrase::Fixed("goes by which tokens are special"),
+        phrase: VerbPhrase::Fixed("goes by which tokens are special"),
         style: LabelStyle::new(Some("special"), AnsiColor::Yellow),
         assess: |evidence, policy| {
             let score = rebuilt_share(evidence, SPECIAL_VARIANT);
@@ -86,14 +86,14 @@ pub const LABELS: &[Detector] = &[
             measures: "The head attends as if all tokens of text were alike: it goes by which tokens are special.",
             formula: "rebuilt.special >= {chooses_rebuilt}, firm if q <= {label_q}; not in layer 0",
             chance: CHANCE,
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: CAVEATS,
         })
     },
     Detector {
         thresholds: &[&MIN_REBUILT_SHARE, &MIN_LEAD_OVER_SPECIAL, &LABEL_Q],
         is_role: false,
-        phrase: Phrase::Fixed("goes by where tokens stand"),
+        phrase: VerbPhrase::Fixed("goes by where tokens stand"),
         style: LabelStyle::new(Some("position"), AnsiColor::Cyan),
         assess: |evidence, policy| {
             assess_single_part("chooses:position", POSITION_VARIANT, evidence, policy).into_iter().collect()
@@ -104,14 +104,14 @@ pub const LABELS: &[Detector] = &[
             formula: "rebuilt.position >= {chooses_rebuilt} and at least rebuilt.token, and rebuilt_over_special.position >= \
                 {chooses_over_special}, firm if q <= {label_q}; not in layer 0, not chooses:special",
             chance: CHANCE,
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: CAVEATS,
         })
     },
     Detector {
         thresholds: &[&MIN_REBUILT_SHARE, &MIN_LEAD_OVER_SPECIAL, &LABEL_Q],
         is_role: false,
-        phrase: Phrase::Fixed("goes by which tokens there are"),
+        phrase: VerbPhrase::Fixed("goes by which tokens there are"),
         style: LabelStyle::new(Some("token"), AnsiColor::Magenta),
         assess: |evidence, policy| {
             assess_single_part("chooses:token", TOKEN_VARIANT, evidence, policy).into_iter().collect()
@@ -122,7 +122,7 @@ pub const LABELS: &[Detector] = &[
             formula: "rebuilt.token >= {chooses_rebuilt} and more than rebuilt.position, and rebuilt_over_special.token >= \
                 {chooses_over_special}, firm if q <= {label_q}; not in layer 0, not chooses:special",
             chance: CHANCE,
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: CAVEATS,
         })
     },

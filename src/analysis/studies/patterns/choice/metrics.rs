@@ -1,11 +1,11 @@
 //! Table of the metrics of study `choice`.
 
 use super::rebuilt::{
-    POSITION_TOKEN_VARIANT, POSITION_VARIANT, RebuiltBlock, SPECIAL_VARIANT, TOKEN_VARIANT, VARIANTS,
+    BlockDistances, POSITION_TOKEN_VARIANT, POSITION_VARIANT, SPECIAL_VARIANT, TOKEN_VARIANT, VARIANTS,
 };
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 
 /// Minimum mean squared Hellinger distance from uniform attention for which shares are reported. Untrained heads have .0002
 /// to .002, trained heads at least .05 (docs/methodology/choice.md).
@@ -18,7 +18,7 @@ const POSITION_OR_TOKEN_VARIANTS: [usize; 2] = [POSITION_VARIANT, TOKEN_VARIANT]
 
 /// Sums of one head from which the metrics are computed.
 pub struct ChoiceInputs<'a> {
-    pub block: &'a RebuiltBlock,
+    pub block: &'a BlockDistances,
     /// Index of the head.
     pub head: usize,
     /// Whether the head's attention is so close to uniform that no share is reported.
@@ -26,7 +26,7 @@ pub struct ChoiceInputs<'a> {
 }
 
 /// Whether a head's mean distance from uniform attention is below [`MIN_MEAN_DISTANCE`].
-pub fn attends_uniformly(total: &RebuiltBlock, head: usize) -> bool {
+pub fn attends_uniformly(total: &BlockDistances, head: usize) -> bool {
     total.heads[head].even.value() < MIN_MEAN_DISTANCE * total.rows as f64
 }
 
@@ -55,14 +55,14 @@ impl ChoiceInputs<'_> {
 
 /// Chance level of each metric, in the order of [`ChoiceInputs::metric_values`]. By chance, a head attends uniformly on
 /// inputs without context.
-pub fn chance_levels(block: &RebuiltBlock) -> Vec<Fraction> {
+pub fn chance_levels(block: &BlockDistances) -> Vec<Fraction> {
     let rows = block.rows as f64;
     let cell = |chance: f64| Fraction::new(chance * rows, rows).with_evidence(block.rows, block.sentences);
     let chances = VARIANTS.map(|_| 0.0).into_iter().chain(POSITION_OR_TOKEN_VARIANTS.map(|_| 0.0)).chain([1.0, 0.0]);
     chances.map(cell).collect()
 }
 
-const VARIANT_KEYS: Keys = Keys::Several(VARIANTS.len(), |variant| VARIANTS[variant].to_owned());
+const VARIANT_KEYS: MetricKeys = MetricKeys::Several(VARIANTS.len(), |variant| VARIANTS[variant].to_owned());
 
 type ChoiceMetric = Metric<for<'a> fn(&ChoiceInputs<'a>, usize) -> Fraction>;
 
@@ -84,7 +84,7 @@ pub const METRICS: &[ChoiceMetric] = &[
                 belongs to a token at a place, counts as context.",
         },
     ),
-    ChoiceMetric::keyed(Keys::Several(POSITION_OR_TOKEN_VARIANTS.len(), |place| VARIANTS[POSITION_OR_TOKEN_VARIANTS[place]].to_owned()), |inputs, place| {
+    ChoiceMetric::keyed(MetricKeys::Several(POSITION_OR_TOKEN_VARIANTS.len(), |place| VARIANTS[POSITION_OR_TOKEN_VARIANTS[place]].to_owned()), |inputs, place| {
         inputs.share_of_uniform(|_, variants| variants[SPECIAL_VARIANT] - variants[POSITION_OR_TOKEN_VARIANTS[place]])
     })
     .with_explanation(Explanation {

@@ -20,12 +20,12 @@ use crate::passes::pass::Pass;
 use crate::study::metrics::metric;
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, columns,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject, columns,
 };
 use fit::FoldFit;
 use metrics::{ChoiceInputs, METRICS, attends_uniformly};
 use moments::InputMoments;
-use rebuilt::RebuiltSums;
+use rebuilt::RebuiltDistanceSums;
 use section::Choice;
 
 /// Study `choice`: whether a head selects keys by position, by token, by both, or by context.
@@ -59,7 +59,7 @@ impl Study for ChoiceStudy {
         let rebuilt = |subject: &Subject<'_>| {
             let moments = subject.first_stage_sums.all_sums::<InputMoments>().next();
             let folds = moments.and_then(|moments| FoldFit::fit_folds(moments, subject.threads));
-            RebuiltSums::new(subject.grid, subject.classes, folds)
+            RebuiltDistanceSums::new(subject.grid, subject.classes, folds)
         };
         vec![
             PassSpec::new(Pass::PLAIN, |subject| InputMoments::new(subject.grid)),
@@ -68,8 +68,8 @@ impl Study for ChoiceStudy {
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let (moments, sums): (&InputMoments, &RebuiltSums) = (observed.first_sums(), observed.first_sums());
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+        let (moments, sums): (&InputMoments, &RebuiltDistanceSums) = (observed.first_sums(), observed.first_sums());
         let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, head: usize| {
             let is_uniform = attends_uniformly(blocks.total(), head);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::pack::{BaseInput, PackedToken, TokenPack};
+use super::pack::{MeanInput, PackedToken, TokenPack};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
@@ -26,7 +26,7 @@ pub const QUARTER_COUNT: usize = 4;
 
 /// Lengths of word embeddings and of input rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Widths {
+pub struct VectorWidths {
     /// Length of a word embedding.
     pub embedding: usize,
     /// Length of an input row of a layer's attention.
@@ -81,8 +81,8 @@ impl QuarterMoments {
     }
 
     /// Whether the sums have the sizes that `layers` and `widths` require. Sums read from a file may fail this.
-    fn fits(&self, layers: usize, widths: Option<Widths>) -> bool {
-        let Some(Widths { embedding, hidden }) = widths else {
+    fn fits(&self, layers: usize, widths: Option<VectorWidths>) -> bool {
+        let Some(VectorWidths { embedding, hidden }) = widths else {
             return *self == Self { layers: vec![LayerMoments::default(); layers], ..Self::default() };
         };
         // Sums without a token are empty.
@@ -108,7 +108,7 @@ impl QuarterMoments {
 pub struct InputMoments {
     grid: HeadGrid,
     /// Lengths of embeddings and input rows. `None` until a token is observed.
-    pub widths: Option<Widths>,
+    pub widths: Option<VectorWidths>,
     /// Sums of each quarter. Quarter `q` has the blocks `b` with `b mod 4 = q`; fold `f` has the quarters `f` and `f + 2`.
     pub quarters: [QuarterMoments; QUARTER_COUNT],
     /// Input embeddings of the model; `None` if the model gives no access to them.
@@ -132,16 +132,16 @@ impl InputMoments {
     fn add_layer(&mut self, layer: usize) {
         let Self { widths, quarters, embeddings, pack, products, .. } = self;
         let Some(embeddings) = embeddings else { return };
-        let widths = *widths.insert(Widths { embedding: embeddings.width(), hidden: pack.input_width() });
+        let widths = *widths.insert(VectorWidths { embedding: embeddings.width(), hidden: pack.input_width() });
         for (number, quarter) in quarters.iter_mut().enumerate() {
             let of_quarter = pack.tokens.iter().filter(|token| token.block % QUARTER_COUNT == number);
             let (text, special): (Vec<&PackedToken>, Vec<_>) =
-                of_quarter.partition(|token| token.base == BaseInput::Text);
+                of_quarter.partition(|token| token.base == MeanInput::Text);
             let row = |token: &PackedToken| pack.token_input(token).iter().copied().map(f64::from).collect::<Vec<_>>();
             for token in special {
                 let moments = &mut quarter.layers[layer];
                 let sums = match token.base {
-                    BaseInput::First => &mut moments.first,
+                    MeanInput::First => &mut moments.first,
                     _ => moments.specials.entry(token.id).or_default(),
                 };
                 sums.tokens += 1;
@@ -216,7 +216,7 @@ fn add_input_rows(
     layer: &mut LayerMoments,
     text: &[&PackedToken],
     row: impl Fn(&PackedToken) -> Vec<f64>,
-    (distinct, Widths { embedding, hidden }): (&DistinctTokens, Widths),
+    (distinct, VectorWidths { embedding, hidden }): (&DistinctTokens, VectorWidths),
     products: &mut Vec<f64>,
 ) {
     let count = distinct.embedding_matrix().rows();

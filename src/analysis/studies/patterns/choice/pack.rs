@@ -6,7 +6,7 @@ use crate::stats::blocks::block_of;
 
 /// Mean input that replaces a token's input: the mean over tokens of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BaseInput {
+pub enum MeanInput {
     /// Mean over text tokens. The regression adds terms for position and embedding to it.
     Text,
     /// Mean over first tokens: special tokens at the start of a sequence, or a decoder's first token.
@@ -23,7 +23,7 @@ pub struct PackedToken {
     pub position: usize,
     pub id: u32,
     /// Mean that replaces the token's input when context is removed.
-    pub base: BaseInput,
+    pub base: MeanInput,
     /// Index of the jackknife block of the token's sequence.
     pub block: usize,
 }
@@ -54,9 +54,9 @@ impl TokenPack {
         let (start, block) = (self.tokens.len(), block_of(sequence.family.number));
         let token = |(position, (&id, kind)): (usize, (&u32, &TokenKind))| {
             let part = match (kind.is_special(), position) {
-                (false, _) => BaseInput::Text,
-                (true, 0) => BaseInput::First,
-                (true, _) => BaseInput::Special,
+                (false, _) => MeanInput::Text,
+                (true, 0) => MeanInput::First,
+                (true, _) => MeanInput::Special,
             };
             PackedToken { row: start + position, position, id, base: part, block }
         };

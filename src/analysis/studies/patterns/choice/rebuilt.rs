@@ -6,7 +6,7 @@ use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use super::fit::FoldFit;
-use super::pack::{BaseInput, TokenPack};
+use super::pack::{MeanInput, TokenPack};
 use super::replaced::{EMBEDDING_PART, POSITION_PART, ReplacedInputs};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::model::forward::attention::AttentionView;
@@ -20,7 +20,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, merge_fields};
 use crate::stats::exact::{ExactSum, add_elementwise};
-use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
+use crate::study::instruments::roots::{AttentionSquareRoots, distance_from_uniform};
 
 /// Names of the inputs without context that replace a layer's inputs. The first four keep special tokens only,
 /// positions, tokens, or both. The last two are replaced in keys only or in queries only, and keep both there.
@@ -60,7 +60,7 @@ merge_fields!(InputShare { all, left });
 
 /// Sums over the sentences of one jackknife block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RebuiltBlock {
+pub struct BlockDistances {
     /// Number of attention rows of text tokens.
     pub rows: u64,
     /// Number of sentences with text tokens. Only the first sentence of a group of related sentences counts.
@@ -71,17 +71,17 @@ pub struct RebuiltBlock {
     pub heads: Vec<HeadDistances>,
 }
 
-merge_fields!(RebuiltBlock { rows, sentences, layers, heads });
+merge_fields!(BlockDistances { rows, sentences, layers, heads });
 
 /// Sums of all jackknife blocks, with the regressions that predict the replaced inputs.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct RebuiltSums {
+pub struct RebuiltDistanceSums {
     grid: HeadGrid,
     classes: LayerClasses,
     /// Index in [`RIDGES`](super::fit::RIDGES) of the penalty of each fold, by layer, `[layers]`. Empty if nothing was
     /// fitted.
     pub ridges: Vec<[u8; 2]>,
-    pub blocks: Blocks<RebuiltBlock>,
+    pub blocks: Blocks<BlockDistances>,
     #[serde(skip)]
     buffers: DistanceBuffers,
 }
@@ -117,13 +117,13 @@ struct DistanceBuffers {
     scratch: AttentionScratch,
 }
 
-impl RebuiltSums {
+impl RebuiltDistanceSums {
     /// Creates empty sums. `classes` says which keys the queries of each layer see. `folds` has the fit on each fold.
     pub fn new(grid: HeadGrid, classes: &LayerClasses, folds: Option<[FoldFit; 2]>) -> Self {
-        let empty = RebuiltBlock {
+        let empty = BlockDistances {
             layers: vec![InputShare::default(); grid.layers],
             heads: vec![HeadDistances::default(); grid.head_count()],
-            ..RebuiltBlock::default()
+            ..BlockDistances::default()
         };
         let of_layer = |layer: usize| folds.as_ref().map(|folds| folds.each_ref().map(|fold| fold.layers[layer].ridge));
         let ridges = (0..grid.layers).filter_map(of_layer).collect();
@@ -140,7 +140,7 @@ impl RebuiltSums {
         let layers = [Positions::Used, Positions::Ignored].map(|positions| encoder.layer_attention(layer, positions));
         let [Some(seen), Some(unseen)] = &layers else { return };
         let (seen, unseen): (&dyn LayerAttention, &dyn LayerAttention) = (&**seen, &**unseen);
-        replaced.compute_parts(layer, pack, folds, embeddings);
+        replaced.compute(layer, pack, folds, embeddings);
         let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.token_count).collect();
         seen.project(&pack.inputs, &lengths, actual);
         seen.project_unbiased(&replaced.parts, products);
@@ -165,7 +165,7 @@ impl RebuiltSums {
         for sequence in &pack.sequences {
             let span = sequence.start..sequence.start + sequence.token_count;
             let tokens = &pack.tokens[span.clone()];
-            let rows: Vec<usize> = (0..tokens.len()).filter(|&at| tokens[at].base == BaseInput::Text).collect();
+            let rows: Vec<usize> = (0..tokens.len()).filter(|&at| tokens[at].base == MeanInput::Text).collect();
             let block = &mut blocks[sequence.block];
             if layer == 0 && !rows.is_empty() {
                 block.rows += rows.len() as u64;
@@ -179,9 +179,9 @@ impl RebuiltSums {
             }
             let visibility = classes.layer_visibility(layer);
             for head in 0..grid.heads {
-                let mut roots = AttentionRoots::new(rows.clone());
+                let mut roots = AttentionSquareRoots::new(rows.clone());
                 roots.push(seen.attention(head, &span, [actual; 2], scratch), 1);
-                let roots = roots.head_roots(0, span.len());
+                let roots = roots.head_square_roots(0, span.len());
                 let distance_to = |view: AttentionView<'_>| -> f64 {
                     let actual_rows = roots.chunks_exact(span.len()).zip(&rows);
                     actual_rows.map(|(roots, &row)| squared_hellinger(roots, view.row(row))).sum()
@@ -229,9 +229,9 @@ fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     reduce_lanes(partial, |a, b| a + b)
 }
 
-merge_fields!(RebuiltSums[grid, classes, ridges] { blocks });
+merge_fields!(RebuiltDistanceSums[grid, classes, ridges] { blocks });
 
-impl Sums for RebuiltSums {
+impl Sums for RebuiltDistanceSums {
     type SequenceState = usize;
 
     fn demands(&self) -> Demands {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::fit::{FoldFit, LayerFit};
-use super::pack::{BaseInput, PackedToken, TokenPack};
+use super::pack::{MeanInput, PackedToken, TokenPack};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
@@ -41,13 +41,13 @@ type PartIndices<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {
     /// Computes the replaced inputs of one layer. Each sequence uses the regression fitted on the fold without it.
-    pub fn compute_parts(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
+    pub fn compute(&mut self, layer: usize, pack: &TokenPack, folds: &[FoldFit; 2], embeddings: &WordEmbeddings) {
         let fit_of = |fold: usize| &folds[1 - fold].layers[layer];
         let Self { parts, tokens } = self;
         let hidden = folds[0].layers[layer].mean.len();
         parts.clear();
         tokens.clear();
-        let (mut bases, mut positions): (PartIndices<(BaseInput, u32)>, PartIndices<usize>) = Default::default();
+        let (mut bases, mut positions): (PartIndices<(MeanInput, u32)>, PartIndices<usize>) = Default::default();
         let (mut indices_by_id, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
         let mut push_part = |row: &[f32]| {
             parts.extend_from_slice(row);
@@ -57,9 +57,9 @@ impl ReplacedInputs {
             let fold = token.block % 2;
             let fit = fit_of(fold);
             // All text tokens share a mean, and so do all first tokens.
-            let mean_key = (token.base, if token.base == BaseInput::Special { token.id } else { 0 });
+            let mean_key = (token.base, if token.base == MeanInput::Special { token.id } else { 0 });
             let base = *bases.entry((fold, mean_key)).or_insert_with(|| push_part(mean_input(fit, token)));
-            let text_parts = (token.base == BaseInput::Text).then(|| {
+            let text_parts = (token.base == MeanInput::Text).then(|| {
                 let position = position_part(fit, token.position);
                 let next = indices_by_id[fold].len();
                 let embedding = *indices_by_id[fold].entry(token.id).or_insert_with(|| {
@@ -111,10 +111,10 @@ impl ReplacedInputs {
 /// Mean input that replaces a token's input, `[hidden]`: the mean over the tokens of its kind, `token.base`.
 fn mean_input<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     match token.base {
-        BaseInput::Text => &fit.mean,
-        BaseInput::First => &fit.first_token,
+        MeanInput::Text => &fit.mean,
+        MeanInput::First => &fit.first_token,
         // A special token that the other fold lacks gets the mean of text.
-        BaseInput::Special => fit.specials.get(&token.id).unwrap_or(&fit.mean),
+        MeanInput::Special => fit.specials.get(&token.id).unwrap_or(&fit.mean),
     }
 }
 

@@ -9,7 +9,8 @@ use super::fit::{RIDGES, min_text_tokens, text_tokens_per_fold};
 use super::metrics::attends_uniformly;
 use super::moments::InputMoments;
 use super::rebuilt::{
-    POSITION_TOKEN_VARIANT, POSITION_VARIANT, RebuiltBlock, RebuiltSums, SPECIAL_VARIANT, TOKEN_VARIANT, VARIANTS,
+    BlockDistances, POSITION_TOKEN_VARIANT, POSITION_VARIANT, RebuiltDistanceSums, SPECIAL_VARIANT, TOKEN_VARIANT,
+    VARIANTS,
 };
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
@@ -123,9 +124,9 @@ pub struct HeadChoice {
 
 /// Returns the ratio of two sums, with its jackknife, from the pair of numbers in each block.
 fn jackknifed_ratio(
-    sums: &RebuiltSums,
-    numerator: impl Fn(&RebuiltBlock) -> f64,
-    denominator: impl Fn(&RebuiltBlock) -> f64,
+    sums: &RebuiltDistanceSums,
+    numerator: impl Fn(&BlockDistances) -> f64,
+    denominator: impl Fn(&BlockDistances) -> f64,
 ) -> Jackknife {
     Jackknife::new(&sums.blocks.map_blocks(numerator), &sums.blocks.map_blocks(denominator)).with_scale(Scale::Real)
 }
@@ -148,7 +149,7 @@ impl Choice {
         InBrief { shortage: layers.is_empty().then(shortage), ..InBrief::default() }
     }
 
-    pub fn new(moments: &InputMoments, sums: &RebuiltSums, grid: HeadGrid) -> Self {
+    pub fn new(moments: &InputMoments, sums: &RebuiltDistanceSums, grid: HeadGrid) -> Self {
         let (fitted_on, needed) = (text_tokens_per_fold(moments), moments.widths.map_or(0, min_text_tokens));
         let total = sums.blocks.total();
         if total.rows == 0 || sums.ridges.is_empty() {
@@ -159,7 +160,7 @@ impl Choice {
             let is_even = attends_uniformly(&total, place);
             let share =
                 |variant: usize| (!is_even).then(|| 1.0 - distances.variants[variant].value() / distances.even.value());
-            let even = |block: &RebuiltBlock| block.heads[place].even.value();
+            let even = |block: &BlockDistances| block.heads[place].even.value();
             let both_restored = jackknifed_ratio(
                 sums,
                 |block| even(block) - block.heads[place].variants[POSITION_TOKEN_VARIANT].value(),
@@ -262,7 +263,7 @@ fn layers_table(layers: &[LayerChoice]) -> comfy_table::Table {
 stored!(Choice as choice);
 
 impl Section for Choice {
-    fn complete(&mut self, known: &LateFact<'_>) {
+    fn add_late_fact(&mut self, known: &LateFact<'_>) {
         if let LateFact::Control(ControlKind::RandomSharp, seeds) = known {
             self.set_sharp_control(seeds);
         }

@@ -20,7 +20,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::{Embeddings, Layer, Linear, Norm, Parameters};
 use crate::passes::observer::Observer;
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::run::show::{WorkerBuffers, show_pack};
+use crate::passes::run::show::{WorkerBuffers, run_pack};
 use crate::passes::run::variants::Variants;
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
@@ -29,7 +29,7 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::studies::registry::default_policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{ViewContext, downcast_section};
-use crate::study::{AnyStudy, Observed, ObservedPass, Subject};
+use crate::study::{AnyStudy, ObservedPass, ObservedPasses, Subject};
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
 
@@ -202,9 +202,9 @@ fn shown(observer: Box<dyn Observer>, encoder: &PackedEncoder, sentences: &[Sequ
     let mut buffers = WorkerBuffers::default();
     for sentences in sentences.chunks(8) {
         panel.begin_pack(sentences.iter());
-        if panel.can_gain() {
+        if panel.needs_events() {
             let pack = Pack { sequences: sentences.to_vec() };
-            show_pack(&mut panel, &pack, &Variants::default(), encoder, &mut buffers, None).unwrap();
+            run_pack(&mut panel, &pack, &Variants::default(), encoder, &mut buffers, None).unwrap();
         }
         panel.end_pack();
     }
@@ -220,8 +220,11 @@ fn run(encoder: &PackedEncoder, sentences: &[Sequence]) -> [Box<dyn Observer>; 2
     let passes = AnyStudy::passes(&ChoiceStudy);
     let moments = shown(passes[0].make_observer(&subject()), encoder, sentences);
     let own = [ObservedPass { sums: &*moments, left_out_sentences: 0 }];
-    let rebuilt =
-        shown(passes[1].make_observer(&Subject { first_stage_sums: Observed(&own), ..subject() }), encoder, sentences);
+    let rebuilt = shown(
+        passes[1].make_observer(&Subject { first_stage_sums: ObservedPasses(&own), ..subject() }),
+        encoder,
+        sentences,
+    );
     [moments, rebuilt]
 }
 
@@ -312,7 +315,7 @@ fn sums_of_parts_are_those_of_the_whole() {
     let (encoder, sentences) = (PackedEncoder::new(planted()), sentences(128));
     let whole = run(&encoder, &sentences);
     let own = [ObservedPass { sums: &*whole[0], left_out_sentences: 0 }];
-    let subject = Subject { first_stage_sums: Observed(&own), ..subject() };
+    let subject = Subject { first_stage_sums: ObservedPasses(&own), ..subject() };
     for (place, whole) in whole.iter().enumerate() {
         let spec = &AnyStudy::passes(&ChoiceStudy)[place];
         let mut parts = shown(spec.make_observer(&subject), &encoder, &sentences[64..]);

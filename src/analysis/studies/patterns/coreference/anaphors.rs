@@ -17,9 +17,9 @@ use crate::stats::blocks::merge_fields;
 pub const ANAPHOR_KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
 
 /// Index in [`ANAPHOR_KINDS`] of all anaphors.
-pub const ALL_ANAPHORS: usize = 0;
+pub const ALL_ANAPHORS_KIND: usize = 0;
 /// Index in [`ANAPHOR_KINDS`] of anaphors whose antecedents all have another lemma.
-pub const OTHER_LEMMA: usize = 4;
+pub const OTHER_LEMMA_KIND: usize = 4;
 
 /// Names of the rules that choose an antecedent without attention. All lists by baseline have this order.
 pub const BASELINES: [&str; 3] = ["nearest", "same_lemma", "agreement"];

@@ -3,13 +3,13 @@
 use anstyle::AnsiColor;
 use itertools::Itertools;
 
-use super::anaphors::{ALL_ANAPHORS, ANAPHOR_KINDS, BASELINES, OTHER_LEMMA};
+use super::anaphors::{ALL_ANAPHORS_KIND, ANAPHOR_KINDS, BASELINES, OTHER_LEMMA_KIND};
 use super::sums::{DIRECTION_NAMES, KindBlock, KindSums, scored_directions};
 use crate::model::grid::visibility::Visibility;
 use crate::study::Explanation;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, Threshold, ThresholdBound, assess};
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Threshold, ThresholdBound, VerbPhrase, assess};
+use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 
 /// Counts of one attention head from which its metrics are computed, in one block or the whole corpus.
 pub struct CoreferenceInputs<'a> {
@@ -55,7 +55,7 @@ fn cell_key(kind: usize, direction: usize) -> String {
     format!("{}:{}", ANAPHOR_KINDS[kind], DIRECTION_NAMES[direction])
 }
 
-const KIND_KEYS: Keys = Keys::Several(ANAPHOR_KINDS.len() * DIRECTION_NAMES.len(), |cell| {
+const KIND_KEYS: MetricKeys = MetricKeys::Several(ANAPHOR_KINDS.len() * DIRECTION_NAMES.len(), |cell| {
     cell_key(cell / DIRECTION_NAMES.len(), cell % DIRECTION_NAMES.len())
 });
 
@@ -101,12 +101,12 @@ const MARGIN: Threshold = Threshold::rule(
 pub(super) const COREFERENCE_DETECTOR: Detector = Detector {
     thresholds: &[&MARGIN, &LABEL_Q],
     parameter: Parameter::OneOf("coreference", || {
-        [ALL_ANAPHORS, OTHER_LEMMA].map(|kind| ANAPHOR_KINDS[kind].to_owned()).to_vec()
+        [ALL_ANAPHORS_KIND, OTHER_LEMMA_KIND].map(|kind| ANAPHOR_KINDS[kind].to_owned()).to_vec()
     }),
-    phrase: Phrase::Fixed("finds the earlier mention of an entity"),
+    phrase: VerbPhrase::Fixed("finds the earlier mention of an entity"),
     style: LabelStyle::new(Some("coref"), AnsiColor::Green),
     assess: |evidence, policy| {
-        let cells = [ALL_ANAPHORS, OTHER_LEMMA].into_iter().cartesian_product(0..DIRECTION_NAMES.len());
+        let cells = [ALL_ANAPHORS_KIND, OTHER_LEMMA_KIND].into_iter().cartesian_product(0..DIRECTION_NAMES.len());
         let tested = cells.filter_map(|(kind, direction)| {
             let (label, key) = (format!("coreference:{}", ANAPHOR_KINDS[kind]), cell_key(kind, direction));
             let measured = evidence.metric("coreference_gain", Some(&key));

@@ -27,8 +27,8 @@ use crate::study::section::{Section, View, ViewContext, downcast_section, stored
 use crate::study::show::wording::{TableColumn, column_table, percent, plus_minus_percent, signed_decimal};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Policy, Study, Summary, TableRows,
-    columns,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Policy, Study, Summary,
+    TableRows, columns,
 };
 use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
@@ -66,7 +66,7 @@ impl Study for CoreferenceStudy {
         })]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByLayerClass<CoreferenceSums> = observed.first_sums();
         let classes = sums.map(|sums| {
             let blocks = sums.blocks.with_total();

@@ -191,7 +191,7 @@ impl AgreementCounts {
 
     /// Adds `right` (0 or 1 per direction) to the counts of attention head `head`. [`Self::resize_for_heads`] and
     /// [`Self::resize_for_cue`] must have made room.
-    pub fn add_right_predictions(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+    pub fn add_hits(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         zip(&mut self.places[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
         if let Some(cue) = arc.cue {
             self.cues[cue.index()][head].merge(&right);
@@ -216,7 +216,7 @@ impl AgreementCounts {
     }
 
     /// Returns the number of arcs with this cue that an attention head predicts right in one direction.
-    pub fn right_on_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
+    pub fn hits_on_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
         self.cues.get(cue.index()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
     }
 }
@@ -242,7 +242,7 @@ impl DuplicateArcs {
     }
 
     /// Adds `right` (0 or 1 per direction) to the counts of attention head `head`. The arc must have been counted.
-    pub fn add_right_predictions(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+    pub fn add_hits(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
     }
 
@@ -263,7 +263,7 @@ impl DuplicateArcs {
 
     /// Returns how many duplicate arcs an attention head predicts right in one direction: in all offset classes, and in
     /// the offset class `place`.
-    pub fn right_counts(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
+    pub fn hit_counts(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
     }
 }
@@ -320,13 +320,13 @@ mod tests {
             let mut agreement = AgreementCounts::default();
             agreement.resize_for_heads(1);
             agreement.resize_for_cue(arc.cue.unwrap(), 1);
-            agreement.add_right_predictions(arc, 0, right);
+            agreement.add_hits(arc, 0, right);
             agreement
         };
         let (first, second) = (of(&arcs[0], [1, 0]), of(&arcs[1], [1, 1]));
         for (mut sum, other) in [(first.clone(), &second), (second.clone(), &first)] {
             sum.merge(other);
-            let counts = |arc: &ScoredArc| [0, 1].map(|direction| sum.right_on_cue(arc.cue.unwrap(), 0, direction));
+            let counts = |arc: &ScoredArc| [0, 1].map(|direction| sum.hits_on_cue(arc.cue.unwrap(), 0, direction));
             assert_eq!((counts(&arcs[0]), counts(&arcs[1])), ([1, 0], [1, 1]));
             // Both heads are the next word.
             assert_eq!(sum.places[0].map(|places| places[10]), [2, 1]);

@@ -23,14 +23,14 @@ pub(super) const MIN_COUNT: Threshold = Threshold::count(
     "fewest scored words of a syntactic label; relations with fewer are not tested",
 );
 
-pub(super) const SPECIFIC_MARGIN: Threshold = Threshold::share(
+pub(super) const SPECIFICITY_MARGIN: Threshold = Threshold::share(
     "syntactic_specific_margin",
     0.05,
     "smallest accuracy on a relation above that on the other arcs of the same sentences of a syntactic label that is \
         beyond other arcs, as a share; with names of relations permuted within sentences the difference is 0 in the mean",
 );
 
-pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
+pub(super) const BETTER_BASELINE_MARGIN: Threshold = Threshold::share(
     "syntactic_beyond_margin",
     0.02,
     "smallest accuracy above the better of the offset and the tag baseline of a syntactic label that is \
@@ -96,13 +96,13 @@ fn strongest_reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: D
     };
     let specific = head.specific.get(direction).as_ref();
     if relation.relation != POOLED_RELATION
-        && !specific.is_some_and(|found| is_shown(found.q, found.ci95, &SPECIFIC_MARGIN))
+        && !specific.is_some_and(|found| is_shown(found.q, found.ci95, &SPECIFICITY_MARGIN))
     {
         return Reach::Offset;
     }
     let tags = head.versus_tags.get(direction).as_ref().zip(relation.versus_better_baseline(head, direction));
     match tags {
-        Some((tags, better)) if is_shown(tags.q, better.ci95, &BEYOND_MARGIN) => Reach::Tags,
+        Some((tags, better)) if is_shown(tags.q, better.ci95, &BETTER_BASELINE_MARGIN) => Reach::Tags,
         _ if relation.relation == POOLED_RELATION => Reach::Offset,
         _ => Reach::Relation,
     }

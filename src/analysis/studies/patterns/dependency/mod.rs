@@ -21,15 +21,15 @@ use crate::passes::pass::Pass;
 use crate::stats::blocks::Merge;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::{Direction, LABEL_Q};
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::labels::{Detector, LabelStyle, Parameter, VerbPhrase};
+use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 use crate::study::{
-    Card, Estimates, EstimationContext, Explanation, Labelling, Observed, PassSpec, Study, UpstreamResults,
+    Card, Estimates, EstimationContext, Explanation, Labelling, ObservedPasses, PassSpec, Study, UpstreamResults,
     VerdictRule, columns,
 };
 use crate::system::parallel::parallel_map;
 use arcs::RelationSums;
-use assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, assess_on_relation};
+use assessment::{BETTER_BASELINE_MARGIN, MARGIN, MIN_COUNT, SPECIFICITY_MARGIN, assess_on_relation};
 use relation::{scored_directions, set_side_shares};
 use section::{Relations, Tests};
 use sums::DependencySums;
@@ -46,7 +46,7 @@ pub struct Dependency;
 /// index of the direction.
 type DependencyMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
 
-const DIRECTION_KEYS: Keys = Keys::Several(2, |direction| Direction::BOTH[direction].name().to_owned());
+const DIRECTION_KEYS: MetricKeys = MetricKeys::Several(2, |direction| Direction::BOTH[direction].name().to_owned());
 
 const METRICS: &[DependencyMetric] = &[DependencyMetric::keyed(DIRECTION_KEYS, |sums, head, direction| {
     let sums = &sums[direction];
@@ -97,7 +97,7 @@ impl Study for Dependency {
         })]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &DependencySums = observed.first_sums();
         let mut relations = parallel_map(context.threads, &sums.relations, |(key, &place)| {
             let blocks = sums.blocks.iter().map(|block| block.get(place)).collect::<Vec<_>>();
@@ -130,7 +130,12 @@ impl Study for Dependency {
         (estimates, Relations { relations, tests })
     }
 
-    fn upstream(&self, _: &Observed<'_>, section: &Self::Section, labelling: &Labelling<'_>) -> UpstreamResults {
+    fn upstream_results(
+        &self,
+        _: &ObservedPasses<'_>,
+        section: &Self::Section,
+        labelling: &Labelling<'_>,
+    ) -> UpstreamResults {
         UpstreamResults { claims: section.arc_claims(labelling.verdicts), ..UpstreamResults::default() }
     }
 }
@@ -169,9 +174,9 @@ const BETTER_BASELINE_VERDICT: VerdictRule = VerdictRule {
 
 /// Label `syntactic:RELATION` of attention heads that point from a word to its syntactic head, or back.
 const SYNTACTIC_DETECTOR: Detector = Detector {
-    thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFIC_MARGIN, &BEYOND_MARGIN],
+    thresholds: &[&MARGIN, &MIN_COUNT, &LABEL_Q, &SPECIFICITY_MARGIN, &BETTER_BASELINE_MARGIN],
     parameter: Parameter::Any("syntactic", is_universal_relation),
-    phrase: Phrase::Directed {
+    phrase: VerbPhrase::Directed {
         to_head: "attends from {} words to their heads",
         to_dependent: "attends from heads to their {} words",
     },

@@ -16,7 +16,7 @@ use crate::study::labels::ThresholdBound;
 use crate::study::labels::evidence::{self, ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{percent, plus_minus_percent, signed_decimal, special_token_note};
-use crate::study::tracked::{RelationPart, RelationScores, TrackingHead};
+use crate::study::tracked::{RelationScores, RelationSide, TrackingHead};
 use crate::system::counted::format_count;
 
 /// Returns the directions in which arcs with the syntactic head on `side` are scored. Both for `None` (encoders). In a
@@ -136,7 +136,7 @@ impl RelationMetrics {
         let heads = self.per_head_and_direction(tracker).sorted_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
         RelationScores {
             relation: self.relation.clone(),
-            part: self.side.zip(self.share).map(|(side, share)| RelationPart { side: side.name(), share }),
+            part: self.side.zip(self.share).map(|(side, share)| RelationSide { side: side.name(), share }),
             words: self.count,
             offset: self.baseline.offset,
             offset_accuracy: self.baseline.accuracy,
@@ -401,7 +401,7 @@ impl RelationMetrics {
     }
 
     /// Copies the best attention head's comparisons from `by_head` to the relation's own fields.
-    pub(super) fn copy_best_comparisons(&mut self) {
+    pub(super) fn set_best_head_comparisons(&mut self) {
         let HeadAccuracy { versus_offset, versus_tags, .. } = self.best_head();
         let (offset, tags) = (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());
         (self.versus_offset, self.versus_tags) = (offset.expect("the best head was scored"), tags);

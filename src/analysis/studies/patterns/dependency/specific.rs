@@ -87,7 +87,7 @@ impl ArcsBySentence {
     }
 
     /// Adds `right` (0 or 1 per direction) for the arc with index `arc` to the counts of its pool and of its relations.
-    pub fn add_right_predictions(&mut self, arc: usize, right: [u64; 2]) {
+    pub fn add_hits(&mut self, arc: usize, right: [u64; 2]) {
         let (pool, groups) = &self.pool_and_groups[arc];
         let [pool_hits, group_hits] = &mut self.hits;
         pool.iter().for_each(|&pool| pool_hits[pool].merge(&right));
@@ -145,7 +145,7 @@ mod tests {
         for _ in 0..2 {
             beside.reset_hits();
             for (place, right) in [[1, 0], [1, 0], [1, 0], [0, 1], [0, 0], [0, 1]].into_iter().enumerate() {
-                beside.add_right_predictions(place, right);
+                beside.add_hits(place, right);
             }
         }
         let found: Vec<_> =
@@ -171,7 +171,7 @@ mod tests {
                 let arcs: Vec<ScoredArc> = (0..4).map(|place| arc(place, &[0, name(place)])).collect();
                 let mut beside = ArcsBySentence::new(&arcs, |_| 0, false, &[0]);
                 beside.reset_hits();
-                right.into_iter().enumerate().for_each(|(place, right)| beside.add_right_predictions(place, right));
+                right.into_iter().enumerate().for_each(|(place, right)| beside.add_hits(place, right));
                 let of_name =
                     |(place, sums): (usize, [i64; 2])| if place == 1 { fixed_point_to_arcs(sums[0]) } else { 0.0 };
                 sum += beside.hits_over_expected().map(of_name).sum::<f64>();

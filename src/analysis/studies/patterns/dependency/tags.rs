@@ -68,7 +68,7 @@ impl TagRules {
     }
 
     /// Best rule by the name of the dependent's UPOS. Tags for which no rule is right are left out.
-    pub fn by_dependent_tag(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
+    pub fn rules_by_tag(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
         let cues_with_hits = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
         cues_with_hits
             .map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::from_index(self.0[class])))
@@ -152,7 +152,7 @@ mod tests {
         let hits = BTreeMap::from([(cue(0, 1), 3), (cue(3, 1), 2), (cue(2, 1), 1), (cue(2, 3), 1)]);
         let best = TagRules::select_best(&hits);
         let expected = [("NOUN", rule("VERB", Side::Right)), ("PRON", rule("NOUN", Side::Right))];
-        assert_eq!(best.by_dependent_tag(&hits), expected.map(|(class, rule)| (class.to_owned(), rule)).into());
+        assert_eq!(best.rules_by_tag(&hits), expected.map(|(class, rule)| (class.to_owned(), rule)).into());
         assert_eq!(best.count_hits(&hits), 3 + 1);
         // VERB left has 2 + 1 for all alike, VERB right 3: by tag, then left.
         assert_eq!(best_single_rule(&hits), (rule("VERB", Side::Left), 3));

@@ -4,21 +4,21 @@ use anstyle::AnsiColor;
 
 use super::cues::CUE_GROUPS;
 use super::positions::{PlaceHeadSums, PlaceSums};
-use super::sentence::{ALL_KEYS_FORM, FORM_COUNT, TEXT_KEYS_FORM};
-use super::shares::{ALL_CUES_INDEX, FormShares, GROUP_COUNT, MIN_VARIANCE, alone_index, unique_index};
-use super::sums::FormSums;
+use super::sentence::{ALL_KEYS, KEY_SET_COUNT, TEXT_KEYS};
+use super::shares::{ALL_CUES_INDEX, GROUP_COUNT, KeySetShares, MIN_VARIANCE, alone_index, unique_index};
+use super::sums::KeySetSums;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Detector, LabelStyle, Phrase, assess_all};
-use crate::study::metrics::explanation::{Explanation, OURS};
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::labels::{Detector, LabelStyle, VerbPhrase, assess_all};
+use crate::study::metrics::explanation::{DEFINED_HERE, Explanation};
+use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 
 /// Sums and shares of one head from which its metrics are computed, in one jackknife block or in all.
 pub(super) struct ExplainedInputs<'a> {
     /// Explained shares of all heads, per key set: all keys, or the other text tokens.
-    pub shares: &'a [FormShares; FORM_COUNT],
-    pub sums: &'a [FormSums; FORM_COUNT],
+    pub shares: &'a [KeySetShares; KEY_SET_COUNT],
+    pub sums: &'a [KeySetSums; KEY_SET_COUNT],
     /// Products of attention rows at equal positions of two sequences: `[all blocks, this block]`.
     pub places: [&'a PlaceSums; 2],
     /// Index of the head. `None` for the chance level.
@@ -35,7 +35,7 @@ impl ExplainedInputs<'_> {
 
     /// Share explained over one key set; `share` is an index in [`Shares`](super::shares::Shares).
     fn explained_share(&self, form: usize, share: usize) -> Fraction {
-        let FormSums { rows, sentences, .. } = self.sums[form];
+        let KeySetSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
             Some(head) => self.shares[form].heads[head][share][self.block.unwrap_or(BLOCKS)],
             // If attention is independent of the cues, coefficients fitted to other blocks explain nothing.
@@ -50,7 +50,7 @@ impl ExplainedInputs<'_> {
         let [total, block] = self.places;
         let rows = block.rows as f64;
         let fraction = match self.head {
-            _ if !total.are_aligned() => Fraction::NONE,
+            _ if !total.has_enough_pairs() => Fraction::NONE,
             None => Fraction::new(0.0, rows),
             // Even attention, or a head of another class of layers.
             Some(head) if total.heads[head].squares.value() <= MIN_VARIANCE * total.rows as f64 => Fraction::NONE,
@@ -63,8 +63,8 @@ impl ExplainedInputs<'_> {
     }
 }
 
-const BY_KEY_SET: Keys = Keys::Several(FORM_COUNT, |form| ["all-keys", "text"][form].to_owned());
-const BY_GROUP: Keys = Keys::Several(GROUP_COUNT, |group| CUE_GROUPS[group].name.to_owned());
+const BY_KEY_SET: MetricKeys = MetricKeys::Several(KEY_SET_COUNT, |form| ["all-keys", "text"][form].to_owned());
+const BY_GROUP: MetricKeys = MetricKeys::Several(GROUP_COUNT, |group| CUE_GROUPS[group].name.to_owned());
 
 const CHANCE: &str = "0: in a block the cues are fitted to all others, so that cues which have nothing to do with the attention \
     explain nothing, or a little less";
@@ -90,39 +90,39 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
                 queries i in T, all centred within the row, and β = G^+ b over all other blocks; all-keys: y = A[i, j] over all \
                 keys; text: y = A[i, j] over the sum of the row, j in T without i",
             chance: CHANCE,
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: CAVEATS,
         }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(ALL_KEYS_FORM, alone_index(group))).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(ALL_KEYS, alone_index(group))).with_explanation(Explanation {
         name: "explained_alone",
         measures: "How much of a head's attention over all keys each group of cues explains alone.",
         formula: "explained_all[all-keys] by the cues of the group",
         chance: CHANCE,
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(ALL_KEYS_FORM, unique_index(group))).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(ALL_KEYS, unique_index(group))).with_explanation(Explanation {
         name: "explained_unique",
         measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
         formula: "explained_all[all-keys] less the same by the cues of all other groups",
         chance: CHANCE,
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: UNIQUE_SHARE_CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(TEXT_KEYS_FORM, alone_index(group))).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(TEXT_KEYS, alone_index(group))).with_explanation(Explanation {
         name: "explained_text_alone",
         measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
         formula: "explained[text] by the cues of the group",
         chance: CHANCE,
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(TEXT_KEYS_FORM, unique_index(group))).with_explanation(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.explained_share(TEXT_KEYS, unique_index(group))).with_explanation(Explanation {
         name: "explained_text_unique",
         measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
         formula: "explained[text] less the same by the cues of all other groups",
         chance: CHANCE,
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: UNIQUE_SHARE_CAVEATS,
     }),
     ExplainedMetric::single(|inputs, _| inputs.recurring_share(|sums| sums.shared.value())).with_explanation(Explanation {
@@ -132,7 +132,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         formula: "sum x y / sum (x² + y²) / 2 over rows that a sequence and the one before it in its pack both have, x and y \
             their A[i, j] over the sum of the row, j in T without i, of the places that both have, centred within the row",
         chance: "0: what heads attend to depends on the tokens alone",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: PLACE_CAVEATS,
     }),
     ExplainedMetric::single(|inputs, _| inputs.recurring_share(|sums| sums.shared.value() - sums.offsets.value())).with_explanation(
@@ -141,7 +141,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
             measures: "How much of a head's attention other sequences have at the same places, beyond what they have at the same offsets.",
             formula: "explained_by_place less the same with x and y replaced by their means at each offset j - i",
             chance: "0: a head that goes by offsets, or by tokens",
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: PLACE_CAVEATS,
         },
     ),
@@ -158,7 +158,7 @@ const MIN_PLACE_OVER_OFFSETS: Threshold = Threshold::rule(
 
 pub(super) const PLACE_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_PLACE_SHARE, &MIN_PLACE_OVER_OFFSETS, &LABEL_Q],
-    phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
+    phrase: VerbPhrase::Fixed("attends to fixed places, whatever tokens stand there"),
     style: LabelStyle::new(Some("place"), AnsiColor::Cyan),
     assess: |evidence, policy| {
         let scores = [(EXPLAINED_BY_PLACE, &MIN_PLACE_SHARE), (PLACE_OVER_OFFSETS, &MIN_PLACE_OVER_OFFSETS)];

@@ -23,11 +23,11 @@ use crate::stats::blocks::{BLOCKS, BlocksWithTotal};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, stored};
-use crate::study::{Card, Observed, PassSpec, Study, TokenCountUse, columns};
+use crate::study::{Card, ObservedPasses, PassSpec, Study, TokenCountUse, columns};
 use cues::{CUE_GROUPS, cue_name};
 use metrics::{ExplainedInputs, METRICS, PLACE_DETECTOR};
-use sentence::{ALL_KEYS_FORM, FORM_COUNT, TEXT_KEYS_FORM};
-use shares::{ALL_CUES_INDEX, FormShares, collect_by_layer, form_shares, unique_index};
+use sentence::{ALL_KEYS, KEY_SET_COUNT, TEXT_KEYS};
+use shares::{ALL_CUES_INDEX, KeySetShares, collect_by_layer, key_set_shares, unique_index};
 use sums::ExplainedSums;
 
 /// Study `explained-variance`: how much of the variance of each head's attention is explained by known cues.
@@ -54,9 +54,10 @@ impl Study for ExplainedVariance {
         vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| ExplainedSums::new(subject.grid, visibility))]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByLayerClass<ExplainedSums> = observed.first_sums();
-        let classes = sums.map(|sums| (form_shares(sums, context), sums.blocks.with_total(), sums.places.with_total()));
+        let classes =
+            sums.map(|sums| (key_set_shares(sums, context), sums.blocks.with_total(), sums.places.with_total()));
         let inputs = |class: &_, head: Option<usize>, block: Option<usize>| {
             let (shares, blocks, places): &(_, BlocksWithTotal<_>, BlocksWithTotal<_>) = class;
             let places = [places.total(), places.sums(block)];
@@ -95,14 +96,14 @@ struct FormSummed {
 
 /// Mean over heads of the share at index `share`. Only heads for which `has_head` holds count. `None` if one of them has no
 /// value.
-fn mean_share(shares: &FormShares, has_head: impl Fn(usize) -> bool, share: usize) -> Option<f64> {
+fn mean_share(shares: &KeySetShares, has_head: impl Fn(usize) -> bool, share: usize) -> Option<f64> {
     let present = shares.heads.iter().enumerate().filter(|(place, _)| has_head(*place));
     let values: Option<Vec<f64>> = present.map(|(_, head)| head[share][BLOCKS].value()).collect();
     values.filter(|values| !values.is_empty()).map(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 impl Summed {
-    pub fn new(shares: &[FormShares; FORM_COUNT], has_head: impl Fn(usize) -> bool) -> Self {
+    pub fn new(shares: &[KeySetShares; KEY_SET_COUNT], has_head: impl Fn(usize) -> bool) -> Self {
         let form = |form: usize| {
             let shares = &shares[form];
             let unique = CUE_GROUPS.iter().enumerate().filter_map(|(place, group)| {
@@ -114,7 +115,7 @@ impl Summed {
                 unique: unique.collect(),
             }
         };
-        Self { all_keys: form(ALL_KEYS_FORM), text: form(TEXT_KEYS_FORM) }
+        Self { all_keys: form(ALL_KEYS), text: form(TEXT_KEYS) }
     }
 }
 

@@ -8,14 +8,14 @@ use super::cues::{
     COMMONNESS_CUE, COSINE_CUE, CUE_COUNT, FAR_LEFT_CUE, FIRST_OFFSET_CUE, FIRST_PAIR_CUE, FIRST_TAG_CUE,
     PAIR_CUE_COUNT,
 };
-use super::sentence::{ALL_KEYS_FORM, FORM_COUNT, SentenceCues, TEXT_KEYS_FORM};
+use super::sentence::{ALL_KEYS, KEY_SET_COUNT, SentenceCues, TEXT_KEYS};
 use crate::linalg::lanes::{dot, sum_any_length};
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
 use crate::sequences::fold::text::TextAttention;
 
 /// Buffers for attention summed by key, per key set (all keys, text keys); reused from head to head.
-pub type ColumnSums = [Vec<f64>; FORM_COUNT];
+pub type ColumnSums = [Vec<f64>; KEY_SET_COUNT];
 
 /// Number of sums over pairs of tokens: keys far to the left, then the pair cues, then the cosine.
 const PAIR_SUM_COUNT: usize = 1 + PAIR_CUE_COUNT + 1;
@@ -28,10 +28,10 @@ pub fn cue_products<'a>(
     text: &'a TextAttention,
     view: AttentionView<'a>,
     columns: &'a mut ColumnSums,
-) -> ([[f64; CUE_COUNT]; FORM_COUNT], [f64; FORM_COUNT]) {
-    let [mut offsets_all, mut offsets_text] = [[0.0; OFFSET_COUNT]; FORM_COUNT];
-    let [mut pairs_all, mut pairs_text] = [[0.0; PAIR_SUM_COUNT]; FORM_COUNT];
-    let mut squares = [0.0; FORM_COUNT];
+) -> ([[f64; CUE_COUNT]; KEY_SET_COUNT], [f64; KEY_SET_COUNT]) {
+    let [mut offsets_all, mut offsets_text] = [[0.0; OFFSET_COUNT]; KEY_SET_COUNT];
+    let [mut pairs_all, mut pairs_text] = [[0.0; PAIR_SUM_COUNT]; KEY_SET_COUNT];
+    let mut squares = [0.0; KEY_SET_COUNT];
     let mut uncounted_means = [0.0; CUE_COUNT];
     let [columns_all, columns_text] = columns;
     for columns in [&mut *columns_all, &mut *columns_text] {
@@ -65,18 +65,15 @@ pub fn cue_products<'a>(
             columns_all[key] += weight;
             special += weight * weight;
         }
-        squares[ALL_KEYS_FORM] += square + special - cues.uniform_weight(ALL_KEYS_FORM, number);
+        squares[ALL_KEYS] += square + special - cues.uniform_weight(ALL_KEYS, number);
         if mass > 0.0 {
-            squares[TEXT_KEYS_FORM] += square * scale * scale - cues.uniform_weight(TEXT_KEYS_FORM, number);
+            squares[TEXT_KEYS] += square * scale * scale - cues.uniform_weight(TEXT_KEYS, number);
         } else {
-            uncounted_means
-                .iter_mut()
-                .zip(&cues.cue_means[TEXT_KEYS_FORM][number])
-                .for_each(|(sum, mean)| *sum += mean);
+            uncounted_means.iter_mut().zip(&cues.cue_means[TEXT_KEYS][number]).for_each(|(sum, mean)| *sum += mean);
         }
     }
     let mut products = cues.cue_mean_sums.map(|means| means.map(|mean| -mean));
-    products[TEXT_KEYS_FORM].iter_mut().zip(uncounted_means).for_each(|(product, mean)| *product += mean);
+    products[TEXT_KEYS].iter_mut().zip(uncounted_means).for_each(|(product, mean)| *product += mean);
     let sums = [(offsets_all, pairs_all, columns_all), (offsets_text, pairs_text, columns_text)];
     for (products, (window, others, columns)) in products.iter_mut().zip(sums) {
         products[FIRST_OFFSET_CUE..FIRST_OFFSET_CUE + OFFSET_COUNT]

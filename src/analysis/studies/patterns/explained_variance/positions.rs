@@ -45,7 +45,7 @@ merge_fields!(PlaceSums { followers, pairs, rows, sentences, heads });
 
 impl PlaceSums {
     /// Whether at least half of the `followers` have a partner of similar length. Otherwise rows cannot be compared.
-    pub fn are_aligned(&self) -> bool {
+    pub fn has_enough_pairs(&self) -> bool {
         self.pairs > 0 && 2 * self.pairs >= self.followers
     }
 

@@ -18,11 +18,11 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
 
 /// Number of key sets over which attention is explained: all keys, or the text tokens other than the query.
-pub const FORM_COUNT: usize = 2;
+pub const KEY_SET_COUNT: usize = 2;
 /// Index of the key set with all keys.
-pub const ALL_KEYS_FORM: usize = 0;
+pub const ALL_KEYS: usize = 0;
 /// Index of the key set with the text tokens other than the query. Its attention rows are normalised to sum to 1.
-pub const TEXT_KEYS_FORM: usize = 1;
+pub const TEXT_KEYS: usize = 1;
 
 /// Minimum number of text tokens for rows over text keys alone. With two, each row has a single key with all weight.
 const MIN_TEXT_TOKENS: usize = 3;
@@ -60,11 +60,11 @@ pub struct SentenceCues {
     /// Keys with each of the [`PAIR_CUE_COUNT`] pair cues, per row.
     pub keys_by_pair_cue: Vec<[Vec<usize>; PAIR_CUE_COUNT]>,
     /// Number of keys of each row, per key set.
-    key_counts: [Vec<usize>; FORM_COUNT],
+    key_counts: [Vec<usize>; KEY_SET_COUNT],
     /// Mean of each cue over the keys of a row, per key set and row.
-    pub cue_means: [Vec<[f64; CUE_COUNT]>; FORM_COUNT],
+    pub cue_means: [Vec<[f64; CUE_COUNT]>; KEY_SET_COUNT],
     /// Sum of `cue_means` over rows, per key set.
-    pub cue_mean_sums: [[f64; CUE_COUNT]; FORM_COUNT],
+    pub cue_mean_sums: [[f64; CUE_COUNT]; KEY_SET_COUNT],
 }
 
 /// Embeddings and corpus counts of tokens, as far as known, from which cues are computed.
@@ -85,27 +85,26 @@ impl SentenceCues {
         sequence: &Sequence,
         visibility: Visibility,
         lexicon: &TokenLexicon,
-    ) -> (Self, [Option<CueProducts>; FORM_COUNT]) {
+    ) -> (Self, [Option<CueProducts>; KEY_SET_COUNT]) {
         let mut cues = Self::with_key_cues(sequence, lexicon);
         let words = SentenceWords::new(sequence);
         let (n, count) = (sequence.ids.len(), cues.text_tokens.len());
         let mut sums_by_form = [vec![0.0; CUE_PRODUCT_COUNT], vec![0.0; CUE_PRODUCT_COUNT]];
         let mut key_cues = CueWeights::new();
         for (row, &query) in cues.text_tokens.clone().iter().enumerate() {
-            let mut row_sums = [[0.0; CUE_COUNT]; FORM_COUNT];
-            let mut keys = [0; FORM_COUNT];
+            let mut row_sums = [[0.0; CUE_COUNT]; KEY_SET_COUNT];
+            let mut keys = [0; KEY_SET_COUNT];
             for key in visibility.visible_keys(query, n) {
                 cues.collect_cues(&mut key_cues, &words, sequence, (row, query, key));
-                let form =
-                    if key == query || sequence.kinds[key].is_special() { ALL_KEYS_FORM } else { TEXT_KEYS_FORM };
+                let form = if key == query || sequence.kinds[key].is_special() { ALL_KEYS } else { TEXT_KEYS };
                 add_key_products(&key_cues, &mut sums_by_form[form], &mut row_sums[form]);
                 keys[form] += 1;
             }
             // Text keys belong to both key sets.
-            keys[ALL_KEYS_FORM] += keys[TEXT_KEYS_FORM];
+            keys[ALL_KEYS] += keys[TEXT_KEYS];
             let [others, text] = &mut row_sums;
             others.iter_mut().zip(&*text).for_each(|(sum, text)| *sum += text);
-            for form in [ALL_KEYS_FORM, TEXT_KEYS_FORM] {
+            for form in [ALL_KEYS, TEXT_KEYS] {
                 let means = row_sums[form].map(|sum| sum / keys[form].max(1) as f64);
                 cues.cue_mean_sums[form].iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
                 cues.cue_means[form].push(means);
@@ -121,8 +120,8 @@ impl SentenceCues {
             CueProducts { cells, rows: count as u64, keys: cues.key_counts[form].iter().sum::<usize>() as u64 }
         };
         let products_by_form = [
-            (count > 0 && n > 1).then(|| products(ALL_KEYS_FORM, all)),
-            (count >= MIN_TEXT_TOKENS).then(|| products(TEXT_KEYS_FORM, text)),
+            (count > 0 && n > 1).then(|| products(ALL_KEYS, all)),
+            (count >= MIN_TEXT_TOKENS).then(|| products(TEXT_KEYS, text)),
         ];
         (cues, products_by_form)
     }
@@ -160,7 +159,7 @@ impl SentenceCues {
             keys_by_pair_cue: listed,
             key_counts: [Vec::with_capacity(count), Vec::with_capacity(count)],
             cue_means: means,
-            cue_mean_sums: [[0.0; CUE_COUNT]; FORM_COUNT],
+            cue_mean_sums: [[0.0; CUE_COUNT]; KEY_SET_COUNT],
         }
     }
 

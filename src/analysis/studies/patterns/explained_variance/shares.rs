@@ -6,8 +6,8 @@ use nalgebra::DMatrix;
 
 use super::cues::{CUE_COUNT, CUE_GROUPS};
 use super::least_squares::{GramMatrix, LeastSquaresFit};
-use super::sentence::FORM_COUNT;
-use super::sums::{ExplainedSums, FormSums};
+use super::sentence::KEY_SET_COUNT;
+use super::sums::{ExplainedSums, KeySetSums};
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::by_class::ByLayerClass;
 use crate::stats::blocks::BLOCKS;
@@ -39,7 +39,7 @@ pub const fn unique_index(group: usize) -> usize {
 pub const MIN_VARIANCE: f64 = 1e-6;
 
 /// Shares of variance explained in attention over one key set (all keys, or text keys).
-pub struct FormShares {
+pub struct KeySetShares {
     /// Shares of each head, `[heads]`: a fraction for each jackknife block, then one for all blocks.
     pub heads: Vec<Shares<Vec<Fraction>>>,
     /// Whether a cue of each share varies in the corpus. For a group's addition, only cues of the group count.
@@ -61,7 +61,7 @@ struct KeySetTotals {
 }
 
 impl KeySetTotals {
-    fn new(sums: &FormSums) -> Self {
+    fn new(sums: &KeySetSums) -> Self {
         let heads = &sums.heads;
         Self {
             gram: GramMatrix(sums.cues.iter().map(|sum| sum.value()).collect()),
@@ -102,7 +102,7 @@ impl KeySetTotals {
 }
 
 /// Computes the explained shares of all heads, per key set.
-pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORM_COUNT] {
+pub fn key_set_shares(sums: &ExplainedSums, context: &EstimationContext) -> [KeySetShares; KEY_SET_COUNT] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
         let corpus = KeySetTotals::new(&total[form]);
@@ -131,18 +131,21 @@ pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormSh
             })
         };
         let heads = (0..corpus.squares.len()).map(of_head).collect();
-        FormShares { heads, has_cues, cues }
+        KeySetShares { heads, has_cues, cues }
     })
 }
 
 /// Collects the shares of all heads from the classes of layers with equal masks. Cues of all classes are merged.
-pub fn collect_by_layer(classes: &ByLayerClass<&[FormShares; FORM_COUNT]>, grid: HeadGrid) -> [FormShares; FORM_COUNT] {
+pub fn collect_by_layer(
+    classes: &ByLayerClass<&[KeySetShares; KEY_SET_COUNT]>,
+    grid: HeadGrid,
+) -> [KeySetShares; KEY_SET_COUNT] {
     std::array::from_fn(|form| {
         let of_head = |place: usize| classes.for_layer(grid.layer_and_head(place).0)[form].heads[place].clone();
         let cues =
             classes.values().iter().flat_map(|class| class[form].cues.clone()).sorted_unstable().dedup().collect();
         let has_cues = classes.values()[0][form].has_cues;
-        FormShares { heads: (0..grid.head_count()).map(of_head).collect(), has_cues, cues }
+        KeySetShares { heads: (0..grid.head_count()).map(of_head).collect(), has_cues, cues }
     })
 }
 

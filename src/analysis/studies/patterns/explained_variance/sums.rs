@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::cues::CUE_COUNT;
 use super::observe::{ColumnSums, cue_products};
 use super::positions::{PlaceHeadSums, PlaceSums, TextAttentionRows};
-use super::sentence::{CUE_PRODUCT_COUNT, CueProducts, FORM_COUNT, SentenceCues, TokenLexicon};
+use super::sentence::{CUE_PRODUCT_COUNT, CueProducts, KEY_SET_COUNT, SentenceCues, TokenLexicon};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
@@ -30,7 +30,7 @@ merge_fields!(ExplainedHeadSums { products, squares });
 
 /// Sums over one jackknife block and one key set (all keys, or text keys).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FormSums {
+pub struct KeySetSums {
     /// Number of attention rows.
     pub rows: u64,
     /// Number of keys, summed over rows.
@@ -43,7 +43,7 @@ pub struct FormSums {
     pub heads: Vec<ExplainedHeadSums>,
 }
 
-impl FormSums {
+impl KeySetSums {
     /// Adds the products of one sentence's cues. `is_first` is false for related sentences after the first.
     fn add_sentence(&mut self, products: &CueProducts, is_first: bool) {
         self.rows += products.rows;
@@ -60,14 +60,14 @@ impl FormSums {
     }
 }
 
-merge_fields!(FormSums { rows, keys, sentences, cues, heads });
+merge_fields!(KeySetSums { rows, keys, sentences, cues, heads });
 
 /// Products of attention and cues in each jackknife block, over the layers with one attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,
     visibility: Visibility,
-    pub blocks: Blocks<[FormSums; FORM_COUNT]>,
+    pub blocks: Blocks<[KeySetSums; KEY_SET_COUNT]>,
     /// Products of attention rows at equal positions of adjacent sequences, for the share that positions explain.
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
@@ -83,7 +83,7 @@ impl ExplainedSums {
         let head =
             ExplainedHeadSums { products: vec![ComponentSum::default(); CUE_COUNT], squares: ExactSum::default() };
         let (cues, heads) = (vec![ExactSum::default(); CUE_PRODUCT_COUNT], vec![head; grid.head_count()]);
-        let form = FormSums { rows: 0, keys: 0, sentences: 0, cues, heads };
+        let form = KeySetSums { rows: 0, keys: 0, sentences: 0, cues, heads };
         Self {
             grid,
             visibility,
@@ -102,7 +102,7 @@ pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
     /// Whether the sentence has attention rows over each key set (all keys, text keys).
-    forms: [bool; FORM_COUNT],
+    forms: [bool; KEY_SET_COUNT],
     /// The preceding sequence in the pack, with which `places` compares attention rows.
     neighbour: Neighbour,
 }

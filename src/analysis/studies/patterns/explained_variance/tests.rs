@@ -51,7 +51,7 @@ fn embeddings() -> WordEmbeddings {
 
 /// The explained shares of heads, over a corpus.
 fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section>) {
-    observed(corpus, heads, |passes, context| AnyStudy::measure(&ExplainedVariance, &Observed(&passes), context))
+    observed(corpus, heads, |passes, context| AnyStudy::measure(&ExplainedVariance, &ObservedPasses(&passes), context))
 }
 
 /// The labels of heads, over a corpus.
@@ -90,7 +90,7 @@ fn observed<T>(
                 let sum: f32 = row.iter().sum();
                 row.iter_mut().for_each(|weight| *weight /= sum);
             }
-            panel.show_head(number, sequence, AttentionView::new(0, head, n, &weights).into());
+            panel.observe_head(number, sequence, AttentionView::new(0, head, n, &weights).into());
         }
         panel.end_pack();
     }

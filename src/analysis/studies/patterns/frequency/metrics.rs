@@ -3,8 +3,8 @@
 use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::TargetRates;
 use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over_position};
-use crate::study::metrics::explanation::{Explanation, OURS};
-use crate::study::metrics::metric::{Eligible, Fraction, Metric};
+use crate::study::metrics::explanation::{DEFINED_HERE, Explanation};
+use crate::study::metrics::metric::{EligibleCounts, Fraction, Metric};
 
 /// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub(super) struct FrequencyInputs<'a> {
@@ -21,12 +21,12 @@ pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize)
 impl FrequencyInputs<'_> {
     /// Number of queries whose most attended token is among the rarest, expected from the head's offsets alone.
     fn expected_argmax(&self) -> f64 {
-        self.rates[0].expected_part(&self.sums.argmax_profile, &self.corpus_sums.argmax_profile)
+        self.rates[0].expected_score_part(&self.sums.argmax_profile, &self.corpus_sums.argmax_profile)
     }
 
     /// Attention to the sentence's rarest tokens, expected from the head's offsets alone.
     fn expected_mass(&self) -> f64 {
-        self.rates[1].expected_part(&self.sums.mass_profile, &self.corpus_sums.mass_profile)
+        self.rates[1].expected_score_part(&self.sums.mass_profile, &self.corpus_sums.mass_profile)
     }
 
     /// Metric `rare_argmax` minus a baseline, which is given as a sum over queries.
@@ -41,7 +41,7 @@ impl FrequencyInputs<'_> {
 }
 
 /// Mean of a shift over the `queries` that attend to other text tokens. The evidence counts all eligible queries.
-fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -> Fraction {
+fn mean_shift(sum: f64, queries: u64, EligibleCounts { count, sentences }: EligibleCounts) -> Fraction {
     Fraction::new(sum, queries as f64).with_evidence(count, sentences)
 }
 
@@ -95,7 +95,7 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
         formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j \
                 the share of occurrences in the corpus that are of rarer tokens, and half of that of tokens as common",
         chance: "0",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
     }),
     FrequencyMetric::single(|inputs, _| {
@@ -108,7 +108,7 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
                 words to common ones.",
         formula: "as frequency_shift, over i in R",
         chance: "0",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: RAREST_CAVEATS,
     }),
 ];

@@ -15,11 +15,11 @@ use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, BlocksWithTotal};
 use crate::study::instruments::position::TargetRates;
 use crate::study::labels::content::{self, assess_content, thresholds};
-use crate::study::labels::{Detector, LabelStyle, Phrase, Threshold};
+use crate::study::labels::{Detector, LabelStyle, Threshold, VerbPhrase};
 use crate::study::metrics::metric::{self, Fraction};
 use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::{
-    Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, TokenCountUse, columns,
+    Card, Estimates, EstimationContext, Explanation, ObservedPasses, PassSpec, Study, TokenCountUse, columns,
 };
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
@@ -35,7 +35,7 @@ const MIN_RARE_ARGMAX: Threshold = Threshold::rule(
 
 const RARE_WORDS_DETECTOR: Detector = Detector {
     thresholds: &thresholds(&MIN_RARE_ARGMAX),
-    phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
+    phrase: VerbPhrase::Fixed("has its largest weight among tokens of text on a rarest one"),
     style: LabelStyle::new(Some("rare"), AnsiColor::BrightMagenta),
     assess: |evidence, policy| assess_content("rare-words", "rare_argmax", None, &MIN_RARE_ARGMAX, (evidence, policy)),
     ..Detector::new_role(Explanation {
@@ -93,7 +93,7 @@ impl Study for Frequency {
         vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| FrequencySums::new(subject.grid, visibility))]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByLayerClass<FrequencySums> = observed.first_sums();
         let classes = sums.map(VisibilityClassSums::new);
         let of_head = |block: Option<usize>, place: usize| {

@@ -21,7 +21,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::position::{OffsetProfile, PositionPairs, ProfileSums, QueryKeyPair, TargetRates};
-use crate::study::metrics::metric::Eligible;
+use crate::study::metrics::metric::EligibleCounts;
 
 /// Number of top frequency ranks that do not count as rare: a sentence's rarest tokens count only beyond rank 500 (Voita et
 /// al. 2019, 5.3).
@@ -77,12 +77,12 @@ impl FrequencyHeadSums {
 pub struct FrequencyExposure {
     /// Number of queries that see one of the sentence's rarest tokens and are not rarest themselves. Sentences whose rarest
     /// tokens are among the 500 commonest are left out.
-    pub others: Eligible,
+    pub others: EligibleCounts,
     /// Number of queries that see another text token.
-    pub queries: Eligible,
+    pub queries: EligibleCounts,
     /// Number of queries among the sentence's rarest tokens. Sentences whose rarest tokens are among the 500 commonest are
     /// left out.
-    pub rarest: Eligible,
+    pub rarest: EligibleCounts,
     /// Sum of `|R|/|T|` over queries, with `R` the visible rarest tokens and `T` the visible text tokens: the chance level
     /// of `argmax`.
     pub argmax: ExactSum,

@@ -70,7 +70,7 @@ fn results(corpus: &[Sequence], heads: &[Head]) -> Results {
                 row.iter_mut().enumerate().for_each(|(key, weight)| *weight = wanted(sequence, query, key));
                 row[0] += 1.0 - row.iter().sum::<f32>();
             }
-            panel.show_head(0, sequence, AttentionView::new(0, head, n, &weights).into());
+            panel.observe_head(0, sequence, AttentionView::new(0, head, n, &weights).into());
         }
         panel.end_pack();
     }
@@ -167,13 +167,13 @@ fn shares_by_hand() {
     let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].make_observer(&subject)]);
     panel.begin_pass(&PassSetup { counts: Some(Arc::new(counting.finish())), ..PassSetup::default() });
     panel.begin_pack([&sequence].into_iter());
-    panel.show_head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
+    panel.observe_head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
     panel.end_pack();
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let (estimates, _) = AnyStudy::measure(
         &Frequency,
-        &Observed(&[ObservedPass { sums: &*observers[0], left_out_sentences: 0 }]),
+        &ObservedPasses(&[ObservedPass { sums: &*observers[0], left_out_sentences: 0 }]),
         &context,
     );
     let close = |of: &crate::study::metrics::metric::Values, name: &str, by_hand: f64| {

@@ -21,7 +21,7 @@ pub const MARGIN: Threshold = Threshold::rule(
         section 5.2",
 );
 
-pub const BEYOND_MARGIN: Threshold = Threshold::share(
+pub const BEATEN_RULES_MARGIN: Threshold = Threshold::share(
     "link_beyond_margin",
     0.02,
     "smallest accuracy above every rule of a label of links that is beyond them, as a share; that of syntactic labels",
@@ -312,7 +312,7 @@ impl LinkMetrics {
     pub fn test_leads(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
-            _ => policy.share(&BEYOND_MARGIN),
+            _ => policy.share(&BEATEN_RULES_MARGIN),
         };
         let is_in = |group: RuleGroup| match reach {
             Reach::Place => group == RuleGroup::Place,
@@ -367,7 +367,7 @@ impl LinkMetrics {
     }
 
     /// Accuracy of the best attention head minus that of the best position rule.
-    pub fn lead_over_place(&self) -> f64 {
+    pub fn lead_over_place_rule(&self) -> f64 {
         self.accuracy - self.by_place.accuracy
     }
 

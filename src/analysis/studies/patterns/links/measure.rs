@@ -12,7 +12,7 @@ use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
 use crate::study::instruments::linked::key::{LinkKey, direction_index};
 use crate::study::instruments::linked::pairs::distance_baseline;
 use crate::study::instruments::linked::rules::{
-    ClassRules, PlaceRule, SAME_CLASS_RULES, commonest_classes, first_best,
+    ClassRules, PositionRule, SAME_CLASS_RULES, commonest_classes, first_best,
 };
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
@@ -38,21 +38,20 @@ impl LinkMetrics {
         }
         let best_head = |sums: &LinkBlock| best_head(sums, key.directions());
         let best = best_head(total);
-        let (heldout_accuracy, heldout_ci95) =
-            scored.held_out_accuracy(best_head, |sums, &best| sums.right_choices(best));
+        let (heldout_accuracy, heldout_ci95) = scored.held_out_accuracy(best_head, |sums, &best| sums.hit_count(best));
 
         let (rules, [by_place, by_class, by_class_rules]) = measure_rules(&scored, sums);
         let with_class = scored.per_block(|sums| sums.with_class as f64);
         let class_chance = scored.per_block(|sums| sums.class_chance.value());
         let pairs = scored.per_block(|sums| sums.pairs as f64);
-        let is_aligned = total.are_aligned() && total.with_neighbour > 0;
+        let is_aligned = total.has_aligned_neighbours() && total.with_neighbour > 0;
         let with_neighbour = scored.per_block(|sums| if is_aligned { sums.with_neighbour as f64 } else { 0.0 });
 
         let is_scored = |direction: Direction| key.directions().contains(&direction);
         let is_forward = is_scored(Direction::From);
         let of_head = |place: usize| {
             let right = ByEnd::new(|direction| {
-                is_scored(direction).then(|| scored.per_block(|sums| sums.right_choices((place, direction)) as f64))
+                is_scored(direction).then(|| scored.per_block(|sums| sums.hit_count((place, direction)) as f64))
             });
             let leads = ByEnd::new(|direction| {
                 let right = right.get(direction).as_ref()?;
@@ -81,7 +80,8 @@ impl LinkMetrics {
             };
             let mass = scored.per_block(|sums| sums.heads.get(place).map_or(0.0, |hits| hits.mass.value()));
             let mass = is_forward.then(|| Jackknife::new(&mass, &scored.words).with_scale(Scale::Share));
-            let expected = sums.positions.rates(0, None).expected_part(&sums.profiles[place], &sums.profiles[place]);
+            let expected =
+                sums.positions.rates(0, None).expected_score_part(&sums.profiles[place], &sums.profiles[place]);
             let linked = scored.per_block(|sums| sums.count_of_head(place, |hits| hits.pairs) as f64);
             let precision = (total.pairs > 0).then(|| Jackknife::new(&linked, &pairs).with_scale(Scale::Share));
             let mut to_special = share(|hits| hits.to_special, total.count);
@@ -122,7 +122,7 @@ impl LinkMetrics {
             no_choice: sums.no_choice,
             place: grid.head_place(best.0),
             direction: best.1,
-            accuracy: scored.accuracy(total.right_choices(best)),
+            accuracy: scored.accuracy(total.hit_count(best)),
             heldout_accuracy,
             chance: mean(total.chance.value()),
             mass_chance: is_forward.then(|| mean(total.even_mass.value())),
@@ -164,10 +164,11 @@ fn measure_rules(scored: &LinkScores<'_>, sums: &LinkTypeSums) -> (Vec<ScoredRul
     let rule = |group: RuleGroup, name: &str, hits: HitCounts| {
         (RuleAccuracy { group, rule: name.to_owned(), accuracy: scored.accuracy(hits.count) }, hits.by_block)
     };
-    let of_place = |place: PlaceRule| {
+    let of_place = |place: PositionRule| {
         rule(RuleGroup::Place, &place.name(), scored.count_hits(|sums| place.hit_count(&sums.places)))
     };
-    let mut rules: Vec<ScoredRule> = PlaceRule::with_best_parameters(&total.places).into_iter().map(of_place).collect();
+    let mut rules: Vec<ScoredRule> =
+        PositionRule::with_best_parameters(&total.places).into_iter().map(of_place).collect();
     let accuracy = total.chance.value() / total.count as f64;
     let chance = RuleAccuracy { group: RuleGroup::Place, rule: "chance".to_owned(), accuracy };
     rules.push((chance, scored.per_block(|sums| sums.chance.value())));
@@ -186,8 +187,8 @@ fn measure_rules(scored: &LinkScores<'_>, sums: &LinkTypeSums) -> (Vec<ScoredRul
         let best = of_group.reduce(|best, next| if next.accuracy > best.accuracy { next } else { best })?;
         Some(BestRule { rule: best.rule.clone(), accuracy: best.accuracy, heldout_accuracy, heldout_ci95 })
     };
-    let place =
-        scored.held_out_accuracy(|sums| PlaceRule::best_rule(&sums.places), |sums, rule| rule.hit_count(&sums.places));
+    let place = scored
+        .held_out_accuracy(|sums| PositionRule::best_rule(&sums.places), |sums, rule| rule.hit_count(&sums.places));
     let same_class = scored.held_out_accuracy(
         |sums| first_best(0..SAME_CLASS_RULES.len(), |&rule| sums.same_class[rule]).unwrap_or_default(),
         |sums, &rule| sums.same_class[rule],

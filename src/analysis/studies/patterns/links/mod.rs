@@ -11,10 +11,12 @@ use anstyle::AnsiColor;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
-use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, Term, VerdictRule};
+use crate::study::labels::{Detector, LabelStyle, Parameter, VerbPhrase};
+use crate::study::{
+    Card, Estimates, EstimationContext, Explanation, ObservedPasses, PassSpec, Study, Term, VerdictRule,
+};
 use crate::system::parallel::parallel_map;
-use link::{BEYOND_MARGIN, LinkMetrics, MARGIN};
+use link::{BEATEN_RULES_MARGIN, LinkMetrics, MARGIN};
 use section::{LinksSection, assess_on_links};
 use sums::LinksSums;
 
@@ -55,7 +57,7 @@ impl Study for Links {
         })]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &LinksSums = observed.first_sums();
         let links = parallel_map(context.threads, &sums.types, |(key, sums)| LinkMetrics::new(key, sums, context));
         let links = links.into_iter().flatten().collect();
@@ -76,9 +78,9 @@ const BEATEN_RULES_VERDICT: VerdictRule = VerdictRule {
 
 /// Label `link:TYPE` of attention heads that point from sources to targets, or back.
 const LINK_DETECTOR: Detector = Detector {
-    thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEYOND_MARGIN],
+    thresholds: &[&MARGIN, &MIN_QUERIES, &MIN_SENTENCES, &LABEL_Q, &BEATEN_RULES_MARGIN],
     parameter: Parameter::Any("link", |_| false),
-    phrase: Phrase::Directed {
+    phrase: VerbPhrase::Directed {
         to_head: "attends from words to their targets by links of {}",
         to_dependent: "attends from the targets of links of {} to their sources",
     },

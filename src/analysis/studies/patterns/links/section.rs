@@ -48,8 +48,10 @@ impl LinksSection {
     /// Returns a sentence on the best attention head of all types of links, beside the best rules. If no type has enough
     /// sources for tests, returns how much text is missing.
     fn in_brief(&self, policy: &Policy) -> InBrief {
-        let Some(links) =
-            self.testable_links(policy).into_iter().max_by(|a, b| a.lead_over_place().total_cmp(&b.lead_over_place()))
+        let Some(links) = self
+            .testable_links(policy)
+            .into_iter()
+            .max_by(|a, b| a.lead_over_place_rule().total_cmp(&b.lead_over_place_rule()))
         else {
             let shortage = self.links.iter().max_by_key(|links| links.count).and_then(|links| {
                 let &LinkMetrics { count, sentences, .. } = links;
@@ -244,7 +246,7 @@ impl LinkMetrics {
 }
 
 impl Section for LinksSection {
-    fn complete(&mut self, known: &LateFact<'_>) {
+    fn add_late_fact(&mut self, known: &LateFact<'_>) {
         if let LateFact::Policy(policy) = known {
             self.set_q_values(policy);
         }

@@ -14,7 +14,7 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits};
 use crate::study::instruments::linked::choice::LinkChoice;
 use crate::study::instruments::linked::key::{LinkKey, direction_index};
-use crate::study::instruments::linked::pairs::{LinkedPairs, PairsByLength, SeparatedPairs};
+use crate::study::instruments::linked::pairs::{LinkedPairs, PairsByDistance, PairsByLength};
 use crate::study::instruments::linked::sources::{LinkSource, LinkedWords, SourcesOfLinkSet};
 use crate::study::instruments::neighbours::{Neighbour, Neighbours};
 use crate::study::instruments::partners::Partners;
@@ -134,14 +134,14 @@ impl Sums for LinksSums {
                 in_block.heads.resize(grid.head_count(), LinkHits::default());
                 if let Some(pairs) = &pairs {
                     sums.separations[block % 2].entry(pairs.word_count()).or_default().add(pairs);
-                    in_block.pairs += pairs.top_count() as u64;
-                    in_block.pairs_chance += pairs.expected_linked();
+                    in_block.pairs += pairs.predicted_link_count() as u64;
+                    in_block.pairs_chance += pairs.expected_linked_count();
                 }
                 if let Some(first) = scored.first() {
                     in_block.sentences += u64::from(sequence.family.is_first);
                     in_block.followers[0] += u64::from(neighbour.follows_other_group);
                     in_block.followers[1] += u64::from(neighbour.length().is_some());
-                    let classes = words.classes_around(first.word).iter().filter(|_| words.has_classes);
+                    let classes = words.sentence_classes(first.word).iter().filter(|_| words.has_classes);
                     classes.for_each(|&class| *sums.words.entry(class.into()).or_default() += 1);
                 }
                 for source in &mut scored {
@@ -224,7 +224,7 @@ impl Sums for LinksSums {
             sums.profiles[head].add(&profile);
             if let Some(pairs) = pairs {
                 pairs.corrected_weights(attention, &mut self.corrected);
-                hits.pairs += pairs.linked_among_top(&self.corrected);
+                hits.pairs += pairs.hit_count(&self.corrected);
             }
         }
     }
@@ -233,7 +233,7 @@ impl Sums for LinksSums {
         let fits = |sums: &LinkTypeSums| {
             sums.profiles.len() == grid.head_count()
                 && sums.positions.target_count() == 1
-                && sums.separations.iter().flat_map(PairsByLength::values).all(SeparatedPairs::is_consistent)
+                && sums.separations.iter().flat_map(PairsByLength::values).all(PairsByDistance::is_consistent)
                 && sums.blocks.is_valid(|block| block.is_consistent(grid.head_count()))
         };
         (self.grid, self.from, &self.classes) == (grid, from, classes) && self.types.values().all(fits)

@@ -243,7 +243,7 @@ fn labels(corpus: &[(Sequence, Vec<Vec<Option<usize>>>)]) -> Vec<Vec<FoundLabel>
                     weights[(word + 1) * tokens + to + 1] += 0.5;
                 }
             }
-            observers.show_head(number, sequence, AttentionView::new(0, head, tokens, &weights).into());
+            observers.observe_head(number, sequence, AttentionView::new(0, head, tokens, &weights).into());
         }
         observers.end_pack();
     }

@@ -4,8 +4,8 @@ use super::observe::{NormSums, SINK_KIND_COUNT, SINK_NAMES};
 use super::shares::{FractionsByBlock, OutputShares};
 use super::sums::NormExposure;
 use crate::stats::exact::ExactSum;
-use crate::study::metrics::explanation::{Explanation, OURS};
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::metrics::explanation::{DEFINED_HERE, Explanation};
+use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 
 /// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub struct NormInputs<'a> {
@@ -79,7 +79,7 @@ impl NormInputs<'_> {
     }
 }
 
-const BY_SINK: Keys = Keys::Several(SINK_KIND_COUNT, |sink| SINK_NAMES[sink].to_owned());
+const BY_SINK: MetricKeys = MetricKeys::Several(SINK_KIND_COUNT, |sink| SINK_NAMES[sink].to_owned());
 
 /// Index in [`SINK_NAMES`] of the first special token of a sequence, such as `[CLS]`.
 const FIRST_SPECIAL_SINK: usize = 0;
@@ -98,7 +98,7 @@ const CANCELLATION_CAVEAT: &str = "Norms ignore that vectors cancel: see cancell
 const NO_BIAS_CAVEAT: &str = "The value bias is left out.";
 
 pub const METRICS: &[NormMetric] = &[
-    NormMetric::keyed(Keys::ONE_PER_OFFSET, |inputs, slot| inputs.mean_at_offset(slot, inputs.sums.offset_mass[slot]))
+    NormMetric::keyed(MetricKeys::ONE_PER_OFFSET, |inputs, slot| inputs.mean_at_offset(slot, inputs.sums.offset_mass[slot]))
         .with_chance(|inputs, slot| inputs.mean_at_offset(slot, inputs.sums.uniform_offset_mass[slot]))
         .with_explanation(Explanation {
             name: "norm_offset_mass",
@@ -117,7 +117,7 @@ pub const METRICS: &[NormMetric] = &[
             measures: "The same of the two tokens on either side.",
             formula: "mean over i in T of the sum of N[i, j] over 0 < |i-j| <= 2, j in T",
             chance: OWN_NORMS_CHANCE,
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: CANCELLATION_CAVEAT,
         }),
     NormMetric::single(|inputs, _| inputs.mean_over_sink_queries(FIRST_SPECIAL_SINK, inputs.sums.sink_mass[FIRST_SPECIAL_SINK]))
@@ -179,7 +179,7 @@ pub const METRICS: &[NormMetric] = &[
                 cancel.",
             formula: "(sum over i in T of |o_i|) / (sum over i in T of sum_j A[i, j] |f_j|)",
             chance: OWN_NORMS_CHANCE,
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: "The value bias points the same way in every vector: a large one takes it to 1.",
         }),
     NormMetric::single(|inputs, _| {
@@ -200,7 +200,7 @@ pub const METRICS: &[NormMetric] = &[
         measures: "How much of what a head writes is the same for every token of the corpus.",
         formula: "|mean o°|² / mean |o°|², over i in T of all sentences",
         chance: NO_CHANCE_LEVEL,
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: NO_BIAS_CAVEAT,
     }),
     NormMetric::single(|inputs, _| inputs.block_share(&inputs.shares.sentence)).with_explanation(Explanation {
@@ -237,7 +237,7 @@ pub const METRICS: &[NormMetric] = &[
             measures: "How much of what comes from a kind of sink is the same for every token of the corpus.",
             formula: "n |mean s|² / sum |s_i|², over i in T of all sentences",
             chance: NO_CHANCE_LEVEL,
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: NO_BIAS_CAVEAT,
         }),
     NormMetric::keyed(BY_SINK, |inputs, sink| inputs.if_sink_is_present(sink, inputs.block_share(&inputs.shares.sink_sentence[sink])))
@@ -246,7 +246,7 @@ pub const METRICS: &[NormMetric] = &[
             measures: "How much of what comes from a kind of sink differs between sentences and is the same within them.",
             formula: "(sum over sentences of n_s |mean of s in the sentence|² - n |mean s|²) / sum |s_i|²",
             chance: NO_CHANCE_LEVEL,
-            source: OURS,
+            source: DEFINED_HERE,
             caveats: "With sink_constant_share and what differs within sentences it adds up to 1. In short sentences \
                 the mean of few tokens also differs between sentences: compare sentence_share, which is corrected \
                 for that. The value bias is left out.",

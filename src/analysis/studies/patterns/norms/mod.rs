@@ -25,7 +25,7 @@ use crate::study::section::{Section, View, ViewContext, downcast_section, stored
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
 use crate::study::show::wording::{aligned_table, percent, plus_minus_percent};
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, ObservedPasses, PassSpec, Study, columns};
 use crate::system::parallel::parallel_map;
 use metrics::{METRICS, NormInputs};
 use shares::OutputShares;
@@ -62,7 +62,7 @@ impl Study for Norms {
         vec![PassSpec::new_by_class(Pass::PLAIN, |subject, visibility| NormsSums::new(subject.grid, visibility))]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByLayerClass<NormsSums> = observed.first_sums();
         let grid = context.grid;
         let classes = sums.map(|sums| (sums, sums.blocks.with_total()));
@@ -192,7 +192,7 @@ impl Section for NormsSection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::forward::visitor::Mixing;
+    use crate::model::forward::visitor::MixingRatios;
     use crate::model::grid::visibility::Visibility;
     use crate::passes::observer::{Event, Sums};
     use crate::sequences::sequence::TokenKind::{FirstSpecial, Text};
@@ -205,7 +205,7 @@ mod tests {
     fn a_layers_ratio_is_the_mean_over_tokens_of_text() {
         let mut sums = NormsSums::new(GRID, Visibility::ALL);
         let mut state = sums.begin(&sequence(&[FirstSpecial, Text, Text])).unwrap();
-        let mixing = Mixing { ratios: &[0.875, 0.5, 0.25], uniform_ratios: &[0.0, 0.75, 0.5] };
+        let mixing = MixingRatios { ratios: &[0.875, 0.5, 0.25], uniform_ratios: &[0.0, 0.75, 0.5] };
         sums.observe(&mut state, &mut Event::Mixing { layer: 1, mixing });
         let of_layer = |layer| LayerMixing::new(&sums, layer);
         let expected = LayerMixing { layer: 1, mixing_ratio: Some(0.375), ci95: None, even: Some(0.625) };

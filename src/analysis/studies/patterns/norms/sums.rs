@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::observe::{
-    HeadData, NormSums, NormsBuffers, SINK_KIND_COUNT, VECTOR_COUNT, sees_sink, sink_positions, sum_norms,
+    HeadActivations, NormSums, NormsBuffers, SINK_KIND_COUNT, VECTOR_COUNT, sees_sink, sink_positions, sum_norms,
 };
-use crate::model::forward::visitor::{Mixing, Needs};
+use crate::model::forward::visitor::{MixingRatios, Needs};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Demands, Event, Sums};
@@ -54,7 +54,7 @@ merge_fields!(NormExposure {
 impl NormExposure {
     /// Counts the tokens of one sentence.
     fn count_sentence(&mut self, roles: &TokenRoles, visibility: Visibility) {
-        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
+        let (queries, offset_queries) = (roles.queries().count() as u64, roles.query_counts_by_offset(visibility));
         self.queries += queries;
         let first_with_any = |queries: u64| u64::from(queries > 0 && roles.is_first_of_family);
         self.sentences += u64::from(queries > 0);
@@ -87,7 +87,7 @@ merge_fields!(MixingSums { ratio, even });
 
 impl MixingSums {
     /// Adds the mixing ratios of one sentence's text queries.
-    fn add_sentence(&mut self, roles: &TokenRoles, Mixing { ratios, uniform_ratios: even }: Mixing<'_>) {
+    fn add_sentence(&mut self, roles: &TokenRoles, MixingRatios { ratios, uniform_ratios: even }: MixingRatios<'_>) {
         let sum = |values: &[f32]| roles.queries().map(|query| f64::from(values[query])).sum::<f64>();
         self.ratio += sum(ratios);
         self.even += sum(even);
@@ -178,7 +178,7 @@ impl Sums for NormsSums {
             self.blocks[*block].layers[*layer].add_sentence(roles, *mixing);
         }
         let Event::Head(input) = event else { return };
-        let head = HeadData::new(&input.view);
+        let head = HeadActivations::new(&input.view);
         let place = self.grid.index(input.view.layer, input.view.head);
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.output.gram);

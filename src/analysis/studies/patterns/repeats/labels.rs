@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Phrase, ThresholdBound, assess};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, ThresholdBound, VerbPhrase, assess};
 use crate::study::metrics::explanation::Explanation;
 
 const MIN_SCORE: Threshold = Threshold::rule(
@@ -26,7 +26,7 @@ fn assess_score(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Pol
 
 pub(super) const DUPLICATE_TOKEN_DETECTOR: Detector = Detector {
     thresholds: SCORE_THRESHOLDS,
-    phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
+    phrase: VerbPhrase::Fixed("attends, on random tokens that come twice, to the same token"),
     style: LabelStyle::new(Some("dup"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("duplicate-token", "repeat_same", evidence, policy),
     ..Detector::new_role(Explanation {
@@ -41,7 +41,7 @@ pub(super) const DUPLICATE_TOKEN_DETECTOR: Detector = Detector {
 
 pub(super) const INDUCTION_DETECTOR: Detector = Detector {
     thresholds: SCORE_THRESHOLDS,
-    phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
+    phrase: VerbPhrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
     style: LabelStyle::new(Some("ind"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("induction", "repeat_next", evidence, policy),
     ..Detector::new_role(Explanation {
@@ -57,7 +57,7 @@ pub(super) const INDUCTION_DETECTOR: Detector = Detector {
 
 pub(super) const INDUCTION_MIRROR_DETECTOR: Detector = Detector {
     thresholds: SCORE_THRESHOLDS,
-    phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
+    phrase: VerbPhrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
     style: LabelStyle::new(Some("mir"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("induction-mirror", "repeat_previous", evidence, policy),
     ..Detector::new_role(Explanation {
@@ -72,7 +72,7 @@ pub(super) const INDUCTION_MIRROR_DETECTOR: Detector = Detector {
 
 pub(super) const MASKED_COPY_DETECTOR: Detector = Detector {
     thresholds: SCORE_THRESHOLDS,
-    phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
+    phrase: VerbPhrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
     style: LabelStyle::new(Some("msk"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("masked-copy", "repeat_masked", evidence, policy),
     ..Detector::new_role(Explanation {

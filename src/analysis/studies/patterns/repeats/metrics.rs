@@ -5,7 +5,7 @@ use super::sums::{
     RepeatHeadSums, TWIN_KEY,
 };
 use crate::study::metrics::explanation::Explanation;
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 
 /// Sums of one head from which its metrics are computed, in one jackknife block or in all.
 pub struct RepeatInputs<'a> {
@@ -63,7 +63,7 @@ impl RepeatInputs<'_> {
 /// Names of the values computed for each kind of target key.
 const KEY_METRIC_PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 
-const BY_PART: Keys = Keys::Several(KEY_METRIC_PARTS.len(), |place| KEY_METRIC_PARTS[place].to_owned());
+const BY_PART: MetricKeys = MetricKeys::Several(KEY_METRIC_PARTS.len(), |place| KEY_METRIC_PARTS[place].to_owned());
 
 /// Texts that the explanations of all kinds of target keys have in common.
 const TARGET_KEY_EXPLANATION: Explanation = Explanation {
@@ -113,10 +113,13 @@ pub const METRICS: &[RepeatMetric] = &[
         caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
         ..TARGET_KEY_EXPLANATION
     }),
-    RepeatMetric::keyed(Keys::Several(KEY_OFFSETS.len(), |place| KEY_OFFSETS[place].to_string()), |inputs, place| {
-        let RepeatExposure { offset_queries, sequences, .. } = inputs.exposure;
-        Fraction::mean(inputs.sums.offset[place].value(), offset_queries[place], sequences[0])
-    })
+    RepeatMetric::keyed(
+        MetricKeys::Several(KEY_OFFSETS.len(), |place| KEY_OFFSETS[place].to_string()),
+        |inputs, place| {
+            let RepeatExposure { offset_queries, sequences, .. } = inputs.exposure;
+            Fraction::mean(inputs.sums.offset[place].value(), offset_queries[place], sequences[0])
+        },
+    )
     .with_explanation(Explanation {
         name: "random_offset",
         measures: "How much a random token attends to the token before or after it.",
@@ -126,7 +129,7 @@ pub const METRICS: &[RepeatMetric] = &[
         caveats: "A head that attends to a neighbour on text and not here does not go by position alone.",
     }),
     RepeatMetric::keyed(
-        Keys::Several(DETECTOR_NAMES.len(), |place| DETECTOR_NAMES[place].to_owned()),
+        MetricKeys::Several(DETECTOR_NAMES.len(), |place| DETECTOR_NAMES[place].to_owned()),
         |inputs, place| {
             Fraction::mean(inputs.sums.detected[place].value(), inputs.exposure.detected, inputs.exposure.detected)
         },

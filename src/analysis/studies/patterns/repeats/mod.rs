@@ -17,7 +17,7 @@ use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
+use crate::study::{Card, Caveat, CaveatSubject, ObservedPasses, PassSpec, Study, Subject, columns};
 use crate::system::counted::format_count;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
@@ -60,7 +60,7 @@ impl Study for RepeatedTokens {
         [RepeatVariant::Plain, RepeatVariant::Masked].map(pass).into()
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         // Merges the passes into one: their kinds of keys are disjoint.
         let mut passes = observed.all_sums::<ByLayerClass<RepeatSums>>();
         let mut both = passes.next().expect("at least one pass").clone();

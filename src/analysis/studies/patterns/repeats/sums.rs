@@ -153,7 +153,7 @@ fn target_pairs(copies: &Copies) -> Vec<QueryKeyPair> {
     if let Some(query) = copies.masked_token {
         return vec![QueryKeyPair { kind: MASKED_TWIN_KEY, query, key: query - copies.copy_distance }];
     }
-    let of_twins = copies.twins().flat_map(|(query, twin)| {
+    let of_twins = copies.equal_token_pairs().flat_map(|(query, twin)| {
         let next = (twin + 1 < copies.text.end).then_some((AFTER_TWIN_KEY, twin + 1));
         let previous = (twin > copies.text.start).then(|| (BEFORE_TWIN_KEY, twin - 1));
         let keys = [Some((TWIN_KEY, twin)), next, previous].into_iter().flatten();

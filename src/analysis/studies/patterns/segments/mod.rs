@@ -16,7 +16,7 @@ use crate::passes::pass::{Pass, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, stored};
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Caveat, CaveatSubject, ObservedPasses, PassSpec, Study, columns};
 use crate::system::counted::{format_count, plural};
 use metrics::{METRICS, chance_levels, metric_values};
 use sums::SegmentSums;
@@ -50,7 +50,7 @@ impl Study for Segments {
         )]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByLayerClass<SegmentSums> = observed.first_sums();
         let classes = sums.map(|sums| sums.blocks.with_total());
         let of_head = |block: Option<usize>, place: usize| {

@@ -15,7 +15,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::study::metrics::metric::{self, Fraction, HeadMetric};
 use crate::study::section::NoSection;
-use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Estimates, EstimationContext, Explanation, ObservedPasses, PassSpec, Study, columns};
 use spanning::{GoldEdges, TreeBuffers};
 
 pub struct Trees;
@@ -56,7 +56,7 @@ impl Study for Trees {
         })]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TreeSums = observed.first_sums();
         (Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::table_values(METRICS)), NoSection)
     }
@@ -120,7 +120,7 @@ impl Sums for TreeSums {
         for sentence in &gold {
             counts.edges += sentence.edge_count();
             counts.sentences += u64::from(sequence.family.is_first);
-            counts.chain_hits += sentence.count_in_chain();
+            counts.chain_hits += sentence.adjacent_edge_count();
         }
         let visibilities = self.classes.visibilities().iter();
         let lifts = visibilities.map(|&visibility| LiftFactors::new(sequence, visibility, self.from)).collect();

@@ -42,7 +42,7 @@ impl GoldEdges {
     }
 
     /// Number of gold edges between words that are adjacent in the sentence, punctuation included: the baseline's hits.
-    pub fn count_in_chain(&self) -> u64 {
+    pub fn adjacent_edge_count(&self) -> u64 {
         let adjacent = |word: usize| self.words[word] - self.words[word - 1] == 1 && self.has_edge(word - 1, word);
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
@@ -175,7 +175,7 @@ mod tests {
     fn punctuation_and_roots_are_no_edges() {
         assert_eq!(gold().edge_count(), 2);
         // loudly barked are adjacent; dogs and loudly are not, with the comma between.
-        assert_eq!(gold().count_in_chain(), 1);
+        assert_eq!(gold().adjacent_edge_count(), 1);
     }
 
     #[test]

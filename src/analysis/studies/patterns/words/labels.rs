@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 
 use crate::corpus::Upos;
 use crate::study::labels::content::{CONTENT_MASS, assess_content, thresholds};
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase, Threshold};
+use crate::study::labels::{Detector, LabelStyle, Parameter, Threshold, VerbPhrase};
 use crate::study::metrics::explanation::Explanation;
 
 const MIN_SIMILARITY_GAIN: Threshold = Threshold::rule(
@@ -23,7 +23,7 @@ fn label_tags() -> impl Iterator<Item = &'static str> {
 pub(super) const TAG_DETECTOR: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     parameter: Parameter::OneOf("tag", || label_tags().map(str::to_owned).collect()),
-    phrase: Phrase::Fixed("attends to words of the class {}"),
+    phrase: VerbPhrase::Fixed("attends to words of the class {}"),
     style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         let label =
@@ -44,7 +44,7 @@ pub(super) const TAG_DETECTOR: Detector = Detector {
 
 pub(super) const SAME_TAG_DETECTOR: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
-    phrase: Phrase::Fixed("attends to words of the same class"),
+    phrase: VerbPhrase::Fixed("attends to words of the same class"),
     style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)),
     ..Detector::new_role(Explanation {
@@ -60,7 +60,7 @@ pub(super) const SAME_TAG_DETECTOR: Detector = Detector {
 
 pub(super) const SIMILAR_WORDS_DETECTOR: Detector = Detector {
     thresholds: &thresholds(&MIN_SIMILARITY_GAIN),
-    phrase: Phrase::Fixed("attends to tokens with a like embedding"),
+    phrase: VerbPhrase::Fixed("attends to tokens with a like embedding"),
     style: LabelStyle::new(Some("similar"), AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         assess_content("similar-words", "similarity_gain", None, &MIN_SIMILARITY_GAIN, (evidence, policy))
@@ -78,7 +78,7 @@ pub(super) const SIMILAR_WORDS_DETECTOR: Detector = Detector {
 
 pub(super) const SAME_TOKEN_DETECTOR: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
-    phrase: Phrase::Fixed("attends to other occurrences of the same token"),
+    phrase: VerbPhrase::Fixed("attends to other occurrences of the same token"),
     style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)),
     ..Detector::new_role(Explanation {

@@ -1,16 +1,16 @@
 //! Formulas and explanations of the metrics on kinds of words and tokens. A mass is a head's attention to one kind of
 //! keys, such as nouns.
 
-use super::observe::{LIKENESS_MASS, QuerySet, SAME_TAG_MASS, SAME_TOKEN_MASS, SAME_WORD_MASS, TAG_COUNT, query_set};
+use super::observe::{QuerySet, SAME_TAG_MASS, SAME_TOKEN_MASS, SAME_WORD_MASS, SIMILARITY_MASS, TAG_COUNT, query_set};
 use super::sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
 use crate::corpus::Upos;
 use crate::stats::blocks::{BLOCKS, BlocksWithTotal};
 use crate::study::instruments::position::TargetRates;
 use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over_position};
-use crate::study::metrics::explanation::{Explanation, OURS};
-use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
+use crate::study::metrics::explanation::{DEFINED_HERE, Explanation};
+use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 
-const BY_TAG: Keys = Keys::Several(TAG_COUNT, |tag| Upos::ALL[tag].tag().to_owned());
+const BY_TAG: MetricKeys = MetricKeys::Several(TAG_COUNT, |tag| Upos::ALL[tag].tag().to_owned());
 
 impl WordInputs<'_> {
     /// Mean attention to a kind of keys over its query set. `mass` is an index in [`WordHeadSums::masses`].
@@ -22,7 +22,7 @@ impl WordInputs<'_> {
     /// is of this kind.
     fn expected_mass(&self, mass: usize) -> Fraction {
         let [block, corpus] = [self.sums, self.corpus_sums].map(|sums| &sums.profiles[query_set(mass) as usize]);
-        self.mean_over_queries(mass, self.rates[mass].expected_part(block, corpus))
+        self.mean_over_queries(mass, self.rates[mass].expected_score_part(block, corpus))
     }
 
     /// Difference between `mean_mass` and its value under uniform attention.
@@ -49,7 +49,7 @@ impl WordInputs<'_> {
         let set = query_set(mass) as usize;
         let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
         // Similarity is averaged over the rows with attention to keys that have one.
-        let denominator = if mass == LIKENESS_MASS { self.sums.queries_with_likeness } else { queries };
+        let denominator = if mass == SIMILARITY_MASS { self.sums.queries_with_likeness } else { queries };
         Fraction::new(sum, denominator as f64).with_evidence(queries, sentences)
     }
 }
@@ -82,7 +82,7 @@ pub(super) const METRICS: &[WordMetric] = &[
         measures: "How much a word attends to other words of its own part of speech.",
         formula: "mean over words d with another word of their UPOS of the sum of W[d, v] over these v",
         chance: "the share of the tokens that are of such words",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: "A word without another of its UPOS is no query.",
     }),
     WordMetric::single(|inputs, _| inputs.expected_mass(SAME_TAG_MASS))
@@ -93,23 +93,23 @@ pub(super) const METRICS: &[WordMetric] = &[
     WordMetric::single(|inputs, _| inputs.lead_over_position(SAME_TAG_MASS))
         .with_chance(|inputs, _| inputs.uniform_position_lead(SAME_TAG_MASS))
         .with_explanation(over_position!("same_tag_mass")),
-    WordMetric::single(|inputs, _| inputs.mean_mass(LIKENESS_MASS)).with_explanation(Explanation {
+    WordMetric::single(|inputs, _| inputs.mean_mass(SIMILARITY_MASS)).with_explanation(Explanation {
         name: "similarity_gain",
         measures: "How much more alike the query, by the model's word embeddings, the attended tokens are than the \
             others, in standard deviations.",
         formula: "mean over i in T of (sum_j A[i, j] z_ij) / (sum_j A[i, j]), j in T with another id than i; z_ij the \
             cosine of the word embeddings, standardised over the keys j of i",
         chance: "0",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: SIMILARITY_CAVEATS,
     }),
-    WordMetric::single(|inputs, _| inputs.expected_mass(LIKENESS_MASS))
-        .with_chance(|inputs, _| inputs.mean_mass(LIKENESS_MASS))
+    WordMetric::single(|inputs, _| inputs.expected_mass(SIMILARITY_MASS))
+        .with_chance(|inputs, _| inputs.mean_mass(SIMILARITY_MASS))
         .with_explanation(expected!("similarity_gain")),
-    WordMetric::single(|inputs, _| inputs.lead_over_chance(LIKENESS_MASS))
+    WordMetric::single(|inputs, _| inputs.lead_over_chance(SIMILARITY_MASS))
         .with_explanation(over_chance!("similarity_gain")),
-    WordMetric::single(|inputs, _| inputs.lead_over_position(LIKENESS_MASS))
-        .with_chance(|inputs, _| inputs.uniform_position_lead(LIKENESS_MASS))
+    WordMetric::single(|inputs, _| inputs.lead_over_position(SIMILARITY_MASS))
+        .with_chance(|inputs, _| inputs.uniform_position_lead(SIMILARITY_MASS))
         .with_explanation(over_position!("similarity_gain")),
     WordMetric::single(|inputs, _| inputs.mean_mass(SAME_TOKEN_MASS)).with_explanation(Explanation {
         name: "same_token_mass",
@@ -132,7 +132,7 @@ pub(super) const METRICS: &[WordMetric] = &[
         measures: "The `same_token_mass` of tokens that are no punctuation.",
         formula: "as same_token_mass, i not in P",
         chance: "the number of these j over v",
-        source: OURS,
+        source: DEFINED_HERE,
         caveats: "",
     }),
     WordMetric::single(|inputs, _| inputs.expected_mass(SAME_WORD_MASS))
@@ -163,7 +163,7 @@ impl<'a> VisibilityClassWords<'a> {
     /// Values of all metrics, of the head with index `place` (`None`: chance levels), in one block (`None`: in all).
     pub fn metric_values(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
         let (sums, total, rates) = (self.blocks.sums(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
-        let queries_with_likeness = sums.exposure.queries[QuerySet::WithLikeness as usize];
+        let queries_with_likeness = sums.exposure.queries[QuerySet::WithSimilarity as usize];
         let even = WordHeadSums { masses: sums.uniform, queries_with_likeness, ..WordHeadSums::default() };
         let [head, corpus_head] = [sums, total].map(|sums| place.map_or(&even, |place| &sums.heads[place]));
         let (exposure, corpus, uniform) = (&sums.exposure, &total.exposure, &sums.uniform);

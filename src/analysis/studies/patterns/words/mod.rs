@@ -19,7 +19,7 @@ use crate::study::aim::Aim;
 use crate::study::labels::{Label, content};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, stored};
-use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, columns};
 use metrics::{METRICS, VisibilityClassWords};
 use observe::QuerySet;
 use sums::WordsSums;
@@ -77,7 +77,7 @@ impl Study for Words {
         })]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByLayerClass<WordsSums> = observed.first_sums();
         let classes = sums.map(VisibilityClassWords::new);
         let of_head = |block: Option<usize>, place: usize| {

@@ -21,7 +21,7 @@ pub enum QuerySet {
     /// Words that see another word with their UPOS tag.
     Tagged,
     /// Text tokens whose visible keys differ in embedding similarity to them.
-    WithLikeness,
+    WithSimilarity,
     /// Text tokens that see another occurrence of their own token id.
     Repeated,
     /// Text tokens other than punctuation that see another occurrence of their own token id.
@@ -38,7 +38,7 @@ pub const MASS_COUNT: usize = TAG_COUNT + 4;
 /// Index of the mass on other words with the query's UPOS tag.
 pub const SAME_TAG_MASS: usize = TAG_COUNT;
 /// Index of the mean embedding similarity of attended keys to the query, which is averaged like a mass.
-pub const LIKENESS_MASS: usize = TAG_COUNT + 1;
+pub const SIMILARITY_MASS: usize = TAG_COUNT + 1;
 /// Index of the mass on other occurrences of the query's token id.
 pub const SAME_TOKEN_MASS: usize = TAG_COUNT + 2;
 /// Index of the mass on other occurrences of the query's token id, for queries that are not punctuation.
@@ -48,7 +48,7 @@ pub const SAME_WORD_MASS: usize = TAG_COUNT + 3;
 pub fn query_set(mass: usize) -> QuerySet {
     match mass {
         SAME_TAG_MASS => QuerySet::Tagged,
-        LIKENESS_MASS => QuerySet::WithLikeness,
+        SIMILARITY_MASS => QuerySet::WithSimilarity,
         SAME_TOKEN_MASS => QuerySet::Repeated,
         SAME_WORD_MASS => QuerySet::RepeatedWords,
         _ => QuerySet::Words,
@@ -126,8 +126,8 @@ pub(super) fn add_token_masses<'a>(
                 seen.profiles[QuerySet::RepeatedWords as usize].add_text(text, token.position, 1.0);
             }
         }
-        let Some(start) = token.likeness_start else { continue };
-        let likeness = &tokens.likeness[start..start + row.len()];
+        let Some(start) = token.similarities_start else { continue };
+        let likeness = &tokens.similarities[start..start + row.len()];
         let seen_keys = token.visible_range.clone();
         if repeated {
             // Sums the other keys directly: the rest may be tiny, and a difference would lose it to rounding.
@@ -138,8 +138,8 @@ pub(super) fn add_token_masses<'a>(
         }
         if rest > 0.0 {
             seen.queries_with_likeness += 1;
-            seen.masses[LIKENESS_MASS] += f64::from(dot(&row[seen_keys.clone()], &likeness[seen_keys])) / rest;
-            let profile = &mut seen.profiles[QuerySet::WithLikeness as usize];
+            seen.masses[SIMILARITY_MASS] += f64::from(dot(&row[seen_keys.clone()], &likeness[seen_keys])) / rest;
+            let profile = &mut seen.profiles[QuerySet::WithSimilarity as usize];
             if repeated {
                 profile.add(&room.row[..text.tokens()], token.position, 1.0 / rest);
             } else {

@@ -67,7 +67,7 @@ pub(super) struct TextTokens {
     pub text: Vec<TextToken>,
     /// Embedding similarity of keys to each query, standardised per query, `[queries with similarities, width]`. Rows are
     /// padded to whole SIMD vectors.
-    pub likeness: Vec<f32>,
+    pub similarities: Vec<f32>,
 }
 
 /// A text token as a query.
@@ -82,7 +82,7 @@ pub(super) struct TextToken {
     pub is_punctuation: bool,
     /// Index at which this query's row of similarities starts. `None` if its keys are too few or do not differ in
     /// similarity.
-    pub likeness_start: Option<usize>,
+    pub similarities_start: Option<usize>,
 }
 
 /// Minimum number of keys over which similarity is standardised. With two keys, the standardised values are always 1 and
@@ -109,12 +109,12 @@ impl TextTokens {
                     .filter(|&key| visibility.sees(place, key))
                     .collect(),
                 is_punctuation: sequence.kinds[place] == TokenKind::Punctuation,
-                likeness_start: None,
+                similarities_start: None,
             })
             .collect();
         let likeness =
             embeddings.map(|embeddings| fill_similarities(sequence, visibility, (&mut text, width), embeddings));
-        Self { text, likeness: likeness.unwrap_or_default() }
+        Self { text, similarities: likeness.unwrap_or_default() }
     }
 }
 
@@ -146,7 +146,7 @@ fn fill_similarities(
         if variance.sqrt() < MIN_COSINE_DEVIATION {
             continue;
         }
-        token.likeness_start = Some(likeness.len());
+        token.similarities_start = Some(likeness.len());
         let start = likeness.len();
         likeness.resize(start + width, 0.0);
         keys().for_each(|((place, _), cosine)| likeness[start + place] = ((cosine - mean) / variance.sqrt()) as f32);

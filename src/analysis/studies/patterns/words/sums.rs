@@ -147,7 +147,7 @@ impl WordsSums {
 
     /// Counts the text tokens of one sentence of `n` tokens as queries and keys, without attention.
     fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &TextTokens) {
-        let TextTokens { text, likeness, .. } = tokens;
+        let TextTokens { text, similarities: likeness, .. } = tokens;
         let (visibility, even) = (self.visibility, UniformAttention::new(self.visibility, n));
         let repeated = |token: &&TextToken| token.occurrences.len() > 1;
         let repeated_word = |token: &&TextToken| repeated(token) && !token.is_punctuation;
@@ -171,7 +171,8 @@ impl WordsSums {
             });
             self.blocks[block].pairs[*queries as usize].add(pairs);
         }
-        let queries_with_likeness = || text.iter().filter_map(|query| query.likeness_start.map(|start| (query, start)));
+        let queries_with_likeness =
+            || text.iter().filter_map(|query| query.similarities_start.map(|start| (query, start)));
         let pairs = queries_with_likeness().flat_map(|(query, start)| {
             let is_key = |key: &&TextToken| {
                 !query.occurrences.contains(&key.position) && visibility.sees(query.position, key.position)
@@ -184,11 +185,11 @@ impl WordsSums {
                 target: Some((0, f64::from(likeness[start + key.position]))),
             })
         });
-        self.blocks[block].pairs[QuerySet::WithLikeness as usize].add(pairs);
+        self.blocks[block].pairs[QuerySet::WithSimilarity as usize].add(pairs);
         add_elementwise(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
         sets.iter().for_each(|(queries, _, tokens)| exposure.count_queries(*queries, tokens.len(), is_first));
-        exposure.count_queries(QuerySet::WithLikeness, queries_with_likeness().count(), is_first);
+        exposure.count_queries(QuerySet::WithSimilarity, queries_with_likeness().count(), is_first);
     }
 }
 

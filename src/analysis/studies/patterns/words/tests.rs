@@ -86,7 +86,7 @@ pub(super) fn results(study: &'static dyn AnyStudy, corpus: &[Sequence], heads: 
                 row.iter_mut().enumerate().for_each(|(key, weight)| *weight = wanted(sequence, query, key));
                 row[0] += 1.0 - row.iter().sum::<f32>();
             }
-            panel.show_head(0, sequence, AttentionView::new(0, head, n, &weights).into());
+            panel.observe_head(0, sequence, AttentionView::new(0, head, n, &weights).into());
         }
         panel.end_pack();
     }
@@ -170,8 +170,11 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let (observer, context) =
         (AnyStudy::passes(&Words)[0].make_observer(&subject), EstimationContext::new(grid, NonZeroUsize::MIN));
-    let (estimates, section) =
-        AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out_sentences: 0 }]), &context);
+    let (estimates, section) = AnyStudy::measure(
+        &Words,
+        &ObservedPasses(&[ObservedPass { sums: &*observer, left_out_sentences: 0 }]),
+        &context,
+    );
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
     insta::assert_snapshot!(section.view(ViewContext::new(&default_policy())).summary.to_string(), @"");
 }
@@ -199,12 +202,15 @@ fn masses_by_hand() {
     let embeddings = Some(WordEmbeddings::new(Arc::new(rows.concat()), 2));
     panel.begin_pass(&PassSetup { embeddings, ..PassSetup::default() });
     panel.begin_pack([&sequence].into_iter());
-    panel.show_head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
+    panel.observe_head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
     panel.end_pack();
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    let (estimates, _) =
-        AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observers[0], left_out_sentences: 0 }]), &context);
+    let (estimates, _) = AnyStudy::measure(
+        &Words,
+        &ObservedPasses(&[ObservedPass { sums: &*observers[0], left_out_sentences: 0 }]),
+        &context,
+    );
     let close = |metrics: &crate::study::metrics::metric::Values, name: &str, key: Option<&str>, by_hand: f64| {
         let value = metrics.get(name, key).unwrap().unwrap();
         assert!((value - by_hand).abs() < 1e-6, "{name} {key:?}: {value}, not {by_hand}");

@@ -20,8 +20,8 @@ use crate::sequences::derived::pairs::MAX_PAIR_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
 use crate::study::section::{Section, View, ViewContext, stored};
-use crate::study::show::wording::report_name;
-use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
+use crate::study::show::wording::serialized_name;
+use crate::study::{Card, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
 use syntax::{OFFSETS, RelationHits, SyntaxHits};
@@ -56,7 +56,7 @@ impl Study for Clark2019 {
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let (tokens, syntax) = (observed.first_sums::<TokenMeans>(), observed.first_sums::<SyntaxHits>());
         let distances = observed.first_sums::<HeadDistances>().distances();
         let findings = Findings::new(context.grid, tokens, syntax, (distances, observed.left_out_sentences()));
@@ -69,7 +69,7 @@ stored!(Findings as clark2019);
 impl Section for Findings {
     fn view(&self, _: ViewContext<'_>) -> View<'_> {
         let counts = self.heads.iter().filter_map(|head| head.label).sorted().dedup_with_count();
-        let counts = counts.map(|(count, label)| format!("{} {count}", report_name(&label))).join(", ");
+        let counts = counts.map(|(count, label)| format!("{} {count}", serialized_name(&label))).join(", ");
         let counts = if counts.is_empty() { "no labels".to_owned() } else { counts };
         let pairs = plural(&self.sequences, "pair", "pairs");
         View::from_summary(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", self.sequences))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::key::direction_index;
-use super::rules::{ClassHits, PlaceHits, SAME_CLASS_RULES, first_best};
+use super::rules::{ClassHits, PositionHits, SAME_CLASS_RULES, first_best};
 use super::sources::LinkSource;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
@@ -50,7 +50,7 @@ pub struct LinkBlock {
     /// Weight of uniform attention on the targets, summed over sources.
     pub even_mass: ExactSum,
     /// Hits of the rules that choose by position. A hit is a source for which the rule chooses a target.
-    pub places: PlaceHits,
+    pub places: PositionHits,
     /// Hits of each rule of [`SAME_CLASS_RULES`].
     pub same_class: [u64; SAME_CLASS_RULES.len()],
     /// Number of sources in sentences where some words have classes.
@@ -129,7 +129,7 @@ impl LinkBlock {
         }
         if !source.of_class.is_empty() {
             self.with_class += 1;
-            self.class_chance += source.targets_of_class() as f64 / source.of_class.len() as f64;
+            self.class_chance += source.target_count_in_class() as f64 / source.of_class.len() as f64;
         }
         self.named += u64::from(!source.seen.is_empty());
         self.with_neighbour += u64::from(!source.elsewhere.is_empty());
@@ -137,7 +137,7 @@ impl LinkBlock {
 
     /// Whether at least half of the sentences are about as long as the sentence before them, so that equal positions in
     /// both can be compared.
-    pub fn are_aligned(&self) -> bool {
+    pub fn has_aligned_neighbours(&self) -> bool {
         let [followers, alike] = self.followers;
         alike > 0 && 2 * alike >= followers
     }
@@ -145,7 +145,7 @@ impl LinkBlock {
     /// Whether no count exceeds the count that includes it, and `heads` heads were counted. Sums read from a file are
     /// untrusted.
     pub fn is_consistent(&self, heads: usize) -> bool {
-        let PlaceHits { offsets, ranks, fixed } = &self.places;
+        let PositionHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
         let parts = [self.sentences, self.classed, self.with_class, self.named, self.with_neighbour];
         let at_most = |parts: [u64; 2], whole: u64| parts.into_iter().all(|part| part <= whole);
@@ -172,7 +172,7 @@ impl LinkBlock {
     }
 
     /// Number of sources for which the head at index `place` chooses a target in one direction.
-    pub fn right_choices(&self, (place, direction): (usize, Direction)) -> u64 {
+    pub fn hit_count(&self, (place, direction): (usize, Direction)) -> u64 {
         self.count_of_head(place, |hits| hits.right[direction_index(direction)])
     }
 }
@@ -181,5 +181,5 @@ impl LinkBlock {
 /// head, then to the first direction.
 pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
     let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
-    first_best(cells, |&cell| sums.right_choices(cell)).expect("there are heads")
+    first_best(cells, |&cell| sums.hit_count(cell)).expect("there are heads")
 }

@@ -48,13 +48,13 @@ impl LinkedPairs {
 
     /// Number of pairs that are taken as predicted links: as many as the sentence has words, or all pairs if there are
     /// fewer.
-    pub fn top_count(&self) -> usize {
+    pub fn predicted_link_count(&self) -> usize {
         self.words.len().min(self.pairs.len())
     }
 
     /// Expected number of linked pairs if the predicted links were chosen at random.
-    pub fn expected_linked(&self) -> f64 {
-        (self.top_count() * self.linked_count()) as f64 / self.pairs.len() as f64
+    pub fn expected_linked_count(&self) -> f64 {
+        (self.predicted_link_count() * self.linked_count()) as f64 / self.pairs.len() as f64
     }
 
     /// The candidate pairs as `(word, other, is_linked)`, ascending.
@@ -82,10 +82,10 @@ impl LinkedPairs {
 
     /// Number of linked pairs among the predicted links, the pairs with the largest `weights`; ties go to the first
     /// pair.
-    pub fn linked_among_top(&self, weights: &[f64]) -> u64 {
+    pub fn hit_count(&self, weights: &[f64]) -> u64 {
         let by_weight = |a: &usize, b: &usize| -> Ordering { weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)) };
         let mut order: Vec<usize> = (0..self.pairs.len()).collect();
-        let taken = self.top_count();
+        let taken = self.predicted_link_count();
         if taken < order.len() {
             order.select_nth_unstable_by(taken, by_weight);
         }
@@ -104,18 +104,18 @@ impl LinkedPairs {
 
 /// The candidate pairs of all sentences with an equal number of words, counted by the distance of the two words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeparatedPairs {
+pub struct PairsByDistance {
     /// Number of pairs that are taken as predicted links, summed over sentences.
     taken: u64,
     /// Number of pairs, and of linked pairs, at each distance of the two words: `[all, linked]`.
     counts: BTreeMap<usize, [u64; 2]>,
 }
 
-merge_fields!(SeparatedPairs { taken, counts });
+merge_fields!(PairsByDistance { taken, counts });
 
-impl SeparatedPairs {
+impl PairsByDistance {
     pub fn add(&mut self, pairs: &LinkedPairs) {
-        self.taken += pairs.top_count() as u64;
+        self.taken += pairs.predicted_link_count() as u64;
         for &(word, other, is_linked) in &pairs.pairs {
             let [all, linked] = self.counts.entry(other - word).or_default();
             *all += 1;
@@ -125,7 +125,7 @@ impl SeparatedPairs {
 
     /// Expected number of linked pairs if pairs are chosen by distance, in this `order` of distances. Pairs with
     /// equal distance are chosen at random.
-    pub fn expected_linked(&self, order: &[usize]) -> f64 {
+    pub fn expected_linked_count(&self, order: &[usize]) -> f64 {
         let (mut remaining, mut expected) = (self.taken, 0.0);
         for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {
             let chosen = remaining.min(*all);
@@ -152,7 +152,7 @@ impl SeparatedPairs {
 }
 
 /// The candidate pairs of one fold, by the number of words in the sentence.
-pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
+pub type PairsByLength = BTreeMap<usize, PairsByDistance>;
 
 /// Linked share of pairs that are chosen by distance alone: the baseline for undirected links. `None` if a fold has
 /// no pair.
@@ -160,7 +160,7 @@ pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
 /// The distances with the largest linked share in the other fold come first; ties go to the shorter distance.
 pub fn distance_baseline(folds: &[PairsByLength; 2]) -> Option<f64> {
     let pooled = folds.each_ref().map(|fold| {
-        let mut pooled = SeparatedPairs::default();
+        let mut pooled = PairsByDistance::default();
         fold.values().for_each(|pairs| pooled.merge(pairs));
         pooled
     });
@@ -170,7 +170,7 @@ pub fn distance_baseline(folds: &[PairsByLength; 2]) -> Option<f64> {
     let (mut expected, mut chosen) = (0.0, 0);
     for (fold, other) in [(0, 1), (1, 0)] {
         let order = pooled[fold].distances_by_linked_share(&pooled[other]);
-        expected += folds[fold].values().map(|pairs| pairs.expected_linked(&order)).sum::<f64>();
+        expected += folds[fold].values().map(|pairs| pairs.expected_linked_count(&order)).sum::<f64>();
         chosen += folds[fold].values().map(|pairs| pairs.taken).sum::<u64>();
     }
     Some(expected / chosen as f64)
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn fold(words: usize, taken: u64, counts: &[(usize, [u64; 2])]) -> PairsByLength {
-        BTreeMap::from([(words, SeparatedPairs { taken, counts: counts.iter().copied().collect() })])
+        BTreeMap::from([(words, PairsByDistance { taken, counts: counts.iter().copied().collect() })])
     }
 
     #[test]

@@ -18,14 +18,14 @@ pub const FIXED_PLACE_RULES: [&str; 5] = ["first", "last", "in-order", "proporti
 
 /// Candidates that the position rules choose for one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlaceChoice {
+pub struct PositionChoices {
     /// Rank of each candidate: -1, -2, ... before the source, from the nearest on, and 1, 2, ... after it.
     pub ranks: Vec<i32>,
     /// Word that each rule of [`FIXED_PLACE_RULES`] chooses.
     pub fixed: [Option<usize>; FIXED_PLACE_RULES.len()],
 }
 
-impl PlaceChoice {
+impl PositionChoices {
     /// Computes the choices for the source `word`, given its index among the sentence's sources and their number.
     /// `in_order` is the word that the rule `in-order` chooses; `tokens` returns the number of tokens of a word.
     pub fn new(
@@ -49,7 +49,7 @@ impl PlaceChoice {
 
 /// Hits of each position rule: sources for which the rule chooses a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlaceHits {
+pub struct PositionHits {
     /// Hits of each fixed offset from the source, by the offset in words.
     pub offsets: BTreeMap<i32, u64>,
     /// Hits of the k-th candidate before (negative k) or after the source, by k.
@@ -58,11 +58,11 @@ pub struct PlaceHits {
     pub fixed: [u64; FIXED_PLACE_RULES.len()],
 }
 
-merge_fields!(PlaceHits { offsets, ranks, fixed });
+merge_fields!(PositionHits { offsets, ranks, fixed });
 
 /// A rule that chooses the target of a link by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaceRule {
+pub enum PositionRule {
     /// The word at this offset from the source.
     Offset(i32),
     /// The k-th candidate after the source (positive k) or before it (negative k), counted from 1.
@@ -71,21 +71,21 @@ pub enum PlaceRule {
     Fixed(usize),
 }
 
-impl PlaceRule {
+impl PositionRule {
     /// The best offset rule, the best rank rule and the rules without a parameter.
-    pub fn with_best_parameters(hits: &PlaceHits) -> Vec<Self> {
+    pub fn with_best_parameters(hits: &PositionHits) -> Vec<Self> {
         let parametrised =
             [Self::Offset(best_offset_or_rank(&hits.offsets)), Self::Rank(best_offset_or_rank(&hits.ranks))];
         parametrised.into_iter().chain((0..FIXED_PLACE_RULES.len()).map(Self::Fixed)).collect()
     }
 
     /// The position rule with the most hits; ties go to the first.
-    pub fn best_rule(hits: &PlaceHits) -> Self {
+    pub fn best_rule(hits: &PositionHits) -> Self {
         first_best(Self::with_best_parameters(hits), |rule| rule.hit_count(hits)).expect("there are rules")
     }
 
     /// Number of sources for which the word that this rule chooses is a target.
-    pub fn hit_count(self, hits: &PlaceHits) -> u64 {
+    pub fn hit_count(self, hits: &PositionHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {
             Self::Offset(offset) => at(&hits.offsets, offset),

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS_RULES, first_best};
+use super::rules::{ClassChoice, PositionChoices, SAME_CLASS_RULES, first_best};
 use crate::corpus::{LinkSet, Upos};
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::even::UniformAttention;
@@ -33,7 +33,7 @@ pub struct LinkSource {
     /// Whether all other words of the sequence are candidates, in both directions of attention.
     pub is_free: bool,
     /// Candidates that the rules by position choose.
-    pub places: PlaceChoice,
+    pub places: PositionChoices,
     /// Candidate that each rule of [`SAME_CLASS_RULES`] chooses; `None` where the rule finds none.
     pub same_class: [Option<usize>; SAME_CLASS_RULES.len()],
     /// The source's class, and the class rules that choose a target; `None` without classes.
@@ -46,7 +46,7 @@ impl LinkSource {
     }
 
     /// Number of targets among the candidates of the source's class.
-    pub fn targets_of_class(&self) -> usize {
+    pub fn target_count_in_class(&self) -> usize {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
 
@@ -117,7 +117,7 @@ impl<'a> LinkedWords<'a> {
             sequence,
             uniform: UniformAttention::new(visibility, sequence.ids.len()),
             from,
-            sentences: sequence.head_candidates(),
+            sentences: sequence.syntactic_head_candidates(),
             classes: words.clone().map(|word| class_of(word).unwrap_or_else(|| sequence.form(word))).collect(),
             has_classes: words.clone().any(|word| class_of(word).is_some()),
         }
@@ -129,7 +129,7 @@ impl<'a> LinkedWords<'a> {
     }
 
     /// Classes of the words in the sentence of `word`.
-    pub fn classes_around(&self, word: usize) -> &[&'a str] {
+    pub fn sentence_classes(&self, word: usize) -> &[&'a str] {
         &self.classes[self.sentences[word].clone()]
     }
 
@@ -186,7 +186,7 @@ impl<'a> LinkedWords<'a> {
             let free = || candidates.iter().copied().filter(|&other| !is_source(other));
             let mut source = LinkSource {
                 word,
-                places: PlaceChoice::new(word, (number, sources.len()), &candidates, free().nth(number), |other| {
+                places: PositionChoices::new(word, (number, sources.len()), &candidates, free().nth(number), |other| {
                     self.sequence.words[other].len()
                 }),
                 same_class: self.same_class_rule_choices(
@@ -202,7 +202,7 @@ impl<'a> LinkedWords<'a> {
                 targets,
                 candidates,
             };
-            if [0, source.of_class.len()].contains(&source.targets_of_class()) {
+            if [0, source.of_class.len()].contains(&source.target_count_in_class()) {
                 source.of_class.clear();
             }
             result.scored.push(source);

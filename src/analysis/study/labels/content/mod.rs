@@ -37,11 +37,11 @@ pub fn assess_content(
     (evidence, policy): (&Evidence<'_>, &Policy),
 ) -> Vec<Assessment> {
     let measured = [OVER_CHANCE, OVER_POSITION].map(|ending| evidence.metric(&format!("{metric}{ending}"), key));
-    assess_leads(label, (metric, key), measured, policy.rule(margin)).into_iter().collect()
+    assess_content_leads(label, (metric, key), measured, policy.rule(margin)).into_iter().collect()
 }
 
 /// As [`assess_content`], from the two leads of a metric: over uniform attention, and over position-matched chance.
-pub fn assess_leads(
+pub fn assess_content_leads(
     label: &str,
     (metric, key): (&str, Option<&str>),
     [over_chance, over_position]: [MeasuredScore; 2],
@@ -73,7 +73,7 @@ pub fn lead_reference_text(number: &str) -> Option<&'static str> {
 
 /// Splits the name of a lead over chance (`x_over_chance[key]`) into metric and key. `None` if `number` names no such
 /// lead.
-pub fn lead_over_chance(number: &str) -> Option<(&str, Option<&str>)> {
+pub fn parse_lead_over_chance(number: &str) -> Option<(&str, Option<&str>)> {
     let (metric, key) = number.split_once('[').map_or((number, None), |(metric, key)| (metric, key.strip_suffix(']')));
     Some((metric.strip_suffix(OVER_CHANCE)?, key))
 }

@@ -13,7 +13,7 @@ use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::registry::default_policy;
 use crate::study::labels::{MeasuredScore, correct_for_multiple_tests};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::{Column, Fraction, Keys, Metrics};
+use crate::study::metrics::metric::{Column, Fraction, MetricKeys, Metrics};
 use crate::study::section::NoSection;
 
 /// Margin over uniform attention that the simulated label requires.
@@ -21,7 +21,7 @@ const TEST_MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labe
 
 /// Column of estimates for one of the simulated leads, a number without bounds.
 const fn column(id: &'static str) -> Column {
-    Column { id, keys: Keys::Single, scale: Scale::Real, bounds: [f64::NEG_INFINITY, f64::INFINITY] }
+    Column { id, keys: MetricKeys::Single, scale: Scale::Real, bounds: [f64::NEG_INFINITY, f64::INFINITY] }
 }
 
 const COLUMNS: [Column; 2] = [column("x_over_chance"), column("x_over_position")];

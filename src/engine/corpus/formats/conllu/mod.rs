@@ -12,10 +12,10 @@ use crate::corpus::annotation::{Annotation, Upos, WordClass, entry_value};
 use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, MAX_SENTENCE_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::{RelationNames, base_relation};
-use crate::corpus::sentence::links::{LinkSet, LinkTypes, LinksFrom};
-use crate::corpus::sentence::written_text::{Written, WrittenPiece};
+use crate::corpus::sentence::links::{ConlluLinkColumn, LinkSet, LinkTypes};
+use crate::corpus::sentence::written_text::{SurfaceToken, WrittenText};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::errors::similar::closest_name;
 use crate::system::printable::excerpt;
 
@@ -66,7 +66,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
                 }
             })
         };
-        if let Some(word) = parsed.at(lines.path(), lines.number())? {
+        if let Some(word) = parsed.at_line(lines.path(), lines.number())? {
             words.push(word);
             word_lines.push(lines.number());
         }
@@ -74,15 +74,17 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     }
     let Some(origin) = first else { return Ok(None) };
     if let Err((word, problem)) = check_tree(&words) {
-        bail!(problem.map_message(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), word_lines[word]));
+        bail!(
+            problem.map_message(|problem| format!("column 7 (HEAD) {problem}")).at_line(lines.path(), word_lines[word])
+        );
     }
     for (word, value) in link_values {
         let added = add_links(&mut links, links_from.as_ref(), (word, &value), words.len(), types);
-        added.at(lines.path(), word_lines[word])?;
+        added.at_line(lines.path(), word_lines[word])?;
     }
     let (end, count) = (surface.word_count, words.len());
     let cut_off = || anyhow!("a multiword token ends with word {end}, and the sentence with word {count}");
-    ensure!(end <= count, cut_off().at(lines.path(), lines.number()));
+    ensure!(end <= count, cut_off().at_line(lines.path(), lines.number()));
     let Comments { begins_document, family, id, text } = comments;
     let written = (!words.is_empty()).then(|| surface.written_text(&words, text.as_deref()));
     let sentence = Sentence { origin, id, links, written, ..Sentence::new(Content::Words(words)) };
@@ -232,7 +234,7 @@ const COLUMN_COUNT: usize = 10;
 /// Pieces from which the written text of a sentence is put together, one per word or multiword token.
 #[derive(Default)]
 struct SurfaceBuilder {
-    pieces: Vec<WrittenPiece>,
+    pieces: Vec<SurfaceToken>,
     /// Number of words in `pieces`.
     word_count: usize,
 }
@@ -252,7 +254,7 @@ impl SurfaceBuilder {
         if !matches!(form, "_" | "") {
             size.add_surface(form)?;
             let (surface, words) = (Some(form.to_owned()), last - before);
-            self.pieces.push(WrittenPiece { surface, word_count: words, space_after: has_space_after(misc) });
+            self.pieces.push(SurfaceToken { surface, word_count: words, space_after: has_space_after(misc) });
             self.word_count = last;
         }
         Ok(())
@@ -261,17 +263,17 @@ impl SurfaceBuilder {
     /// Adds the word with index `before`, unless it is part of a multiword token that was already added.
     fn add_word(&mut self, before: usize, space_after: bool) {
         if before >= self.word_count {
-            self.pieces.push(WrittenPiece::single_word(space_after));
+            self.pieces.push(SurfaceToken::single_word(space_after));
             self.word_count = before + 1;
         }
     }
 
     /// Written text of the sentence. It is `text`, if `text` contains all words from left to right; else the word forms,
     /// joined by spaces except where `SpaceAfter=No`.
-    fn written_text(&self, words: &[Word], text: Option<&str>) -> Written {
+    fn written_text(&self, words: &[Word], text: Option<&str>) -> WrittenText {
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
-        let aligned = text.and_then(|text| Written::align(text, &forms, &self.pieces).ok());
-        aligned.unwrap_or_else(|| Written::join(&forms, &self.pieces))
+        let aligned = text.and_then(|text| WrittenText::align(text, &forms, &self.pieces).ok());
+        aligned.unwrap_or_else(|| WrittenText::join(&forms, &self.pieces))
     }
 }
 
@@ -287,10 +289,10 @@ fn parse_number(text: &str) -> Option<usize> {
 
 /// Value of the word's column, DEPS or MISC, from which links are read. `None` if the run reads no links from columns, if
 /// DEPS is `_`, or if MISC lacks the entry.
-fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMN_COUNT]) -> Option<&'a str> {
+fn link_value<'a>(from: Option<&ConlluLinkColumn>, columns: &[&'a str; COLUMN_COUNT]) -> Option<&'a str> {
     match from? {
-        LinksFrom::Deps => Some(columns[8]).filter(|deps| *deps != "_"),
-        LinksFrom::Misc(key) => entry_value(key, columns[9]),
+        ConlluLinkColumn::Deps => Some(columns[8]).filter(|deps| *deps != "_"),
+        ConlluLinkColumn::Misc(key) => entry_value(key, columns[9]),
     }
 }
 
@@ -298,7 +300,7 @@ fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMN_COUNT]) -
 /// value is malformed.
 fn add_links(
     sets: &mut Vec<LinkSet>,
-    from: Option<&LinksFrom>,
+    from: Option<&ConlluLinkColumn>,
     (word, value): (usize, &str),
     words: usize,
     types: &mut LinkTypes,
@@ -306,7 +308,7 @@ fn add_links(
     for (to, name) in link_targets(from, value)? {
         let set = LinkSet::get_or_add(sets, &types.get_by_name(name)?);
         match to {
-            Some(to) => set.add_numbered(word as u64 + 1, to, words).with_value(value)?,
+            Some(to) => set.add_by_number(word as u64 + 1, to, words).with_value(value)?,
             None => set.dropped_links += 1,
         }
     }
@@ -315,19 +317,19 @@ fn add_links(
 
 /// Parses a word's DEPS or MISC column into links: the number of each linked word, counted from 1 (`None` for an empty
 /// node), with the link type. A root has no links.
-fn link_targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
+fn link_targets<'a>(from: Option<&'a ConlluLinkColumn>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
     let wrong = |column: &str, value: &str, expected: &str| {
         anyhow!("{column} has `{}`: expected {expected}", excerpt(value)).with_value(value)
     };
     match from {
         None => Ok(Vec::new()),
-        Some(LinksFrom::Misc(key)) => {
+        Some(ConlluLinkColumn::Misc(key)) => {
             let column = format!("column 10 (MISC), `{key}`,");
             let wrong = |part| wrong(&column, part, "numbers of words, separated by commas");
             let target = |part| Ok((Some(parse_number(part).ok_or_else(|| wrong(part))? as u64), &**key));
             value.split(',').map(str::trim).map(target).collect()
         }
-        Some(LinksFrom::Deps) => {
+        Some(ConlluLinkColumn::Deps) => {
             let mut targets = Vec::new();
             for part in value.split('|') {
                 let wrong = || wrong("column 9 (DEPS)", part, "HEAD:RELATION");

@@ -11,7 +11,7 @@ use super::reader::{ParsedSentence, ReaderContext};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_SENTENCE_BYTES};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::{Content, Origin, Sentence};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ pub(super) fn next(lines: &mut Lines, _: &mut ReaderContext) -> Result<Option<Pa
     while lines.first_byte()?.is_some_and(|first| char::from(first) != HEADER_MARK) {
         let Some(line) = lines.next()? else { break };
         let added = if line.starts_with(COMMENT_MARK) { Ok(()) } else { protein.add(line) };
-        added.at(lines.path(), lines.number())?;
+        added.at_line(lines.path(), lines.number())?;
     }
     Ok(Some(Sentence { origin, id, ..Sentence::new(Content::Text(protein.residues)) }.into()))
 }
@@ -50,7 +50,7 @@ fn next_header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> 
         let id =
             header.map(|header| header.split_whitespace().next().filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from));
         let origin = lines.origin();
-        return Ok(Some((origin, id.at(lines.path(), lines.number())?)));
+        return Ok(Some((origin, id.at_line(lines.path(), lines.number())?)));
     }
     Ok(None)
 }

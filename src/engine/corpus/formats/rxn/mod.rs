@@ -18,9 +18,9 @@ use crate::corpus::annotation::{Annotation, WordClass};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
-use crate::corpus::sentence::written_text::{Written, WrittenPiece};
+use crate::corpus::sentence::written_text::{SurfaceToken, WrittenText};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 use molecule::{Atom, Molecule, SmilesToken};
 
@@ -34,7 +34,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
         ensure_no_table(line)?;
         let (words, links) = words_and_links(parse_sides(smiles)?, &mut context.link_types)?;
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
-        let written = Written::join(&forms, &vec![WrittenPiece::single_word(false); forms.len()]);
+        let written = WrittenText::join(&forms, &vec![SurfaceToken::single_word(false); forms.len()]);
         Ok(Sentence { id, links, written: Some(written), ..Sentence::new(Content::Words(words)) }.into())
     })
 }

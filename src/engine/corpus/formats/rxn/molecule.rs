@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 
 /// Maximum number of atoms on each side of a reaction. Colour refinement takes up to one round per atom of the longest

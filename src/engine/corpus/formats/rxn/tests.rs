@@ -2,7 +2,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::corpus::{AnnotationOptions, Corpus, Format, Input, Scope, Sentence};
+use crate::corpus::{AnnotationOptions, Corpus, CorpusScope, Format, Input, Sentence};
 
 fn read(text: &str) -> Result<Vec<Sentence>> {
     Corpus::from_bytes("test.rxn", text.as_bytes().to_vec(), Format::Rxn).collect()
@@ -138,7 +138,8 @@ fn reactions_by_number_have_the_links_of_json() {
     let corpus = |name: &str| -> Vec<Sentence> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/corpus/").to_owned() + name;
         let input = Input::parse(Path::new(&path), None).unwrap();
-        let corpus = Corpus::open_with(&[input], &Scope::all_sentences(), AnnotationOptions::default(), None).unwrap();
+        let corpus =
+            Corpus::open_with(&[input], &CorpusScope::all_sentences(), AnnotationOptions::default(), None).unwrap();
         corpus.collect::<Result<_>>().unwrap()
     };
     let (json, smiles) = (corpus("reactions.jsonl"), corpus("reactions.rxn"));

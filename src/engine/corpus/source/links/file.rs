@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::corpus::bounds::{MAX_FILE_LINKS, MAX_ID_BYTES, MAX_LINKS};
 use crate::corpus::lines::{Compression, Lines};
 use crate::corpus::sentence::links::LinkTypes;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::excerpt;
@@ -88,14 +88,14 @@ impl LinkFile {
         let mut lines = lines.cannot("read the links", &shown)?;
         let mut file = Self { path: shown, digest: NamedDigest::new(path, String::new()), ..Self::default() };
         let mut reader = RowReader::default();
-        let header = lines.next()?.map(LinkColumns::new).transpose().at(&file.path, 1)?;
+        let header = lines.next()?.map(LinkColumns::new).transpose().at_line(&file.path, 1)?;
         let mut number: u32 = 1;
         while let Some(line) = lines.next()? {
             number = number.saturating_add(1);
             if let Some(header) = header.as_ref().filter(|_| !line.trim().is_empty()) {
                 let row = header.row(line);
                 let added = row.and_then(|row| reader.add(&mut file, row.each_ref().map(|field| &**field), number));
-                added.at(&file.path, number.into())?;
+                added.at_line(&file.path, number.into())?;
             }
         }
         let no_link = || anyhow!("`{}` has no link", file.path).with_file(&file.path);
@@ -113,7 +113,7 @@ impl LinkFile {
     }
 
     /// Number of the first line of the file with a link of the sentence, whose index into `links` is `sentence`.
-    pub(super) fn first_line(&self, sentence: usize) -> u64 {
+    pub(super) fn first_line_number(&self, sentence: usize) -> u64 {
         self.links[sentence].first().map_or(1, |row| row.line.into())
     }
 }

@@ -13,10 +13,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::formats::Format;
-use crate::corpus::sentence::links::{LinkSet, LinkTypeOptions, LinkTypes, LinksFrom};
+use crate::corpus::sentence::links::{ConlluLinkColumn, LinkSet, LinkTypeOptions, LinkTypes};
 use crate::corpus::sentence::{Content, Origin, Sentence};
 use crate::system::counted::format_count;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 pub use file::NamedDigest;
 use file::{LinkFile, parse_sentence_number};
@@ -28,7 +28,7 @@ mod tests;
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
     /// Column of CoNLL-U from which links are read; `None` if links are not read from columns.
-    pub conllu_column: Option<LinksFrom>,
+    pub conllu_column: Option<ConlluLinkColumn>,
     pub file: Option<Arc<LinkFile>>,
     pub rules: Option<Arc<LinkRules>>,
     pub types: LinkTypeOptions,
@@ -135,7 +135,7 @@ impl ExternalLinks {
         }
         let Some(rules) = &self.options.rules else { return Ok(()) };
         for (rule, made) in rules.rules.iter().zip(&mut self.links_made) {
-            *made += rule.add_links(sentence, self.requested_columns, types).at(&rules.path, rule.line)?;
+            *made += rule.add_links(sentence, self.requested_columns, types).at_line(&rules.path, rule.line)?;
         }
         if let Content::Words(words) = &mut sentence.content {
             let columns = words.iter_mut().map(|word| &mut word.annotation.requested);
@@ -165,18 +165,18 @@ impl ExternalLinks {
             let id = sentence.id.as_deref().unwrap_or_default();
             let error = anyhow!("two sentences have the id `{}`, {first} and {}", excerpt(id), sentence.origin);
             let error = error.with_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
-            return Err(error.at(&file.path, file.first_line(name)));
+            return Err(error.at_line(&file.path, file.first_line_number(name)));
         }
         for name in by_id.into_iter().chain(file.index_by_number.get(&number).copied()) {
             self.origins_met[name] = Some(sentence.origin.clone());
-            let words = word_count(sentence, format).at(&file.path, file.first_line(name))?;
+            let words = word_count(sentence, format).at_line(&file.path, file.first_line_number(name))?;
             let Sentence { links, origin, .. } = &mut *sentence;
             for row in &file.links[name] {
                 let kind = types.get_by_name(&file.types[usize::from(row.type_index)]);
                 let set = kind.map(|kind| LinkSet::get_or_add(links, &kind));
-                let added = set.and_then(|set| set.add_numbered(row.from.into(), row.to.into(), words));
+                let added = set.and_then(|set| set.add_by_number(row.from.into(), row.to.into(), words));
                 let in_sentence = |problem: String| format!("sentence of {origin}: {problem}");
-                added.map_message(in_sentence).at(&file.path, row.line.into())?;
+                added.map_message(in_sentence).at_line(&file.path, row.line.into())?;
             }
         }
         Ok(())
@@ -188,8 +188,8 @@ impl ExternalLinks {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };
         let missing = (0..self.origins_met.len()).filter(|&name| self.origins_met[name].is_none());
-        let Some(first) = missing.min_by_key(|&name| file.first_line(name)) else { return Ok(()) };
-        let (line, sentences) = (file.first_line(first), format_count(self.sentences, "sentence"));
+        let Some(first) = missing.min_by_key(|&name| file.first_line_number(name)) else { return Ok(()) };
+        let (line, sentences) = (file.first_line_number(first), format_count(self.sentences, "sentence"));
         let no_other =
             if self.origins_met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
         let error = if let Some((number, _)) = file.index_by_number.iter().find(|(_, name)| **name == first) {
@@ -202,7 +202,7 @@ impl ExternalLinks {
         };
         const ID_HINT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \
             lines) or #N, the number of a sentence in the corpus, counted from 0";
-        Err(error.hint_after("; ", ID_HINT).at(&file.path, line))
+        Err(error.hint_after("; ", ID_HINT).at_line(&file.path, line))
     }
 }
 

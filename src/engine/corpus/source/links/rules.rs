@@ -26,7 +26,7 @@ use crate::corpus::bounds::{MAX_LINKS, MAX_RULE_PAIRS};
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::{Content, Sentence, Word};
 use crate::system::errors::similar::closest_name;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
@@ -115,7 +115,8 @@ impl LinkRules {
         let shown: Arc<str> = path.display().to_string().into();
         let line = |offset: usize| text[..offset].matches('\n').count() as u64 + 1;
         let mut columns = Vec::new();
-        let rules = parse_rules(text, line, &mut columns).map_err(|(offset, error)| error.at(&shown, line(offset)))?;
+        let rules =
+            parse_rules(text, line, &mut columns).map_err(|(offset, error)| error.at_line(&shown, line(offset)))?;
         let no_rule =
             || anyhow!("`{shown}` has no rule").with_file(&shown).hint("write a table for each type of links");
         ensure!(!rules.is_empty(), no_rule());

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use itertools::Itertools as _;
 
 use super::*;
-use crate::corpus::{AnnotationOptions, Corpus, Input, Scope, Unit};
+use crate::corpus::{AnnotationOptions, Corpus, CorpusScope, Input, Unit};
 use crate::system::errors::ErrorClass;
 
 const CORPUS: &str = "# sent_id = a\n1\tA\t_\t_\t_\t_\t0\troot\t_\t_\n2\tB\t_\t_\t_\t_\t1\tdep\t_\t_\n\n\
@@ -15,7 +15,7 @@ const CORPUS: &str = "# sent_id = a\n1\tA\t_\t_\t_\t_\t0\troot\t_\t_\n2\tB\t_\t_
 struct Files {
     folder: tempfile::TempDir,
     corpus: &'static str,
-    scope: Scope,
+    scope: CorpusScope,
     types: LinkTypeOptions,
 }
 
@@ -26,7 +26,7 @@ impl Files {
     fn new(corpus: &'static str, text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(corpus), text).unwrap();
-        Self { folder, corpus, scope: Scope::all_sentences(), types: LinkTypeOptions::default() }
+        Self { folder, corpus, scope: CorpusScope::all_sentences(), types: LinkTypeOptions::default() }
     }
 
     /// The sentences with the links of a table, or by rules.
@@ -114,7 +114,7 @@ fn a_limit_leaves_the_numbers_of_sentences_as_they_are() {
     fs::write(folder.join("2.conllu"), CORPUS.replace("= a", "= c").replace("= b", "= d")).unwrap();
     files.corpus = "corpus";
     // The first sentence of either file: the second is number 2 of the corpus.
-    files.scope = Scope::new(Some(2), Some(Unit::Sentences));
+    files.scope = CorpusScope::new(Some(2), Some(Unit::Sentences));
     let links = files.links("sentence\tfrom\tto\ttype\n#1\t1\t2\tx\n#2\t2\t1\ty\n");
     assert_eq!(links, [found([]), found([("y", &[(2, 1)])])]);
 }

@@ -49,7 +49,7 @@ impl PackedEncoder {
 
     /// Passes the direct effects of a block and of its biases to the visitor. `update` is the block's output without
     /// its bias. `contexts`, `[tokens, heads * head_dim]`, has the contexts of all heads if it is an attention block.
-    pub(super) fn show_direct_effects(
+    pub(super) fn emit_direct_effects(
         &self,
         number: usize,
         pass: &mut ForwardPass<'_>,
@@ -121,7 +121,7 @@ impl PackedEncoder {
     }
 
     /// Passes the scales by which the final norm divides the rows of `states`, `[tokens, hidden]`, to the visitor.
-    pub(super) fn show_final_norm(&self, pass: &mut ForwardPass<'_>, states: &[f32], direct: &DirectScratch) {
+    pub(super) fn emit_final_norm(&self, pass: &mut ForwardPass<'_>, states: &[f32], direct: &DirectScratch) {
         let rows = states.chunks_exact(self.parameters.config.hidden_size);
         let scales: Vec<f32> = rows.map(|row| self.norm_scale(row)).collect();
         for (sequence, span, compared) in pass.batch.compared_spans() {

@@ -23,7 +23,7 @@ pub(super) const VALUE: usize = 2;
 
 /// The projected queries, keys and, if needed, values of one sequence in all heads.
 #[derive(Clone, Copy)]
-pub(super) struct Projected<'a> {
+pub(super) struct ProjectedSequence<'a> {
     /// `[n, width]`: queries, then keys, then values; within each, one head after the other. Biases are included only if keys
     /// are normalised or rotated.
     pub rows: &'a [f32],
@@ -36,7 +36,7 @@ pub(super) struct Projected<'a> {
     pub head_dim: usize,
 }
 
-impl<'a> Projected<'a> {
+impl<'a> ProjectedSequence<'a> {
     /// Takes the projections of the sequence whose tokens are `span` from the rows of all sequences.
     pub(super) fn from_span(
         rows: &'a [f32],
@@ -132,7 +132,7 @@ impl PackedEncoder {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.sentence_number);
             let n = span.len();
-            let parts = Projected::from_span(projected, &span, width, (bias, head_dim));
+            let parts = ProjectedSequence::from_span(projected, &span, width, (bias, head_dim));
             let stride = attention_stride(n);
             for head in 0..config.num_attention_heads {
                 self.compute_attention((number, head), [&parts; 2], Positions::Used, weights);
@@ -154,7 +154,7 @@ impl PackedEncoder {
                 if needs.mixing {
                     let weights = Rows::strided(attention, n, n, stride);
                     let keep = gate.map_or(1.0, |gate| gate.keep);
-                    mixing.keep_head(head, &span, (weights, own_values(), unbiased_context), keep);
+                    mixing.store_head(head, &span, (weights, own_values(), unbiased_context), keep);
                 }
                 let output = needs.outputs.then(|| {
                     let (products, gram) =
@@ -201,7 +201,7 @@ impl PackedEncoder {
     pub(super) fn compute_attention(
         &self,
         (number, head): (usize, usize),
-        [queries, keys]: [&Projected<'_>; 2],
+        [queries, keys]: [&ProjectedSequence<'_>; 2],
         positions: Positions,
         into: &mut AttentionScratch,
     ) {
@@ -215,7 +215,7 @@ impl PackedEncoder {
     pub(super) fn compute_scores(
         &self,
         (number, head): (usize, usize),
-        [queries, keys]: [&Projected<'_>; 2],
+        [queries, keys]: [&ProjectedSequence<'_>; 2],
         positions: Positions,
         into: &mut AttentionScratch,
     ) {
@@ -255,10 +255,10 @@ impl PackedEncoder {
         &'a self,
         stored_layer: usize,
         head: usize,
-        parts: &Projected<'a>,
+        parts: &ProjectedSequence<'a>,
         [products, norms]: &'a mut [Vec<f32>; 2],
     ) -> ValueNorms<'a> {
-        let Projected { n, head_dim, width, .. } = *parts;
+        let ProjectedSequence { n, head_dim, width, .. } = *parts;
         let (gram, bias_product) = self.output_gram(stored_layer, head);
         let (products, norms) = (resize_buffer(products, n * head_dim), resize_buffer(norms, n));
         let rows = &parts.rows[parts.first_column(VALUE, head)..];
@@ -335,7 +335,8 @@ impl LayerAttention for PackedLayerAttention<'_> {
     ) -> AttentionView<'b> {
         let (width, bias) = (self.width(), &self.layer().query_key_value.bias[..]);
         let head_dim = self.encoder.parameters.config.head_dim();
-        let projected = queries_keys.map(|source| Projected::from_span(&source.rows, span, width, (bias, head_dim)));
+        let projected =
+            queries_keys.map(|source| ProjectedSequence::from_span(&source.rows, span, width, (bias, head_dim)));
         self.encoder.compute_attention((self.number, head), projected.each_ref(), self.positions, scratch);
         AttentionView::from_strided(
             self.number,

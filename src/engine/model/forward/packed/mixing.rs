@@ -6,7 +6,7 @@ use super::{ForwardPass, PackedEncoder, Scratch, project, resize_buffer, row};
 use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::MixingScratch;
-use crate::model::forward::visitor::{HeadValues, Mixing};
+use crate::model::forward::visitor::{HeadValues, MixingRatios};
 use crate::model::parameters::Norm;
 
 impl MixingScratch {
@@ -20,7 +20,7 @@ impl MixingScratch {
     /// contexts from other tokens, and values. The tuple has the attention, `[n, n]`, the values, and the contexts
     /// without value bias, `[n, head_dim]`. The stored parts are multiplied by `keep`, the
     /// [`keep`](super::super::gates::Gate::keep) of the head's gate.
-    pub fn keep_head(
+    pub fn store_head(
         &mut self,
         head: usize,
         span: &Range<usize>,
@@ -101,7 +101,7 @@ impl OutputNorms<'_> {
 impl PackedEncoder {
     /// Passes the mixing ratios of a layer to the visitor, computed from the stored contexts of its heads and the
     /// hidden states before the layer.
-    pub(super) fn show_mixing(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
+    pub(super) fn emit_mixing(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.layer_visibility(number));
         let layer = self.layer(number);
@@ -163,7 +163,7 @@ impl PackedEncoder {
                 }
                 uniform_ratios[token] = norms.ratio(residual, [uniform_own, uniform_others, constant]);
             }
-            let ratios = Mixing { ratios: &ratios[span.clone()], uniform_ratios: &uniform_ratios[span] };
+            let ratios = MixingRatios { ratios: &ratios[span.clone()], uniform_ratios: &uniform_ratios[span] };
             pass.visitor.mixing(sequence, number, ratios);
         }
     }
@@ -181,9 +181,9 @@ mod tests {
             (Rows::new(&attention, 2), HeadValues { rows: Rows::new(&values, 1), bias: &[1.0] }, &[5.0, 6.0][..]);
         let mut mixing = MixingScratch::default();
         mixing.resize(2, 1);
-        mixing.keep_head(0, &(0..2), head, 1.0);
+        mixing.store_head(0, &(0..2), head, 1.0);
         assert_eq!(mixing.contexts, [[0.75 * 5.0, 0.5 * 9.0], [0.25 * 9.0, 0.5 * 5.0], [5.0, 9.0]]);
-        mixing.keep_head(0, &(0..2), head, 0.5);
+        mixing.store_head(0, &(0..2), head, 0.5);
         assert_eq!(mixing.contexts, [[0.375 * 5.0, 0.25 * 9.0], [0.125 * 9.0, 0.25 * 5.0], [2.5, 4.5]]);
     }
 

@@ -21,7 +21,7 @@ use super::relative::DistanceTerm;
 use super::rows::Rows;
 use super::visitor::{BlockOutput, Needs, Visitor};
 use super::{Encoder, ForwardPass, HeadWeights, LayerAttention, PassStart, Positions, Scratch, WordEmbeddings};
-use super::{HELD_ATTENTION_ONLY_ERROR, NO_PREDICTION_HEAD_ERROR, check_finite, check_input};
+use super::{HELD_PASS_NEEDS_ERROR, NO_PREDICTION_HEAD_ERROR, check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::cost::Cost;
 use crate::model::config::{BlockPlan, Config, NormKind};
@@ -67,7 +67,7 @@ impl PackedEncoder {
             resize_buffer(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
         let mut rows = sum.chunks_exact_mut(width);
         for input in &batch.inputs {
-            let scale = config.embedding_scale.factor_by_id(input.ids);
+            let scale = config.embedding_scale.token_factor(input.ids);
             let tokens = input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments).zip(&mut rows);
             for (((&id, position), &segment), out) in tokens {
                 let (factor, word) = (scale(id), row(&embeddings.words, id as usize, width));
@@ -93,10 +93,10 @@ impl PackedEncoder {
         let (config, layer) = (&self.parameters.config, self.layer(number));
         let norm = layer.attention_norm.as_ref().filter(|_| config.blocks.is_pre_norm());
         let input = norm.map_or(&states[..], |norm| self.normalised(states, norm, update));
-        pass.show_attention_inputs(number, input, config.hidden_size);
+        pass.emit_attention_inputs(number, input, config.hidden_size);
         let outputs = projections * config.heads_width();
         project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
-        pass.show_block_output(number, BlockOutput::Projected, projected);
+        pass.emit_block_output(number, BlockOutput::Projected, projected);
         if layer.transforms_keys() {
             self.prepare_queries_keys(layer, (projected, outputs), pass.batch.lengths(), Positions::Used, angles);
         }
@@ -149,7 +149,7 @@ impl PackedEncoder {
         pass: &mut ForwardPass,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        ensure!(pass.needs == Needs::ATTENTION, HELD_ATTENTION_ONLY_ERROR);
+        ensure!(pass.needs == Needs::ATTENTION, HELD_PASS_NEEDS_ERROR);
         let (config, layers) = (&self.parameters.config, self.parameters.layer_indices.len());
         let (hidden, sizes) = (config.hidden_size, [config.head_dim(), config.heads_width()]);
         for (number, layer) in self.parameters.layers().enumerate().skip(first) {
@@ -182,11 +182,11 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (hidden, plan, part) = (config.hidden_size, config.blocks, &layer.intermediate);
         let (tokens, width) = (states.len() / hidden, part.bias.len());
-        pass.show_block_output(number, BlockOutput::Contexts, context);
+        pass.emit_block_output(number, BlockOutput::Contexts, context);
         project(context, &layer.attention_output, hidden, update, tokens);
-        pass.show_block_output(number, BlockOutput::Attention, update);
+        pass.emit_block_output(number, BlockOutput::Attention, update);
         if pass.needs.direct {
-            self.show_direct_effects(number, pass, (Some(context), update), direct);
+            self.emit_direct_effects(number, pass, (Some(context), update), direct);
         }
         // A parallel feed-forward block reads the states before attention is added.
         if plan == BlockPlan::Parallel {
@@ -200,16 +200,16 @@ impl PackedEncoder {
             BlockPlan::Parallel => &context[..states.len()],
         };
         project(input, part, width, wide, tokens);
-        pass.show_block_output(number, BlockOutput::ActivationInput, wide);
+        pass.emit_block_output(number, BlockOutput::ActivationInput, wide);
         kernels::activate(config.hidden_act, config.gated, wide, &part.bias);
         multiply(
             MatrixMut::new(resize_buffer(update, tokens * hidden), tokens, hidden),
             Matrix::with_row_stride(wide, tokens, config.intermediate_size, width),
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
-        pass.show_block_output(number, BlockOutput::FeedForward, update);
+        pass.emit_block_output(number, BlockOutput::FeedForward, update);
         if pass.needs.direct {
-            self.show_direct_effects(number, pass, (None, update), direct);
+            self.emit_direct_effects(number, pass, (None, update), direct);
         }
         self.add_feed_forward(layer, update, states);
     }
@@ -342,14 +342,14 @@ impl Encoder for PackedEncoder {
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.layer_indices.len());
         if needs.includes_states_at(start.layer(), layers) {
-            pass.show_states(start.layer(), &scratch.states, hidden);
+            pass.emit_states(start.layer(), &scratch.states, hidden);
         }
         if needs.direct {
             self.begin_direct_effects(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
         // Whether the residual stream keeps the predicted positions alone after the last layer's heads.
         let keeps_predicted_only =
-            needs.includes_last_states() && !needs.includes_every_last_state() && start.layer() < layers;
+            needs.includes_last_states() && !needs.includes_last_states_everywhere() && start.layer() < layers;
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention reads the output of the last layer.
             let last = number + 1 == layers;
@@ -357,7 +357,7 @@ impl Encoder for PackedEncoder {
             self.project_heads(number, projections, &mut pass, scratch);
             self.run_heads(number, &mut pass, scratch)?;
             if needs.mixing {
-                self.show_mixing(number, &mut pass, scratch);
+                self.emit_mixing(number, &mut pass, scratch);
             }
             if last && keeps_predicted_only {
                 let Scratch { states, context, block_output: update, .. } = &mut *scratch;
@@ -369,13 +369,13 @@ impl Encoder for PackedEncoder {
             if !last || (needs.includes_last_states() && !scratch.states.is_empty()) {
                 self.feed_forward(number, layer, &mut pass, scratch);
                 if last && needs.direct {
-                    self.show_final_norm(&mut pass, &scratch.states, &scratch.direct);
+                    self.emit_final_norm(&mut pass, &scratch.states, &scratch.direct);
                 }
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);
                 }
                 if needs.includes_states_at(number + 1, layers) {
-                    pass.show_states(number + 1, &scratch.states, hidden);
+                    pass.emit_states(number + 1, &scratch.states, hidden);
                 }
             }
         }
@@ -390,7 +390,7 @@ impl Encoder for PackedEncoder {
             pass.visitor.predicted_states(Rows::new(&scratch.states, hidden));
         }
         if needs.logits {
-            self.show_logits(&mut pass, scratch)?;
+            self.emit_logits(&mut pass, scratch)?;
         }
         pass.end_sequences();
         Ok(())

@@ -49,7 +49,7 @@ impl PackedEncoder {
     }
 
     /// Passes the logits at the predicted positions to the visitor, from the hidden states in `scratch.states`.
-    pub(super) fn show_logits(&self, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
+    pub(super) fn emit_logits(&self, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
         let Scratch { states, block_output: update, logits, .. } = scratch;
         let mut places = pass.batch.predicted_places();
@@ -64,7 +64,7 @@ impl PackedEncoder {
 
     /// Puts the derivatives of the score with respect to the hidden states at the predicted positions,
     /// `[positions, hidden]`, into `scratch.states`.
-    pub(super) fn score_backward(
+    pub(super) fn prediction_head_backward(
         &self,
         (batch, states): (&Batch<'_>, &[f32]),
         score: &mut ScoreFunction<'_>,

@@ -21,7 +21,7 @@ use crate::model::files::{
     FileStore, MissingFile, ModelFile, ModelFiles, ModelLocation, gather_files, list_first_modules,
     list_subfolder_files, readable_files,
 };
-use crate::system::errors::{Facts, causes};
+use crate::system::errors::{ErrorExt, causes};
 use crate::system::files::{input, output, shared_folder};
 use crate::system::progress::DownloadProgress;
 
@@ -164,7 +164,7 @@ impl Cache {
 
     fn read_ref(&self, revision: &str) -> io::Result<String> {
         // A commit has forty bytes.
-        input::read_regular(&self.folder.join("refs").join(revision), 1 << 10).and_then(input::decode_utf8)
+        input::read_regular_file(&self.folder.join("refs").join(revision), 1 << 10).and_then(input::decode_utf8)
     }
 
     /// Records the commit of a branch or tag, unless it is already recorded.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::backoff::Backoff;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::files::input;
 
 #[cfg(test)]

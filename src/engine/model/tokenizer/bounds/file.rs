@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokenizers::AddedToken;
 
 use crate::system::counted::format_count;
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use crate::system::machine::memory;
 
 /// Maximum number of parts of a normaliser, pre-tokenizer, post-processor or decoder. Each part may hold a regular expression.

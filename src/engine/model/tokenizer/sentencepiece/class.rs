@@ -14,7 +14,7 @@ use tokenizers::tokenizer::normalizer::SplitDelimiterBehavior;
 
 use super::proto::SentencePieceModel;
 use crate::model::tokenizer::config::{ROLE_KEYS, TokenizerConfig, named_token};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 
 /// A tokenizer class of transformers that is built from a sentencepiece model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use super::build::ensure_id;
 use super::config::{ROLE_KEYS, TokenizerConfig, named_token};
 use crate::model::files::ModelFile;
 use crate::model::files::names::{MAX_TOKENIZER_BYTES, TOKENIZER};
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 use class::{SentencePieceClass, list_sentinels};
 use proto::{Algorithm, CONTROL_TYPE, SentencePieceModel, USER_DEFINED_TYPE};
 

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context, Result, bail, ensure};
 use itertools::Itertools;
 
-use crate::system::errors::Facts;
+use crate::system::errors::ErrorExt;
 pub(super) use object::NotAStateDict;
 use object::{Global, Id, Object};
 

@@ -20,10 +20,10 @@ use sha2::{Digest, Sha256};
 
 use super::identity::{Identity, RunInfo};
 use super::{Observation, PassSums, Stage};
-use crate::passes::observer::ensure_countable;
+use crate::passes::observer::ensure_bounded_counts;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
-use crate::system::errors::{Facts, causes};
+use crate::system::errors::{ErrorExt, causes};
 use crate::system::files::{input, output};
 
 /// The file name extension of partials.
@@ -184,7 +184,7 @@ fn ensure_magic(bytes: &[u8]) -> Result<()> {
 fn parse(bytes: &[u8], restore: RestoreSums<'_>) -> Result<(Shard, Observation)> {
     let (Header { shard, stage, identity, tally, run }, packed) = verify(bytes)?;
     let body: Vec<PassBytes> = postcard::from_bytes(&decompress(packed)?).context("its sums cannot be read")?;
-    ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
+    ensure_bounded_counts(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
     let runs = run.as_ref().map_or(1, |run| run.shards);
     ensure!(runs == 1 || shard == Shard::WHOLE, "its header has the run of several shards");
     let passes = restore(&identity, &stage, body)?;

@@ -22,7 +22,7 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::stats::blocks::merge_fields;
 use crate::stats::box_minimum::{ValueAndGradient, minimise_in_box};
 use crate::stats::exact::ExactSum;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::machine::memory;
 use crate::system::progress::run::RunProgress;
 

@@ -92,7 +92,7 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         Ok(Some(Sequence {
             index: first.index,
             document: first.document,
-            family: first.text_family(),
+            family: first.text_group(),
             ids: tokens.iter().map(|token| token.id).collect(),
             // `extract_attention.py` gives both segments the id 0.
             segments: vec![0; tokens.len()],

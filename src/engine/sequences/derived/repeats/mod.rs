@@ -215,7 +215,7 @@ impl Copies {
     }
 
     /// Position of each token of both copies, with the position of the equal token in the other copy.
-    pub fn twins(&self) -> impl Iterator<Item = (usize, usize)> {
+    pub fn equal_token_pairs(&self) -> impl Iterator<Item = (usize, usize)> {
         let (start, shift) = (self.text.start, self.copy_distance);
         let first = (start..start + self.copy_length).map(move |token| (token, token + shift));
         first.clone().chain(first.map(|(token, twin)| (twin, token)))

@@ -19,7 +19,7 @@ fn two_copies_in_a_frame() {
     assert_eq!(copies, Copies { text: 1..8, copy_length: 3, copy_distance: 4, masked_token: None });
     assert_eq!((0..9).filter_map(|token| copies.copy_of_token(token)).collect::<Vec<_>>(), [0, 0, 1, 1]);
     assert_eq!([2, 3, 6, 7].map(|token| copies.copy_of_token(token)), [Some(0), Some(0), Some(1), Some(1)]);
-    assert_eq!(copies.twins().collect::<Vec<_>>(), [(1, 5), (2, 6), (3, 7), (5, 1), (6, 2), (7, 3)]);
+    assert_eq!(copies.equal_token_pairs().collect::<Vec<_>>(), [(1, 5), (2, 6), (3, 7), (5, 1), (6, 2), (7, 3)]);
 }
 
 #[test]

@@ -7,22 +7,22 @@ use itertools::Itertools as _;
 
 use super::file::{ClozeText, CorruptedText, Item, ItemContent, TaskFile};
 use super::{
-    ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
-    WITH_CORRUPTED_TEXT, describe_skips,
+    ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, RUN_WITH_CORRUPTED_TEXT, SkippedItem, Task, TaskInfo,
+    TaskKind, describe_skips,
 };
 use crate::corpus::{Content, Origin, Sentence, SentenceGroup};
 use crate::model::files::Pooling;
-use crate::model::forward::batch::Exchange;
+use crate::model::forward::batch::ContextExchange;
 use crate::model::parameters::ClassLabels;
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::derived::corrupted::with_next_token_predictions;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{
-    InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TextCorruption, TripleText,
+    InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TextCorruption, TripleRole,
 };
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::SentenceTokenizer;
-use crate::system::errors::{ErrorClass, Facts};
+use crate::system::errors::{ErrorClass, ErrorExt};
 
 /// Encodes the items of a task file for one model.
 pub struct TaskReader<'a> {
@@ -108,7 +108,7 @@ impl TaskReader<'_> {
             }
         }
         if let Some(first) = skipped.first().filter(|_| items.is_empty()) {
-            let done = exchanged.map_or("scored", |_| WITH_CORRUPTED_TEXT);
+            let done = exchanged.map_or("scored", |_| RUN_WITH_CORRUPTED_TEXT);
             let error = anyhow!("no item of the task can be {done}: {}", describe_skips(&skipped));
             return Err(self.skipped_item_error(error, first, file));
         }
@@ -132,7 +132,7 @@ impl TaskReader<'_> {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
         error
             .hint(item.reason.repair_hint(mask.as_deref(), self.labels))
-            .at(&file.path, item.line)
+            .at_line(&file.path, item.line)
             .with_option("task")
             .class(ErrorClass::Input)
     }
@@ -181,7 +181,7 @@ impl ItemReader<'_> {
                 let [positive, negative] = [self.encode_text(positive)?, self.encode_text(negative)?];
                 ensure!(positive.ids != negative.ids, ItemSkip::NothingDiffers);
                 let texts = [self.encode_text(anchor)?, positive, negative];
-                let roles = [TripleText::Anchor, TripleText::Positive, TripleText::Negative];
+                let roles = [TripleRole::Anchor, TripleRole::Positive, TripleRole::Negative];
                 let embeds =
                     |(text, role)| self.as_item_part(text, ScoreRule::Embedding(role, pooling), None, Vec::new());
                 Ok(texts.into_iter().zip(roles).map(embeds).collect())
@@ -249,8 +249,8 @@ impl ItemReader<'_> {
             clean.ids.iter().zip(&corrupted.ids).filter(|(clean, corrupted)| clean != corrupted).count() as u64;
         ensure!(changed != 0, ItemSkip::NothingDiffers);
         let exchange = match positions {
-            ExchangedPositions::All => Exchange::Everywhere,
-            ExchangedPositions::Answer => Exchange::At(place),
+            ExchangedPositions::All => ContextExchange::Everywhere,
+            ExchangedPositions::Answer => ContextExchange::At(place),
         };
         let part = clean.item.as_mut().expect("the text of an item");
         part.corruption = Some(TextCorruption { name: name.clone(), changed_tokens: changed, exchange });

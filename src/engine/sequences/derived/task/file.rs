@@ -10,10 +10,10 @@ use serde::de::IgnoredAny;
 
 use super::TaskKind;
 use crate::corpus::{Content, ItemName, NamedDigest, TreeHead, Word};
-use crate::system::errors::{ErrorClass, Facts, similar};
+use crate::system::errors::{ErrorClass, ErrorExt, similar};
 use crate::system::files::input;
 use crate::system::json::describe_error_in_line;
-use crate::system::printable::shortened;
+use crate::system::printable::shorten;
 
 /// Maximum size of a task file, 64 MiB. The 67,000 minimal pairs of Warstadt et al. 2020 have some 30 MB with their
 /// annotations.
@@ -123,7 +123,7 @@ fn ensure_known_keys(json: &str) -> Result<()> {
     let known = || KEYS_BY_KIND.iter().flat_map(|(keys, _)| keys.iter()).chain(&COMMON_KEYS).copied();
     let stray = given.keys().find(|key| !key.starts_with('_') && !known().any(|one| one == *key));
     let Some(stray) = stray.filter(|_| !given.contains_key("sentence_good")) else { return Ok(()) };
-    let error = anyhow!("an item has no key `{}`", shortened(&stray.escape_debug().to_string())).with_value(stray);
+    let error = anyhow!("an item has no key `{}`", shorten(&stray.escape_debug().to_string())).with_value(stray);
     Err(match similar::closest_name(stray, known()) {
         None => error.hint("leave it out, or begin it with `_`: such keys are ignored"),
         near => error.did_you_mean(near),
@@ -175,7 +175,7 @@ impl TaskFile {
                 }
                 Ok(item)
             });
-            items.push(item.at(&shown, line)?);
+            items.push(item.at_line(&shown, line)?);
         }
         let kind = items.first().map(|item| item.content.kind());
         let nothing = || {
@@ -221,9 +221,9 @@ impl UnitNumbers {
 /// Parses the item in a line. If the `known` kind is given, the item must be of that kind.
 fn parse_item(json: &str, line: u64, units: &mut UnitNumbers, known: Option<TaskKind>) -> Result<Item> {
     // serde would also accept an array of the fields in order.
-    ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));
+    ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shorten(json));
     let mut parsed: Line = serde_json::from_str(json)
-        .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", describe_error_in_line(&error), shortened(json)))?;
+        .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", describe_error_in_line(&error), shorten(json)))?;
     parsed.group = parsed.group.or(parsed.linguistics_term.take());
     let name = |is_family: bool, name: ItemName| (is_family, name.into_text());
     let unit = parsed.family.map(|family| name(true, family)).or(parsed.document.map(|document| name(false, document)));
@@ -237,22 +237,22 @@ fn parse_item(json: &str, line: u64, units: &mut UnitNumbers, known: Option<Task
         let (text, pair) = match both {
             (Some(text), None, pair) => (text, pair),
             (None, Some(words), None) => (words, None),
-            _ => bail!("a `label` is of a `text`, of `text` and `text_pair`, or of `words`: `{}`", shortened(json)),
+            _ => bail!("a `label` is of a `text`, of `text` and `text_pair`, or of `words`: `{}`", shorten(json)),
         };
         let foil = parsed.foil.map(|foil| foil.into_text().into());
         ItemContent::Classify { text, pair, label: label.into_text().into(), foil }
     } else if let Some(labels) = parsed.labels {
         let Some(words) = words.filter(|_| parsed.text.is_none()) else {
-            bail!("`labels` are of `words`: `{}`", shortened(json));
+            bail!("`labels` are of `words`: `{}`", shorten(json));
         };
         let foils = parsed.foils.unwrap_or_default();
         for (name, count) in [("labels", labels.len()), ("foils", foils.len())] {
-            let other = || anyhow!("there are {count} `{name}` of {word_count} `words`: `{}`", shortened(json));
+            let other = || anyhow!("there are {count} `{name}` of {word_count} `words`: `{}`", shorten(json));
             ensure!(count == word_count || name == "foils" && count == 0, other());
         }
         let lacks = |(label, foil): (&Option<ItemName>, &Option<ItemName>)| label.is_some() && foil.is_none();
         if let Some(word) = labels.iter().zip(&foils).position(lacks) {
-            bail!("word {} has a label and no foil: `{}`", word + 1, shortened(json));
+            bail!("word {} has a label and no foil: `{}`", word + 1, shorten(json));
         }
         let names = |given: Vec<Option<ItemName>>| -> Vec<Option<String>> {
             given.into_iter().map(|name| name.map(|name| name.into_text().into())).collect()
@@ -263,7 +263,7 @@ fn parse_item(json: &str, line: u64, units: &mut UnitNumbers, known: Option<Task
     } else {
         let foil = match parsed.foil {
             Some(ItemName::Number(foil)) => {
-                bail!("the `foil` of an `answer` is text, not {foil}: `{}`", shortened(json))
+                bail!("the `foil` of an `answer` is text, not {foil}: `{}`", shorten(json))
             }
             Some(ItemName::Text(foil)) => Some(foil.into()),
             None => None,
@@ -277,7 +277,7 @@ fn parse_item(json: &str, line: u64, units: &mut UnitNumbers, known: Option<Task
             }
             (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
             _ => {
-                let error = anyhow!("the keys fit no kind of task: `{}`", shortened(json));
+                let error = anyhow!("the keys fit no kind of task: `{}`", shorten(json));
                 return Err(error.hint(format!("an item has {}", describe_keys(known, json))));
             }
         }

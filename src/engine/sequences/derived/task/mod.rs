@@ -17,7 +17,7 @@ use crate::model::files::Pooling;
 use crate::model::parameters::ClassLabels;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::system::counted::{format_count, plural};
-use crate::system::printable::shortened;
+use crate::system::printable::shorten;
 
 /// A kind of task, with the score of its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -177,7 +177,7 @@ pub fn describe_skips(skipped: &[SkippedItem]) -> String {
     let mut by_reason: BTreeMap<ItemSkip, Vec<&SkippedItem>> = BTreeMap::new();
     skipped.iter().for_each(|item| by_reason.entry(item.reason).or_default().push(item));
     let place = |item: &&SkippedItem| match &item.unknown_label {
-        Some(label) => format!("{} `{}`", item.line, shortened(label)),
+        Some(label) => format!("{} `{}`", item.line, shorten(label)),
         None => item.line.to_string(),
     };
     let reason = |(reason, items): (&ItemSkip, &Vec<&SkippedItem>)| {
@@ -223,7 +223,7 @@ pub struct InterchangeInfo {
 }
 
 /// End of the message `no item of the task can be ...`, where heads exchange contexts between text and corrupted text.
-pub const WITH_CORRUPTED_TEXT: &str = "run beside its corrupted text";
+pub const RUN_WITH_CORRUPTED_TEXT: &str = "run beside its corrupted text";
 
 /// The positions at which heads exchange their contexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -30,7 +30,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut window = match self.sentences.next()? {
-            Ok(first) => Sequence { family: first.text_family(), texts: vec![text_range(&first)], ..first },
+            Ok(first) => Sequence { family: first.text_group(), texts: vec![text_range(&first)], ..first },
             Err(error) => return Some(Err(error)),
         };
         let (mut last, max_tokens) = (window.index, self.max_tokens);

@@ -55,7 +55,7 @@ fn two_documents_by_hand() {
     assert_eq!(found[1].words_by_sentence(), [0..4, 4..5]);
     assert_eq!(found[1].text_positions_by_sentence(), [vec![1, 2, 3, 4], vec![5]]);
     // Each word's head is sought in its own sentence.
-    assert_eq!(found[1].head_candidates(), [0..4, 0..4, 0..4, 0..4, 4..5]);
+    assert_eq!(found[1].syntactic_head_candidates(), [0..4, 0..4, 0..4, 0..4, 4..5]);
     // Without a special token in front a decoder begins with a word, which counts nowhere.
     let mut bare = found[1].clone().with_decoder_first_token();
     (bare.ids, bare.kinds) = (bare.ids.split_off(1), [vec![TokenKind::First], vec![TokenKind::Text; 5]].concat());

@@ -14,7 +14,7 @@ use crate::sequences::fold::roles::{MAX_NEIGHBOUR_DISTANCE, MAX_OFFSET_TOKENS, O
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::head_sums::sums_of_a_head;
-use crate::study::metrics::metric::Eligible;
+use crate::study::metrics::metric::EligibleCounts;
 
 #[cfg(test)]
 mod tests;
@@ -54,21 +54,21 @@ sums_of_a_head! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenExposure {
     /// Text tokens, each one a query.
-    pub queries: Eligible,
+    pub queries: EligibleCounts,
     /// Number of queries that see a text token at each offset, -8 first.
     pub offset_queries: [u64; OFFSET_COUNT],
     /// Number of sentences with a query counted in `offset_queries`, per offset. Related sentences count once.
     pub offset_sentences: [u64; OFFSET_COUNT],
     /// Text queries that see the first special token.
-    pub first_special_queries: Eligible,
+    pub first_special_queries: EligibleCounts,
     /// Text queries that see the first token of a decoder's input.
-    pub first_token_queries: Eligible,
+    pub first_token_queries: EligibleCounts,
     /// Text queries that see a separator.
-    pub separator_queries: Eligible,
+    pub separator_queries: EligibleCounts,
     /// First special tokens of sentences.
-    pub first_specials: Eligible,
+    pub first_specials: EligibleCounts,
     /// Separator tokens.
-    pub separators: Eligible,
+    pub separators: EligibleCounts,
     /// Entropy of uniform attention, `ln v(i)` in nats for a query that sees `v(i)` keys, summed over text queries.
     ///
     /// A sentence of one token adds 0 to this sum and to `entropy`, so it does not change their ratio.
@@ -94,7 +94,7 @@ impl TokenExposure {
     /// Counts the tokens of one sentence.
     pub fn count_sentence(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let even = UniformAttention::new(visibility, roles.tokens);
-        let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
+        let (queries, offset_queries) = (roles.queries().count() as u64, roles.query_counts_by_offset(visibility));
         self.queries.add(queries, roles.is_first_of_family);
         self.offset_queries.merge(&offset_queries);
         self.offset_sentences.merge(&offset_queries.map(|count| u64::from(count > 0 && roles.is_first_of_family)));

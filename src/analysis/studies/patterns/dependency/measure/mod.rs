@@ -53,7 +53,7 @@ impl RelationMetrics {
                 let side = direction as usize;
                 let head = scored.count_hits(|sums| sums.right_predictions((place, side)));
                 let both_right = agreement.places[place][side][offset];
-                let [later_right, later_both] = later.right_counts((place, side), offset);
+                let [later_right, later_both] = later.hit_counts((place, side), offset);
                 let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
                 let special =
                     scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |counts| counts[side] as f64));
@@ -66,7 +66,7 @@ impl RelationMetrics {
                 *entry.versus_offset.get_mut(direction) =
                     Some(scored.compare_with_offset(&head, &by_offset, both_right, later_alone));
                 *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|(rules, hits, _)| {
-                    let both_right = rules.cues().map(|cue| agreement.right_on_cue(cue, place, side)).sum();
+                    let both_right = rules.cues().map(|cue| agreement.hits_on_cue(cue, place, side)).sum();
                     scored.compare_with_tags(&head, hits, both_right)
                 });
                 *entry.specific.get_mut(direction) = scored.specificity(place, side);
@@ -232,7 +232,7 @@ fn measure_tag_baseline(scored: &ArcScores<'_>) -> (TagRules, HitCounts, (TagBas
     let baseline = TagBaseline {
         accuracy: scored.accuracy(hits.count),
         heldout_accuracy,
-        rules: rules.by_dependent_tag(&scored.total.cues),
+        rules: rules.rules_by_tag(&scored.total.cues),
         single: SingleRule { rule, accuracy: scored.accuracy(single_hits) },
     };
     let ci95 =

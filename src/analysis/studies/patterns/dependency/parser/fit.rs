@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use itertools::Itertools;
 
 use super::graph::{GraphParser, NodeScores};
-use super::optimum::{BATCH_ROWS, Curvature, FitCourse, minimise_by_newton};
+use super::optimum::{BATCH_ROWS, Curvature, FitRecord, minimise_by_newton};
 use super::sentence::{GoldHead, KeptSentence};
 use crate::studies::patterns::dependency::arcs::OFFSET_CLASS_COUNT;
 use crate::system::parallel::parallel_map;
@@ -40,7 +40,7 @@ pub struct FittedParser {
     /// Coefficients of each attention head's standardised attention: from the dependent, and to it, `[heads]`. 0 for
     /// attention that does not vary.
     pub standardised_weights: Vec<[f64; 2]>,
-    pub course: FitCourse,
+    pub record: FitRecord,
 }
 
 impl FittedParser {
@@ -87,7 +87,7 @@ impl FittedParser {
         Self {
             parser: parser_at(&minimum.point),
             standardised_weights: minimum.point.as_chunks::<2>().0[..heads.len()].to_vec(),
-            course: minimum.to_fit_course(words, minimum.value - ridge_penalty(&minimum.point)),
+            record: minimum.to_fit_record(words, minimum.value - ridge_penalty(&minimum.point)),
         }
     }
 }

@@ -8,7 +8,7 @@ use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
 use super::fit::GRADIENT_TOLERANCE;
-use super::optimum::{FitCourse, Minimum, dot, minimise};
+use super::optimum::{FitRecord, Minimum, dot, minimise};
 use crate::model::forward::WordEmbeddings;
 use crate::passes::setup::PassSetup;
 use crate::stats::blocks::Merge;
@@ -29,7 +29,7 @@ pub struct KeptEmbeddings {
 
 impl KeptEmbeddings {
     /// Creates an empty collection that will keep embeddings.
-    pub fn new_recording() -> Self {
+    pub fn new_enabled() -> Self {
         Self { are_kept: true, ..Self::default() }
     }
 
@@ -110,7 +110,7 @@ fn distance_bucket(word: usize, candidate: usize) -> usize {
 
 /// A word whose syntactic head, or link target, is to be chosen among candidates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LexicalChoice {
+pub struct WordCandidates {
     /// Index of the word in its sentence.
     pub word: usize,
     /// Word indices of the candidates, ascending. The index after the last word stands for the root.
@@ -127,7 +127,7 @@ pub struct LexicalSentence<'a> {
     /// Token ids of each word.
     pub words: Vec<&'a [u32]>,
     /// Words whose syntactic head or link target is to be predicted.
-    pub choices: Vec<LexicalChoice>,
+    pub choices: Vec<WordCandidates>,
 }
 
 /// A sentence with its words' embeddings projected on principal components.
@@ -149,14 +149,14 @@ impl ProjectedSentence<'_> {
     }
 
     /// Words whose gold syntactic head or link target is known.
-    fn choices_with_targets(&self) -> impl Iterator<Item = &LexicalChoice> {
+    fn choices_with_targets(&self) -> impl Iterator<Item = &WordCandidates> {
         self.sentence.choices.iter().filter(|choice| !choice.targets.is_empty())
     }
 }
 
 /// Fit of the baseline on one fold.
 pub struct LexicalFit {
-    pub course: FitCourse,
+    pub record: FitRecord,
     /// Ridge penalty that the fold selected.
     pub ridge: f64,
 }
@@ -196,12 +196,12 @@ impl LexicalBaseline {
             let minimum = fit_parameters(&in_fold, ridge, GRADIENT_TOLERANCE);
             let words = count_words_with_targets(&in_fold);
             let loss = loss(&in_fold, &minimum.point, None) / words.max(1) as f64;
-            (LexicalFit { course: minimum.to_fit_course(words, loss), ridge }, minimum.point)
+            (LexicalFit { record: minimum.to_fit_record(words, loss), ridge }, minimum.point)
         });
         let scores_of = |(place, sentence): (usize, &LexicalSentence<'_>)| {
             let other_fold = 1 - sentence.block % 2;
             let (projected, (_, at)) = (&projected[other_fold][place], &fitted[other_fold]);
-            let of_choice = |choice: &LexicalChoice| {
+            let of_choice = |choice: &WordCandidates| {
                 let mut scores = Vec::new();
                 score_candidates(projected, choice, at, &mut scores);
                 scores
@@ -234,7 +234,7 @@ pub struct EmbeddingSpace {
 impl EmbeddingSpace {
     /// Computes the principal components of each fold, given the token ids of its words. `None` if no embedding is kept,
     /// because the model gives no access to embeddings.
-    pub fn for_folds(
+    pub fn fit_folds(
         embeddings: &KeptEmbeddings,
         words: &[Vec<&[u32]>; 2],
         context: &EstimationContext,
@@ -298,7 +298,7 @@ fn count_words_with_targets(sentences: &[&ProjectedSentence<'_>]) -> u64 {
 }
 
 /// Writes the score of each candidate to `scores`, under the parameters `at`.
-fn score_candidates(sentence: &ProjectedSentence<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {
+fn score_candidates(sentence: &ProjectedSentence<'_>, choice: &WordCandidates, at: &[f64], scores: &mut Vec<f64>) {
     let (word, root) = (choice.word, sentence.root_index());
     let score_of = |&candidate: &usize| {
         if candidate == root {

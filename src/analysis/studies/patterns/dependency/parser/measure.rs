@@ -9,7 +9,7 @@ use super::accuracies::{
 };
 use super::fit::{FittedParser, GRADIENT_TOLERANCE, RIDGE_PENALTY, map_folds};
 use super::graph::likeliest_head;
-use super::lexical::{EmbeddingSpace, LexicalBaseline, LexicalChoice, LexicalFit, LexicalSentence};
+use super::lexical::{EmbeddingSpace, LexicalBaseline, LexicalFit, LexicalSentence, WordCandidates};
 use super::section::{FitReport, HeadWeights, LayerPart, PARSERS, ParserReport, RelationAccuracy, SimpleAccuracies};
 use super::sentence::{GoldHead, KeptSentence, KeptWord};
 use super::sums::ParserSums;
@@ -119,9 +119,9 @@ impl ParserReport {
         let lexical = fit_lexical_baseline(trained, context);
         let simple = |relation: &str| BaselineParsers::new(arcs, relation, context.grid.head_count());
         let attention = &parsed[0];
-        let records = |parsed: &ScoredParser| parsed.fits.each_ref().map(|fit| fit.course);
+        let records = |parsed: &ScoredParser| parsed.fits.each_ref().map(|fit| fit.record);
         let of_plans = plans.iter().zip(&parsed).map(|(plan, parsed)| (&*plan.name, records(parsed)));
-        let of_words = lexical.iter().map(|(fits, _)| (PARSERS[1], fits.each_ref().map(|fit| fit.course)));
+        let of_words = lexical.iter().map(|(fits, _)| (PARSERS[1], fits.each_ref().map(|fit| fit.record)));
         let fits = of_plans.chain(of_words).flat_map(|(name, records)| FitReport::for_folds(name, records));
         let words = sentences.filter(|sentence| sentence.words.len() > 1).flat_map(|sentence| &sentence.words);
         Self {
@@ -150,7 +150,7 @@ fn to_lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     let choice = |(word, kept): (usize, &KeptWord)| {
         let candidates: Vec<usize> = (0..=root).filter(|&node| node != word).collect();
         let target = kept.gold.node_index(root).map(|gold| gold - usize::from(gold > word));
-        LexicalChoice { word, candidates, targets: target.into_iter().collect() }
+        WordCandidates { word, candidates, targets: target.into_iter().collect() }
     };
     LexicalSentence {
         block: sentence.block,
@@ -166,7 +166,7 @@ fn fit_lexical_baseline(sums: &ParserSums, context: &EstimationContext) -> Optio
         let in_fold = sentences.iter().filter(|sentence| sentence.block % 2 == fold);
         in_fold.flat_map(|sentence| sentence.words.iter().copied()).collect()
     });
-    let spaces = EmbeddingSpace::for_folds(&sums.embeddings, &words, context)?;
+    let spaces = EmbeddingSpace::fit_folds(&sums.embeddings, &words, context)?;
     let LexicalBaseline { fits, scores } = LexicalBaseline::new((&sums.embeddings, &spaces), &sentences, context);
     let heads_of = |scores: Vec<Vec<f64>>| {
         let of_word = |(word, mut scores): (usize, Vec<f64>)| {

@@ -15,11 +15,11 @@ mod sums;
 use itertools::Itertools;
 
 use crate::passes::observer::Sums;
-use crate::passes::pass::{Pass, Portion, Weights};
+use crate::passes::pass::{CorpusPortion, ModelWeights, Pass};
 use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::study::section::downcast_section;
 use crate::study::{
-    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term,
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject, Term,
 };
 use links::section::LinkParserResults;
 use links::sums::LinkParserSums;
@@ -49,22 +49,22 @@ impl Study for AttentionParser {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let sample = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
+        let sample = |weights| Pass { weights, portion: CorpusPortion::Sample, ..Pass::PLAIN };
         let words = |subject: &Subject<'_>| ParserSums::new(subject.grid, subject.classes.clone(), subject.from_token);
         let arcs =
             |subject: &Subject<'_>| DependencySums::new(subject.grid, subject.classes.clone(), subject.from_token);
         let links =
             |subject: &Subject<'_>| LinkParserSums::new(subject.grid, subject.classes.clone(), subject.from_token);
         vec![
-            PassSpec::new(sample(Weights::Trained), move |subject| words(subject).with_embeddings()),
-            PassSpec::new(sample(Weights::Untrained { seed: UNTRAINED_SEED }), words),
-            PassSpec::new(sample(Weights::Trained), arcs),
-            PassSpec::new(sample(Weights::Trained), move |subject| links(subject).with_embeddings()),
-            PassSpec::new(sample(Weights::Untrained { seed: UNTRAINED_SEED }), links),
+            PassSpec::new(sample(ModelWeights::Trained), move |subject| words(subject).with_embeddings()),
+            PassSpec::new(sample(ModelWeights::Untrained { seed: UNTRAINED_SEED }), words),
+            PassSpec::new(sample(ModelWeights::Trained), arcs),
+            PassSpec::new(sample(ModelWeights::Trained), move |subject| links(subject).with_embeddings()),
+            PassSpec::new(sample(ModelWeights::Untrained { seed: UNTRAINED_SEED }), links),
         ]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let [trained, untrained] = sums_of_models(observed);
         let parser = ParserReport::new(trained, untrained, observed.first_sums(), context);
         let [trained, untrained] = sums_of_models(observed);
@@ -77,7 +77,7 @@ impl Study for AttentionParser {
 }
 
 /// Returns the sums of type `S` of both models: `[trained, untrained]`.
-fn sums_of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
+fn sums_of_models<'a, S: Sums>(observed: &ObservedPasses<'a>) -> [&'a S; 2] {
     observed.all_sums().collect_array().expect("a pass of either model")
 }
 

@@ -41,14 +41,14 @@ pub struct Minimum {
 
 impl Minimum {
     /// Describes the minimisation as a fit to `count` words, sources or pairs with the mean loss `loss`, in nats.
-    pub fn to_fit_course(&self, count: u64, loss: f64) -> FitCourse {
-        FitCourse { count, loss, steps: self.steps, gradient_norm: self.gradient_norm }
+    pub fn to_fit_record(&self, count: u64, loss: f64) -> FitRecord {
+        FitRecord { count, loss, steps: self.steps, gradient_norm: self.gradient_norm }
     }
 }
 
 /// A fit in the report: the number of fitted items, the final loss, and how its minimisation ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FitCourse {
+pub struct FitRecord {
     /// Number of fitted words, sources or pairs.
     pub count: u64,
     /// Mean of `-ln p` over the fitted words, sources or pairs, in nats, without the penalty.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accuracies::{Difference, ParserAccuracy, Share};
 use super::links::section::{LinkParser, export_table, write_summary};
-use super::optimum::FitCourse;
+use super::optimum::FitRecord;
 use crate::corpus::relation::{POOLED_RELATION, PUNCTUATION_RELATION};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::studies::patterns::dependency::relation::signed_points;
@@ -151,9 +151,9 @@ pub struct FitReport {
 
 impl FitReport {
     /// Creates the report's entries on a parser's fits, given the fit on each fold.
-    pub fn for_folds(parser: &str, records: [FitCourse; 2]) -> [Self; 2] {
+    pub fn for_folds(parser: &str, records: [FitRecord; 2]) -> [Self; 2] {
         [("even", records[0]), ("odd", records[1])].map(
-            |(fold, FitCourse { count: words, loss, steps, gradient_norm: gradient })| Self {
+            |(fold, FitRecord { count: words, loss, steps, gradient_norm: gradient })| Self {
                 parser: parser.to_owned(),
                 fold: fold.to_owned(),
                 words,
@@ -300,7 +300,7 @@ fn figures(parser: &ParserReport) -> Vec<Figure> {
         marks: vec![Mark::from_value(part.lost.difference, part.lost.ci95)],
     };
     let rows = layers.iter().map(row).collect();
-    let forest = Forest::around_zero("words less that are right without the layer", ["lost"], rows);
+    let forest = Forest::with_zero_line("words less that are right without the layer", ["lost"], rows);
     let chart = Chart::Forest(Forest { is_in_percent: true, ..forest });
     vec![Figure {
         name: "parser",

@@ -137,7 +137,7 @@ impl ObservedSentence {
 
     /// Stores the weights of one attention head, given its index and the index of its layer's attention mask. `folded`
     /// is a buffer.
-    pub fn keep_head(
+    pub fn keep_attention(
         &mut self,
         (head, class): (usize, usize),
         view: AttentionView<'_>,

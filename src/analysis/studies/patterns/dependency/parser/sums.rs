@@ -40,7 +40,7 @@ impl ParserSums {
 
     /// Also keeps the word embeddings of the sentences' tokens.
     pub fn with_embeddings(self) -> Self {
-        Self { embeddings: KeptEmbeddings::new_recording(), ..self }
+        Self { embeddings: KeptEmbeddings::new_enabled(), ..self }
     }
 }
 
@@ -78,7 +78,7 @@ impl Sums for ParserSums {
             Event::Head(input) => {
                 let view = input.attention();
                 let place = (self.grid.index(view.layer, view.head), self.classes.class_index(view.layer));
-                seen.keep_head(place, view, self.from, &mut self.folded);
+                seen.keep_attention(place, view, self.from, &mut self.folded);
             }
             Event::PackEnd => drop(self.sentences.insert(*index, std::mem::take(&mut seen.kept))),
             _ => {}

@@ -42,7 +42,7 @@ fn kept(sequence: &Sequence, classes: &LayerClasses, heads: &[Vec<f32>]) -> Kept
     let mut seen = ObservedSentence::new(sequence, classes, MEAN, heads.len()).expect("a tree");
     for (head, weights) in heads.iter().enumerate() {
         let view = AttentionView::new(0, head, sequence.ids.len(), weights);
-        seen.keep_head((head, 0), view, MEAN, &mut WordAttention::default());
+        seen.keep_attention((head, 0), view, MEAN, &mut WordAttention::default());
     }
     seen.kept
 }
@@ -129,14 +129,14 @@ fn two_planted_heads_make_the_tree_together() {
         [0, 1].map(|fold| sentences.iter().filter(|sentence| sentence.block % 2 == fold).collect::<Vec<_>>());
     let right = |heads: Vec<usize>| {
         let fitted = FittedParser::new(&even, &heads, false);
-        assert!(fitted.course.gradient_norm <= GRADIENT_TOLERANCE, "{fitted:?}");
+        assert!(fitted.record.gradient_norm <= GRADIENT_TOLERANCE, "{fitted:?}");
         let tally = ParserTally::new(fitted.parser.predict_sentences(&odd));
         (fitted, tally.relations["all"].correct.iter().sum::<f64>(), tally.roots.correct.iter().sum::<f64>())
     };
     // Of eight words and two roots, both heads find all; either misses some.
     let (both, arcs, roots) = right(vec![0, 1]);
     assert_eq!((arcs, roots), (8.0, 2.0));
-    assert_eq!(both.course.count, 10);
+    assert_eq!(both.record.count, 10);
     // The one by its own attention, the other by that to it.
     let [[own, _], [_, to]] = both.standardised_weights[..] else { panic!("two heads") };
     assert!(own > 1.0 && to > 1.0, "{:?}", both.standardised_weights);

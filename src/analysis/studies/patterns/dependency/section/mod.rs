@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::assessment::{
-    BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, accuracy_name, assess_on_relation, label_name,
+    BETTER_BASELINE_MARGIN, MARGIN, MIN_COUNT, SPECIFICITY_MARGIN, accuracy_name, assess_on_relation, label_name,
     testable_relations,
 };
 use super::figure::{self, figures};
@@ -29,7 +29,7 @@ use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, InBrief, Labelling, Policy, Summary, Unit};
 use crate::system::counted::{format_count, plural};
 use crate::system::printable::one_line;
-use tables::{COLUMNS, DROP_ORDER, tables};
+use tables::{COLUMN_DROP_ORDER, COLUMNS, tables};
 
 /// Results on all dependency relations of a corpus, by name, and counts of the tests on them.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,7 +156,7 @@ impl Relations {
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
         if !better.is_empty() {
-            out.table_with_optional_columns(column_table(&COLUMNS, &better), DROP_ORDER);
+            out.table_with_optional_columns(column_table(&COLUMNS, &better), COLUMN_DROP_ORDER);
         }
         if !others.is_empty() {
             let on_side = |side: Option<Side>| {
@@ -223,7 +223,8 @@ impl Relations {
 
     /// Computes the q-values of all tests, over the relations with at least as many words as the policy requires.
     fn set_q_values(&mut self, policy: &Policy) {
-        let [margin, specific, beyond] = [&MARGIN, &SPECIFIC_MARGIN, &BEYOND_MARGIN].map(|margin| policy.share(margin));
+        let [margin, specific, beyond] =
+            [&MARGIN, &SPECIFICITY_MARGIN, &BETTER_BASELINE_MARGIN].map(|margin| policy.share(margin));
         self.correct_for_multiple_tests(
             policy,
             |relation| relation.offset_tests(margin),
@@ -246,7 +247,7 @@ impl Relations {
                 (comparison.p, comparison.q) = (test.p, q);
             },
         );
-        self.relations.iter_mut().for_each(RelationMetrics::copy_best_comparisons);
+        self.relations.iter_mut().for_each(RelationMetrics::set_best_head_comparisons);
         self.tests = self.count_tests(policy);
     }
 
@@ -331,7 +332,7 @@ fn has_relations(labels: &Labelling<'_>) -> bool {
 stored!(Relations { relations: Vec<RelationMetrics>, tests: Tests });
 
 impl Section for Relations {
-    fn complete(&mut self, known: &LateFact<'_>) {
+    fn add_late_fact(&mut self, known: &LateFact<'_>) {
         match known {
             LateFact::Policy(policy) => self.set_q_values(policy),
             LateFact::Rounded => self.relations.iter_mut().for_each(RelationMetrics::drop_unlabelled_comparisons),

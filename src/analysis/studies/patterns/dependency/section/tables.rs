@@ -32,7 +32,7 @@ pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
 
 /// Indices of [`COLUMNS`] dropped when the table is too wide, first to last. Held-out accuracy and the q-value go last: the
 /// accuracy of the best of many heads means little without them.
-pub(super) const DROP_ORDER: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
+pub(super) const COLUMN_DROP_ORDER: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// Returns the tables of the export. The last one has the form for a paper.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {

@@ -51,7 +51,7 @@ fn q_values_go_to_the_tests_they_are_of() {
         let values = [(MIN_COUNT.name, Value::Count(min_count)), (LABEL_Q.name, most)];
         Policy::with_defaults([&MIN_COUNT, &LABEL_Q]).with_values(values)
     };
-    found.complete(&LateFact::Policy(&policy(10, Value::Share(0.4))));
+    found.add_late_fact(&LateFact::Policy(&policy(10, Value::Share(0.4))));
     let q: Vec<Option<f64>> =
         found.relations.iter().flat_map(RelationMetrics::offset_comparisons).map(|comparison| comparison.q).collect();
     // Three of four are above the margin of 0.1: by 3, 1 and 2 standard errors. Their chances with 63 degrees of freedom,
@@ -66,7 +66,7 @@ fn q_values_go_to_the_tests_they_are_of() {
     assert_eq!(found.relations[1].versus_offset.q, q[3]);
     assert_eq!(found.relations[0].versus_offset.q, None);
     assert_eq!(found.tests, Tests { count: 4, above: 3, significant: Some(3), out_of_sight: None, with_first: None });
-    found.complete(&LateFact::Policy(&policy(10, Value::Off)));
+    found.add_late_fact(&LateFact::Policy(&policy(10, Value::Off)));
     assert_eq!(found.tests, Tests { count: 4, above: 3, significant: None, out_of_sight: None, with_first: None });
     let label = serde_json::json!({
         "label": "syntactic:many", "score": 0.5, "ci95": null, "baseline": null, "threshold": 0.4, "margin": 0.1,
@@ -83,6 +83,6 @@ fn q_values_go_to_the_tests_they_are_of() {
     assert_eq!(caveats(&found, &[]), ["selection"]);
     let without_trees = Relations { relations: Vec::new(), tests: Tests::default() };
     assert_eq!(caveats(&without_trees, &[]), ["no-trees"]);
-    found.complete(&LateFact::Policy(&policy(12, Value::Share(1.0))));
+    found.add_late_fact(&LateFact::Policy(&policy(12, Value::Share(1.0))));
     assert_eq!(found.tests, Tests { count: 0, above: 0, significant: Some(0), out_of_sight: None, with_first: None });
 }

@@ -288,7 +288,7 @@ impl Sums for DependencySums {
                     u64::from(is_seen && partners.predict_partner(words, direction, arc.dependent) == Some(arc.head))
                 }),
             };
-            by_sentence.add_right_predictions(place, right);
+            by_sentence.add_hits(place, right);
             let dependent = arc.dependent;
             let to_special = Direction::BOTH.map(|direction| {
                 let largest_word_weight = match partners {
@@ -301,9 +301,9 @@ impl Sums for DependencySums {
             for &relation in &arc.relations {
                 block[relation].hits[head].merge(&right);
                 block[relation].to_special[head].merge(&to_special);
-                self.agreements[relation].add_right_predictions(arc, head, right);
+                self.agreements[relation].add_hits(arc, head, right);
                 if !*is_first {
-                    self.later[relation].add_right_predictions(arc, head, right);
+                    self.later[relation].add_hits(arc, head, right);
                 }
             }
         }

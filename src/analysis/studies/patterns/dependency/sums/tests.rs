@@ -59,7 +59,7 @@ fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
     let RelationSums { count, sentences, .. } = both.blocks[3][place];
     assert_eq!((count, sentences), (6, 1));
     let later = &both.later[place];
-    assert_eq!((later.words[minus_one], later.right_counts((0, 0), minus_one)), (3, [3, 3]));
+    assert_eq!((later.words[minus_one], later.hit_counts((0, 0), minus_one)), (3, [3, 3]));
     assert_eq!(both.agreements[place].places[0][0][minus_one], 6);
     assert_eq!(sums.later[sums.relations[&key("nsubj")]], DuplicateArcs::default());
     assert!(both.fits(both.grid, both.from, &both.classes) && both.sorted_by_name().later == both.later);

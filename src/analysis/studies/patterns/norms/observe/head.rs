@@ -70,14 +70,14 @@ sums_of_a_head! {
 
 /// Attention, values, value norms and output of one head over one sequence.
 #[derive(Clone, Copy)]
-pub struct HeadData<'a> {
+pub struct HeadActivations<'a> {
     pub(super) attention: AttentionView<'a>,
     pub(super) values: HeadValues<'a>,
     pub(super) norms: ValueNorms<'a>,
     pub output: HeadOutput<'a>,
 }
 
-impl<'a> HeadData<'a> {
+impl<'a> HeadActivations<'a> {
     /// Reads the head's data from a view. Panics if the view lacks values, norms or output.
     pub fn new(view: &HeadView<'a>) -> Self {
         let message = "what was asked for is lent";

@@ -13,14 +13,14 @@ use multiversion::multiversion;
 
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::TokenRoles;
-pub use head::{HeadData, NormSums, SINK_KIND_COUNT, SINK_NAMES, VECTOR_COUNT, sees_sink, sink_positions};
+pub use head::{HeadActivations, NormSums, SINK_KIND_COUNT, SINK_NAMES, VECTOR_COUNT, sees_sink, sink_positions};
 
 /// Buffers of [`sum_norms`], reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct NormsBuffers {
     norm_shares: norm_shares::NormBuffers,
     outputs: outputs::OutputBuffers,
-    visible_keys: visible_keys::PrefixBuffers,
+    visible_keys: visible_keys::PrefixSumBuffers,
     /// Output without value bias, then its part from each kind of sink, before the output projection and summed over
     /// queries, `[VECTOR_COUNT, head_dim]`. They are the vectors of the head last passed to [`sum_norms`].
     pub vectors: Vec<f64>,
@@ -33,7 +33,7 @@ pub struct NormsBuffers {
 pub fn sum_norms<'a>(
     roles: &'a TokenRoles,
     visibility: Visibility,
-    head: &'a HeadData<'a>,
+    head: &'a HeadActivations<'a>,
     buffers: &'a mut NormsBuffers,
 ) -> NormSums<f64> {
     let mut sums = NormSums::default();

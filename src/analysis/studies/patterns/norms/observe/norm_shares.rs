@@ -1,7 +1,7 @@
 //! Attention weighted by value norms: `A[i,j] |f_j|`, with the projected value `f_j = v_j W_O` of key `j`. A key's
 //! norm-weighted share is its part of the row's sum.
 
-use super::head::{HeadData, NormSums, query_count, sees_sink, sink_positions};
+use super::head::{HeadActivations, NormSums, query_count, sees_sink, sink_positions};
 use super::vectors::{products_by_lane, resize_to};
 use crate::linalg::lanes::{LANES, reduce_lanes, sum_any_length};
 use crate::model::grid::visibility::Visibility;
@@ -32,7 +32,7 @@ pub struct NormBuffers {
 pub fn add_norm_shares(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
-    head: &HeadData<'_>,
+    head: &HeadActivations<'_>,
     buffers: &mut NormBuffers,
 ) {
     let (n, width) = (roles.tokens, roles.is_text.len());
@@ -117,7 +117,7 @@ pub fn window_sum(by_offset: &[f64; OFFSET_COUNT]) -> f64 {
 pub fn add_uniform_shares(
     sums: &mut NormSums<f64>,
     roles: &TokenRoles,
-    head: &HeadData<'_>,
+    head: &HeadActivations<'_>,
     buffers: &mut NormBuffers,
 ) {
     let NormBuffers { norms, norms_before: before, .. } = buffers;

@@ -1,6 +1,6 @@
 //! Norms of a head's output at query `i`: `o_i` with value bias, and `o°_i` without.
 
-use super::head::{HeadData, NormSums, query_count, sink_positions};
+use super::head::{HeadActivations, NormSums, query_count, sink_positions};
 use super::vectors::{add_bias, add_rows, dot_f64, resize_to};
 use crate::linalg::lanes::{LANES, dot, reduce_lanes, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
@@ -22,10 +22,10 @@ pub struct OutputBuffers {
 pub fn add_output_norms(
     sums: &mut NormSums<f64>,
     roles: &TokenRoles,
-    head: &HeadData<'_>,
+    head: &HeadActivations<'_>,
     buffers: &mut OutputBuffers,
 ) {
-    let HeadData { output, values, norms, .. } = head;
+    let HeadActivations { output, values, norms, .. } = head;
     let stride = roles.tokens.next_multiple_of(LANES);
     let (bare, rest) = resize_to(&mut buffers.squared_norms, 3 * stride).split_at_mut(stride);
     let (whole, inputs) = rest.split_at_mut(stride);
@@ -73,11 +73,11 @@ pub fn add_output_norms(
 pub fn add_uniform_outputs(
     sums: &mut NormSums<f64>,
     roles: &TokenRoles,
-    head: &HeadData<'_>,
+    head: &HeadActivations<'_>,
     buffers: &mut OutputBuffers,
 ) {
     let OutputBuffers { mean, product, .. } = buffers;
-    let HeadData { values, norms, .. } = head;
+    let HeadActivations { values, norms, .. } = head;
     let (all, queries) = (0..roles.tokens, query_count(roles));
     let share = (roles.tokens as f64).recip();
     for (rows, into) in [(values.rows, &mut *mean), (norms.products, &mut *product)] {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::head::{HeadData, NormSums, query_count, sink_positions};
+use super::head::{HeadActivations, NormSums, query_count, sink_positions};
 use super::vectors::{add_rows, dot_f64};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::sequences::fold::roles::TokenRoles;
@@ -14,7 +14,7 @@ use crate::sequences::fold::roles::TokenRoles;
 pub fn add_sink_parts(
     sums: &mut NormSums<f64>,
     roles: &TokenRoles,
-    head: &HeadData<'_>,
+    head: &HeadActivations<'_>,
     vectors: &mut [f64],
     products: &mut [f64],
 ) {
@@ -52,7 +52,7 @@ const QUERIES_AT_ONCE: usize = 4;
 
 /// Part of a head's outputs that comes from the sinks of one kind.
 struct SinkPart<'a> {
-    head: &'a HeadData<'a>,
+    head: &'a HeadActivations<'a>,
     /// Ranges of the text queries.
     text: &'a [Range<usize>],
     /// Positions of the sinks.
@@ -110,7 +110,7 @@ impl SinkPart<'_> {
     /// `q_i = o°_i W_O W_Oᵀ`. f32 suffices for so few queries.
     #[inline(always)]
     fn sum_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
-        let HeadData { attention, values, norms, output } = self.head;
+        let HeadActivations { attention, values, norms, output } = self.head;
         let rows: [&[f32]; Q] = std::array::from_fn(|query| attention.row(first + query));
         let (mut parts, mut throughs) = ([[0.0; C]; Q], [[0.0; C]; Q]);
         for &place in self.places {

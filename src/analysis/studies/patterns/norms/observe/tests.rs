@@ -63,7 +63,7 @@ impl ExactHead {
 
     fn observe_seen(&self, kinds: &[TokenKind], visibility: Visibility, buffers: &mut NormsBuffers) -> NormSums<f64> {
         let rows = |values| Rows::new(values, self.head_dim);
-        let head = HeadData {
+        let head = HeadActivations {
             attention: AttentionView::new(0, 0, kinds.len(), &self.weights),
             values: HeadValues { rows: rows(&self.values), bias: &self.bias },
             norms: ValueNorms {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::head::{HeadData, NormSums, sink_positions};
+use super::head::{HeadActivations, NormSums, sink_positions};
 use super::norm_shares::window_sum;
 use super::vectors::{add_bias, dot_f64};
 use crate::model::forward::rows::Rows;
@@ -11,7 +11,7 @@ use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, TokenRoles, offset_slot};
 
 /// Prefix sums over keys, reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct PrefixBuffers {
+pub struct PrefixSumBuffers {
     /// Prefix sums of the norms of projected values, `[n + 1]`.
     norms: Vec<f64>,
     /// Prefix sums of the keys' values, `[n + 1, head_dim]`.
@@ -28,8 +28,8 @@ pub struct PrefixBuffers {
 pub fn add_visible_shares(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
-    head: &HeadData<'_>,
-    PrefixBuffers { norms: before, .. }: &mut PrefixBuffers,
+    head: &HeadActivations<'_>,
+    PrefixSumBuffers { norms: before, .. }: &mut PrefixSumBuffers,
 ) {
     let (n, norms) = (roles.tokens, head.norms.norms);
     before.clear();
@@ -62,11 +62,11 @@ pub fn add_visible_shares(
 pub fn add_visible_outputs(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
-    head: &HeadData<'_>,
-    buffers: &mut PrefixBuffers,
+    head: &HeadActivations<'_>,
+    buffers: &mut PrefixSumBuffers,
 ) {
-    let (HeadData { values, norms, .. }, width) = (head, head.head_dim());
-    let PrefixBuffers { values: of_values, products: of_products, mean, product, .. } = buffers;
+    let (HeadActivations { values, norms, .. }, width) = (head, head.head_dim());
+    let PrefixSumBuffers { values: of_values, products: of_products, mean, product, .. } = buffers;
     prefix_sums(values.rows, of_values);
     prefix_sums(norms.products, of_products);
     for query in roles.queries() {

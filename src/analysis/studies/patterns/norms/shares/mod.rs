@@ -46,7 +46,7 @@ impl SumsOfSquares {
     }
 
     /// Share of `sum |x|²` that lies between sentences. `None` if it is not finite.
-    fn between_share(&self) -> Option<f64> {
+    fn between_sentence_share(&self) -> Option<f64> {
         finite_or_none((self.sentence_means - self.grand_mean) / self.total)
     }
 
@@ -54,7 +54,7 @@ impl SumsOfSquares {
     ///
     /// Unbiased analysis-of-variance estimates for one random factor with unequal groups (Searle, Casella & `McCulloch`
     /// 1992, section 3.6).
-    fn between_component(&self) -> Option<f64> {
+    fn between_sentence_component(&self) -> Option<f64> {
         let Self { total, sentence_means, grand_mean, count, sentences, squared_counts } = *self;
         let within = (total - sentence_means) / (count - sentences);
         let between = (sentence_means - grand_mean) / (sentences - 1.0);
@@ -77,7 +77,7 @@ impl SumsOfSquares {
     }
 }
 
-/// Minimum total variance for which `between_component` has a value, as a share of the mean square. Outputs are f32, so
+/// Minimum total variance for which `between_sentence_component` has a value, as a share of the mean square. Outputs are f32, so
 /// their squares are accurate to about 1e-7.
 const MIN_VARIANCE: f64 = 1e-6;
 
@@ -125,9 +125,9 @@ impl OutputShares {
         };
         Self {
             constant: fractions_of(&output, SumsOfSquares::constant_share),
-            sentence: fractions_of(&output, SumsOfSquares::between_component),
+            sentence: fractions_of(&output, SumsOfSquares::between_sentence_component),
             sink_constant: sinks.each_ref().map(|sink| fractions_of(sink, SumsOfSquares::constant_share)),
-            sink_sentence: sinks.each_ref().map(|sink| fractions_of(sink, SumsOfSquares::between_share)),
+            sink_sentence: sinks.each_ref().map(|sink| fractions_of(sink, SumsOfSquares::between_sentence_share)),
         }
     }
 }

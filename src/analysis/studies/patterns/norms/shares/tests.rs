@@ -22,15 +22,18 @@ fn two_sentences() -> SumsOfSquares {
 fn an_example_by_hand() {
     let squares = two_sentences();
     close(squares.constant_share(), 64.0 / 84.0);
-    close(squares.between_share(), 16.0 / 84.0);
+    close(squares.between_sentence_share(), 16.0 / 84.0);
     // W = (84 - 80) / 2 = 2, the mean square between is 16, n_0 = (4 - 8/4) / 1 = 2: B = (16 - 2) / 2 = 7.
-    close(squares.between_component(), 7.0 / 9.0);
+    close(squares.between_sentence_component(), 7.0 / 9.0);
 }
 
 #[test]
 fn nothing_of_nothing_is_no_share() {
     let nothing = SumsOfSquares::default();
-    assert_eq!([nothing.constant_share(), nothing.between_share(), nothing.between_component()], [None; 3]);
+    assert_eq!(
+        [nothing.constant_share(), nothing.between_sentence_share(), nothing.between_sentence_component()],
+        [None; 3]
+    );
     // One sentence alone does not show how much sentences differ.
     let one = SumsOfSquares {
         total: 10.0,
@@ -40,7 +43,7 @@ fn nothing_of_nothing_is_no_share() {
         sentences: 1.0,
         squared_counts: 4.0,
     };
-    assert_eq!(one.between_component(), None);
+    assert_eq!(one.between_sentence_component(), None);
     assert!(
         jackknife_pseudovalues(&nothing, &vec![None; BLOCKS], SumsOfSquares::constant_share)
             .iter()
@@ -77,7 +80,11 @@ fn fractions_without_a_block_are_the_share_without_it() {
         squared_counts: 8.0,
     });
     without[2] = Some(two_sentences());
-    for share in [SumsOfSquares::constant_share, SumsOfSquares::between_share, SumsOfSquares::between_component] {
+    for share in [
+        SumsOfSquares::constant_share,
+        SumsOfSquares::between_sentence_share,
+        SumsOfSquares::between_sentence_component,
+    ] {
         let found = jackknife_pseudovalues(&whole, &without, share);
         let theta = share(&whole).unwrap();
         close(found[BLOCKS].value(), theta);

@@ -7,7 +7,7 @@ use super::observe::SINK_NAMES;
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, MeasuredScore, Phrase, assess_all};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, MeasuredScore, VerbPhrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
 
 const MAX_NO_OP_PART: Threshold = Threshold::rule(
@@ -40,7 +40,7 @@ const VALUE_BIAS_CAVEAT: &str = "The value bias, which is written whatever is at
 
 pub(super) const NO_OP_DETECTOR: Detector = Detector {
     thresholds: &[&MAX_NO_OP_PART, &MAX_NO_OP_OUTPUT],
-    phrase: Phrase::Fixed("writes next to nothing"),
+    phrase: VerbPhrase::Fixed("writes next to nothing"),
     style: LabelStyle::new(Some("no-op"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:no-op", (evidence, policy), SinkLabelRules::no_op_conditions),
     ..Detector::new_role(Explanation {
@@ -56,7 +56,7 @@ pub(super) const NO_OP_DETECTOR: Detector = Detector {
 
 pub(super) const PARKED_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND],
-    phrase: Phrase::Fixed("takes what it writes from other tokens"),
+    phrase: VerbPhrase::Fixed("takes what it writes from other tokens"),
     style: LabelStyle::new(Some("parked"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:parked", (evidence, policy), SinkLabelRules::parked_conditions),
     ..Detector::new_role(Explanation {
@@ -72,7 +72,7 @@ pub(super) const PARKED_DETECTOR: Detector = Detector {
 
 pub(super) const OPPOSED_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND],
-    phrase: Phrase::Fixed("writes against what the sink holds"),
+    phrase: VerbPhrase::Fixed("writes against what the sink holds"),
     style: LabelStyle::new(Some("oppos"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:opposed", (evidence, policy), SinkLabelRules::opposed_conditions),
     ..Detector::new_role(Explanation {
@@ -87,7 +87,7 @@ pub(super) const OPPOSED_DETECTOR: Detector = Detector {
 
 pub(super) const CONSTANT_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
-    phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
+    phrase: VerbPhrase::Fixed("writes what the sink holds, the same in every sentence"),
     style: LabelStyle::new(Some("const"), AnsiColor::Yellow),
     assess: |evidence, policy| {
         assess_sink_type("sink:constant", (evidence, policy), SinkLabelRules::constant_conditions)
@@ -104,7 +104,7 @@ pub(super) const CONSTANT_DETECTOR: Detector = Detector {
 
 pub(super) const BROADCAST_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
-    phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
+    phrase: VerbPhrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
     style: LabelStyle::new(Some("broadc"), AnsiColor::Yellow),
     assess: |evidence, policy| {
         assess_sink_type("sink:broadcast", (evidence, policy), SinkLabelRules::broadcast_conditions)
@@ -122,7 +122,7 @@ pub(super) const BROADCAST_DETECTOR: Detector = Detector {
 
 pub(super) const USED_DETECTOR: Detector = Detector {
     thresholds: &[&PARKED_PART_BOUND, &CONSTANT_SHARE_BOUND],
-    phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
+    phrase: VerbPhrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
     style: LabelStyle::new(Some("used"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:used", (evidence, policy), SinkLabelRules::used_conditions),
     ..Detector::new_role(Explanation {

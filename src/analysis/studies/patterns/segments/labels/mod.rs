@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Range, Threshold, Value};
 use crate::study::labels::{
-    Assessment, Detector, Evidence, LabelStyle, MeasuredScore, Parameter, Phrase, ThresholdBound, assess,
+    Assessment, Detector, Evidence, LabelStyle, MeasuredScore, Parameter, ThresholdBound, VerbPhrase, assess,
 };
 use crate::study::metrics::explanation::Explanation;
 
@@ -18,7 +18,7 @@ const MIN_SEGMENT_R2: Threshold = Threshold::rule(
 
 pub(super) const SEGMENT_BLOCK_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_SEGMENT_R2, &LABEL_Q],
-    phrase: Phrase::Fixed("attends, in a pair of sentences, to the sentence of the query"),
+    phrase: VerbPhrase::Fixed("attends, in a pair of sentences, to the sentence of the query"),
     style: LabelStyle::new(Some("seg"), AnsiColor::Green),
     assess: |evidence, policy| {
         let measured = evidence.metric("segment_r2", None);
@@ -70,7 +70,7 @@ const PATTERN_CLASSES: [&str; 5] = ["vertical+diagonal", "vertical", "diagonal",
 pub(super) const PATTERN_CLASS_DETECTOR: Detector = Detector {
     thresholds: &[&MIN_COLUMN_R2, &MIN_OFFSET_R2, &MIN_R2_OF_EACH, &MIN_BLOCK_R2],
     parameter: Parameter::OneOf("class", || PATTERN_CLASSES.map(str::to_owned).to_vec()),
-    phrase: Phrase::Fixed("has the pattern `{}` over pairs of sentences"),
+    phrase: VerbPhrase::Fixed("has the pattern `{}` over pairs of sentences"),
     style: LabelStyle::new(None, AnsiColor::Green),
     assess: assess_classes,
     ..Detector::new_role(Explanation {

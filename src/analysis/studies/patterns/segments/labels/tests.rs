@@ -3,7 +3,7 @@ use crate::evaluation::presets;
 use crate::stats::block_test::Scale;
 use crate::stats::interval::Interval;
 use crate::study::labels::correct_for_multiple_tests;
-use crate::study::metrics::metric::{Column, Denominator, Keys, Metrics};
+use crate::study::metrics::metric::{Column, Denominator, MetricKeys, Metrics};
 use crate::study::section::NoSection;
 
 const BASIS: Denominator = Denominator { count: 100, sentences: 64, blocks: 64, effective_blocks: 64.0 };
@@ -23,7 +23,7 @@ fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
 fn assessed(measured: &[MeasuredScore; 3], policy: &Policy) -> Vec<String> {
     let columns = ["column_r2", "offset_r2", "segment_r2"].map(|id| Column {
         id,
-        keys: Keys::Single,
+        keys: MetricKeys::Single,
         scale: Scale::Real,
         bounds: [f64::NEG_INFINITY, 1.0],
     });

@@ -1,7 +1,7 @@
 //! Attention of each head to each class of words, computed from sums per block.
 
 use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
-use super::sums::{ClassBlock, ClassesSums, KeyBlock};
+use super::sums::{ClassBlock, ClassKindBlock, ClassesSums};
 use crate::passes::observer::by_class::ByLayerClass;
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, BlocksWithTotal, PerBlock};
@@ -14,7 +14,7 @@ use crate::system::parallel::parallel_map;
 /// Sums for one word class, over the layers with one attention mask.
 struct WordClassSums<'a> {
     /// Denominators that all classes of the class's kind (such as `token`) share.
-    key: BlocksWithTotal<'a, KeyBlock>,
+    key: BlocksWithTotal<'a, ClassKindBlock>,
     /// Sums for the class.
     class: BlocksWithTotal<'a, ClassBlock>,
     /// Probability that the word at each offset is in the class: without each block in turn, then over all blocks.
@@ -32,7 +32,7 @@ impl<'a> WordClassSums<'a> {
             .map(|(block, class_metrics)| Some((&block.pairs, &class_metrics.targets)));
         let rates = without
             .chain([None])
-            .map(|block| key.total().pairs.rates_of_taken_target(&class.total().targets, block))
+            .map(|block| key.total().pairs.rates_from_sums(&class.total().targets, block))
             .collect();
         Self { key, class, rates }
     }
@@ -46,7 +46,7 @@ impl<'a> WordClassSums<'a> {
     /// `number`; in all blocks for `None`.
     fn expected_mass(&self, number: Option<usize>, place: usize) -> f64 {
         let [block, corpus] = [number, None].map(|number| &self.key.sums(number).profiles[place]);
-        self.rates[number.unwrap_or(BLOCKS)].expected_part(block, corpus)
+        self.rates[number.unwrap_or(BLOCKS)].expected_score_part(block, corpus)
     }
 
     /// Divides a sum by the number of queries, with a jackknife interval. `sum` takes a block (all for `None`) and the

@@ -13,8 +13,8 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByLayerClass;
 use crate::passes::pass::Pass;
 use crate::study::labels::content::{CONTENT_MASS, thresholds};
-use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
-use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study};
+use crate::study::labels::{Detector, LabelStyle, Parameter, VerbPhrase};
+use crate::study::{Card, Estimates, EstimationContext, Explanation, ObservedPasses, PassSpec, Study};
 use measure::measure_classes;
 use section::ClassesSection;
 use sums::ClassesSums;
@@ -44,7 +44,7 @@ impl Study for WordClasses {
         })]
     }
 
-    fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
+    fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByLayerClass<ClassesSums> = observed.first_sums();
         (Estimates::without_metrics(context.grid.head_count()), measure_classes(sums, context))
     }
@@ -53,7 +53,7 @@ impl Study for WordClasses {
 const CLASS_DETECTOR: Detector = Detector {
     thresholds: &thresholds(&CONTENT_MASS),
     parameter: Parameter::Keyed("class"),
-    phrase: Phrase::Fixed("attends to words of the class {}"),
+    phrase: VerbPhrase::Fixed("attends to words of the class {}"),
     style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         let ClassesSection { classes, .. } = evidence.section();

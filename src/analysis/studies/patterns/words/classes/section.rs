@@ -10,7 +10,7 @@ use super::sums::MAX_CLASSES;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::interval::Interval;
-use crate::study::labels::content::{CONTENT_MASS, POSITION_FACTOR, assess_leads};
+use crate::study::labels::content::{CONTENT_MASS, POSITION_FACTOR, assess_content_leads};
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::{Assessment, MeasuredScore, Policy};
 use crate::study::metrics::metric::Denominator;
@@ -119,7 +119,7 @@ impl ClassMetrics {
         let blind = head.chance.map(|chance| (1.0 - POSITION_FACTOR) * chance);
         let leads = [measured(&head.over_chance, Some(0.0)), measured(&head.over_position, blind)];
         let name = self.title();
-        assess_leads(&format!("class:{name}"), ("class_mass", Some(&name)), leads, policy.rule(&CONTENT_MASS))
+        assess_content_leads(&format!("class:{name}"), ("class_mass", Some(&name)), leads, policy.rule(&CONTENT_MASS))
     }
 
     /// Returns the head farthest above uniform attention to this class, among the heads that meet the label's rule.

@@ -22,7 +22,7 @@ pub const MAX_CLASSES: usize = 100;
 
 /// Denominators in one jackknife block, which all word classes of one kind (such as `token`) share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyBlock {
+pub struct ClassKindBlock {
     /// Number of query words: all words of the sentences in which some word has a class of this kind.
     pub queries: u64,
     /// Number of sentences with a query word. Related sentences count once.
@@ -33,7 +33,7 @@ pub struct KeyBlock {
     pub profiles: Vec<ProfileSums>,
 }
 
-merge_fields!(KeyBlock { queries, sentences, pairs, profiles });
+merge_fields!(ClassKindBlock { queries, sentences, pairs, profiles });
 
 /// Sums over one jackknife block for one class of words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,17 +59,17 @@ impl ClassBlock {
 
 /// Sums for one kind of word classes, per jackknife block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeySums {
+pub struct ClassKindSums {
     /// Whether the kind has more than [`MAX_CLASSES`] classes. If so, nothing is summed for it.
     pub is_crowded: bool,
-    pub blocks: Blocks<KeyBlock>,
+    pub blocks: Blocks<ClassKindBlock>,
     pub classes: BTreeMap<Box<str>, Blocks<ClassBlock>>,
 }
 
-impl KeySums {
+impl ClassKindSums {
     fn new(heads: usize) -> Self {
         let profiles = vec![ProfileSums::default(); heads];
-        let empty = KeyBlock { queries: 0, sentences: 0, pairs: PositionPairs::new(0), profiles };
+        let empty = ClassKindBlock { queries: 0, sentences: 0, pairs: PositionPairs::new(0), profiles };
         Self { is_crowded: false, blocks: Blocks::new(empty), classes: BTreeMap::new() }
     }
 
@@ -89,7 +89,7 @@ impl KeySums {
     }
 }
 
-impl Merge for KeySums {
+impl Merge for ClassKindSums {
     fn merge(&mut self, other: &Self) {
         self.is_crowded |= other.is_crowded;
         Merge::merge(&mut self.blocks, &other.blocks);
@@ -105,7 +105,7 @@ pub struct ClassesSums {
     visibility: Visibility,
     from: FromToken,
     /// Sums by the name of the kind, such as `token`.
-    pub keys: BTreeMap<Box<str>, KeySums>,
+    pub keys: BTreeMap<Box<str>, ClassKindSums>,
     #[serde(skip)]
     columns: Vec<f64>,
 }
@@ -120,7 +120,7 @@ impl ClassesSums {
     /// Adds empty sums for the kind named by `--classes`, even if no word has a class of this kind.
     pub fn with_key(mut self, key: Option<&str>) -> Self {
         let heads = self.grid.head_count();
-        self.keys.extend(key.map(|key| (key.into(), KeySums::new(heads))));
+        self.keys.extend(key.map(|key| (key.into(), ClassKindSums::new(heads))));
         self
     }
 }
@@ -158,7 +158,7 @@ impl Sums for ClassesSums {
                 names.binary_search(&&*class.name).ok()
             };
             let words = ClassedWords::new(sequence, self.visibility, self.from, number);
-            let sums = self.keys.entry((**key).into()).or_insert_with(|| KeySums::new(heads));
+            let sums = self.keys.entry((**key).into()).or_insert_with(|| ClassKindSums::new(heads));
             let Some(words) = words.filter(|_| !sums.is_crowded) else { continue };
             let in_block = &mut sums.blocks[block];
             in_block.queries += words.classes.len() as u64;

@@ -1,6 +1,6 @@
 //! Backward pass through the attention heads of a layer.
 
-use super::super::heads::{KEY, Projected, QUERY, VALUE, attention_stride};
+use super::super::heads::{KEY, ProjectedSequence, QUERY, VALUE, attention_stride};
 use super::super::{PackedEncoder, Positions, Scratch, add_to, copy_into, resize_buffer};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::forward::batch::{Batch, BatchInput};
@@ -39,7 +39,7 @@ impl PackedEncoder {
         derivatives.fill(0.0);
         for (sequence, (span, gradients)) in batch.spans().zip(gradients).enumerate() {
             let (rows_of_sequence, n) = (span.start * width..span.end * width, span.len());
-            let parts = Projected { rows: &rows[rows_of_sequence.clone()], n, width, bias, head_dim };
+            let parts = ProjectedSequence { rows: &rows[rows_of_sequence.clone()], n, width, bias, head_dim };
             let derivatives = &mut derivatives[rows_of_sequence];
             for head in 0..heads {
                 let d_context = &context[span.start * heads_width + head * head_dim..span.end * heads_width];
@@ -61,7 +61,7 @@ impl PackedEncoder {
         &self,
         (number, head, sequence): (usize, usize, usize),
         (input, gates): (BatchInput<'_>, &Gates),
-        (parts, d_context): (&Projected<'_>, Matrix<'_>),
+        (parts, d_context): (&ProjectedSequence<'_>, Matrix<'_>),
         derivatives: &mut [f32],
         scratch: &mut HeadScratch,
     ) -> f64 {

@@ -67,7 +67,7 @@ impl Differentiable for PackedEncoder {
         self.forward_from(
             PassStart::Embeddings,
             batch,
-            &open_gates.with_open_gates_at(0.0),
+            &open_gates.with_open_gates_set_to(0.0),
             &mut scratch.forward,
             &mut closed,
         )?;
@@ -75,7 +75,7 @@ impl Differentiable for PackedEncoder {
         let mut paths: Vec<PathGradient> = closed.scores.into_iter().map(start).collect();
         for step in 0..steps.get() {
             let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
-            let points = self.gradients(batch, &open_gates.with_open_gates_at(keep), score, scratch)?;
+            let points = self.gradients(batch, &open_gates.with_open_gates_set_to(keep), score, scratch)?;
             for (PathGradient { gates, .. }, point) in paths.iter_mut().zip(points) {
                 gates.resize(point.gates.len(), 0.0);
                 gates.iter_mut().zip(point.gates).for_each(|(sum, found)| *sum += found / f64::from(steps.get()));
@@ -132,7 +132,7 @@ impl PackedEncoder {
         if scratch.tape.predicted.is_empty() {
             return Ok(gradients);
         }
-        self.score_backward((batch, &scratch.tape.predicted), &mut add, &mut scratch.forward)?;
+        self.prediction_head_backward((batch, &scratch.tape.predicted), &mut add, &mut scratch.forward)?;
         for number in (0..layers).rev() {
             self.layer_backward(number, (batch, gates), scratch, &mut gradients);
         }

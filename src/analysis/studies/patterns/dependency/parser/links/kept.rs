@@ -14,7 +14,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::patterns::dependency::arcs::{OFFSET_CLASS_COUNT, offset_class};
-use crate::studies::patterns::dependency::parser::lexical::{LexicalChoice, LexicalSentence};
+use crate::studies::patterns::dependency::parser::lexical::{LexicalSentence, WordCandidates};
 use crate::study::instruments::linked::choice::LinkChoice;
 use crate::study::instruments::linked::key::{LinkKey, direction_index};
 use crate::study::instruments::linked::pairs::LinkedPairs;
@@ -96,7 +96,7 @@ impl KeptLinks {
             let terms =
                 corrected.iter().map(|weight| f16::from_f64(2.0 * weight * f64::from(PAIR_WEIGHT_FACTOR)).to_bits());
             rows.zip(terms).for_each(|(row, term)| row[head] = term);
-            self.hits[head][0] = as_count(pairs.linked_among_top(corrected));
+            self.hits[head][0] = as_count(pairs.hit_count(corrected));
             return;
         }
         for source in &self.sources {
@@ -156,7 +156,7 @@ impl KeptLinks {
     /// Whether the links are valid for this many attention heads and words. Links read from a file may fail this.
     fn fits(&self, heads: usize, words: usize) -> bool {
         let is_of_pairs = scores_pairs(&self.key);
-        let max_hits = self.pairs.as_ref().map_or(self.sources.len(), LinkedPairs::top_count);
+        let max_hits = self.pairs.as_ref().map_or(self.sources.len(), LinkedPairs::predicted_link_count);
         self.hits.len() == heads
             && self.sentence.start <= self.sentence.end
             && self.sentence.end <= words
@@ -205,7 +205,7 @@ impl LinkedSequence {
 
     /// Converts the sequence and its `links` for the lexical baseline.
     pub fn to_lexical_sentence(&self, links: &KeptLinks) -> LexicalSentence<'_> {
-        let choice = |source: &LinkSource| LexicalChoice {
+        let choice = |source: &LinkSource| WordCandidates {
             word: source.word,
             candidates: source.candidates.clone(),
             targets: (0..source.candidates.len()).filter(|&place| source.is_target(source.candidates[place])).collect(),
@@ -263,7 +263,12 @@ impl ObservedLinks {
 
     /// Stores the weights of one attention head, given its index and the index of its layer's attention mask.
     /// `corrected` is a buffer.
-    pub fn keep_head(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
+    pub fn keep_attention(
+        &mut self,
+        (head, class): (usize, usize),
+        attention: &WordAttention,
+        corrected: &mut Vec<f64>,
+    ) {
         for links in &mut self.kept.links {
             links.keep_head(head, attention, &self.partners[class], corrected);
         }

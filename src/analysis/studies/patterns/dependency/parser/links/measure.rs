@@ -5,19 +5,19 @@ use std::iter::zip;
 
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence, scores_pairs};
 use super::models::{ChoiceModel, ContactModel, chooses_target};
-use super::section::{LinkFit, LinkParser, LinkParserResults, LinkWeights, PAIR_MODELS, SOURCE_MODELS, attention_lead};
+use super::section::{LinkFit, LinkParser, LinkParserResults, LinkWeights, PAIR_MODELS, TARGET_MODELS, attention_lead};
 use super::sums::LinkParserSums;
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, measure_accuracies};
 use crate::studies::patterns::dependency::parser::fit::map_folds;
 use crate::studies::patterns::dependency::parser::lexical::{EmbeddingSpace, LexicalBaseline, LexicalSentence};
-use crate::studies::patterns::dependency::parser::optimum::FitCourse;
+use crate::studies::patterns::dependency::parser::optimum::FitRecord;
 use crate::study::instruments::fold_scores::{FoldScores, HitCounts};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
 use crate::study::instruments::linked::key::LinkKey;
-use crate::study::instruments::linked::pairs::{LinkedPairs, SeparatedPairs};
+use crate::study::instruments::linked::pairs::{LinkedPairs, PairsByDistance};
 use crate::study::instruments::linked::rules::{
-    ClassRules, PlaceRule, SAME_CLASS_RULES, commonest_classes, first_best,
+    ClassRules, PositionRule, SAME_CLASS_RULES, commonest_classes, first_best,
 };
 use crate::study::metrics::estimates::EstimationContext;
 
@@ -88,7 +88,7 @@ impl LinkParserResults {
             in_fold.flat_map(|sequence| sequence.words.iter().map(Vec::as_slice)).collect()
         });
         let has_sources = links().any(|links| links.pairs.is_none());
-        let spaces = if has_sources { EmbeddingSpace::for_folds(&trained.embeddings, &words, context) } else { None };
+        let spaces = if has_sources { EmbeddingSpace::fit_folds(&trained.embeddings, &words, context) } else { None };
         let of_key = |key: &LinkKey| {
             let of_models = [links_of_type(trained, key), links_of_type(untrained, key)];
             if scores_pairs(key) {
@@ -135,7 +135,7 @@ impl LinkParser {
     fn with_models<'a>(
         self,
         accuracies: Vec<ParserAccuracy>,
-        records: impl Iterator<Item = (&'a str, [FitCourse; 2])>,
+        records: impl Iterator<Item = (&'a str, [FitRecord; 2])>,
     ) -> Self {
         let fits = records.flat_map(|(name, records)| LinkFit::for_folds(name, records)).collect();
         Self { lead: attention_lead(&accuracies), accuracies, fits, ..self }
@@ -161,7 +161,7 @@ impl LinkParser {
             &of_plans,
             context,
             |plan, links| ChoiceModel::new(links, TARGET_MODEL_PLANS[plan].1, heads),
-            ChoiceModel::count_right,
+            ChoiceModel::count_hits,
         );
         let lexical = spaces.map(|spaces| {
             let sentences: Vec<LexicalSentence<'_>> =
@@ -180,10 +180,10 @@ impl LinkParser {
         let [attention, distances, both, untrained] = [0, 1, 2, 3].map(|plan| Some(models[plan].1));
         let fitted = [attention, by_words, distances, both, untrained];
         let right: Vec<Option<PerBlock>> = fitted.into_iter().chain(count_rule_hits(key, trained, heads)).collect();
-        let accuracies = measure_accuracies(&SOURCE_MODELS, &right, &sources);
-        let names = [0, 2, 3, 4].map(|place| SOURCE_MODELS[place]);
-        let of_models = zip(names, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
-        let of_words = lexical.iter().map(|lexical| (SOURCE_MODELS[1], lexical.fits.each_ref().map(|fit| fit.course)));
+        let accuracies = measure_accuracies(&TARGET_MODELS, &right, &sources);
+        let names = [0, 2, 3, 4].map(|place| TARGET_MODELS[place]);
+        let of_models = zip(names, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.record)));
+        let of_words = lexical.iter().map(|lexical| (TARGET_MODELS[1], lexical.fits.each_ref().map(|fit| fit.record)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
             let weights_by_end = [0, 1]
@@ -201,7 +201,7 @@ impl LinkParser {
         let per_pairs = |number: fn(&LinkedPairs) -> f64| {
             sum_per_block(trained, |_, links| links.pairs.as_ref().map_or(0.0, number))
         };
-        let taken_pairs = per_pairs(|pairs| pairs.top_count() as f64);
+        let taken_pairs = per_pairs(|pairs| pairs.predicted_link_count() as f64);
         let folds = [links_in_fold(trained, 0), links_in_fold(trained, 1)];
         let linked = folds.each_ref().map(|links| {
             links.iter().flat_map(|links| &links.pairs).map(|pairs| pairs.linked_count() as u64).sum::<u64>()
@@ -216,7 +216,7 @@ impl LinkParser {
             &[trained, fresh],
             context,
             |_, links| ContactModel::new(links, heads),
-            ContactModel::count_right,
+            ContactModel::count_hits,
         );
         let best = folds.each_ref().map(|links| {
             let right = |head: &usize| links.iter().map(|links| u64::from(links.hits[*head][0])).sum();
@@ -224,19 +224,20 @@ impl LinkParser {
         });
         let by_head = sum_per_block(trained, |sequence, links| f64::from(links.hits[best[1 - sequence.block % 2]][0]));
         let separated = |links: &[&KeptLinks]| {
-            let mut counts = SeparatedPairs::default();
+            let mut counts = PairsByDistance::default();
             links.iter().flat_map(|links| &links.pairs).for_each(|pairs| counts.add(pairs));
             counts
         };
         let of_folds = folds.each_ref().map(|links| separated(links));
         let orders =
             [of_folds[0].distances_by_linked_share(&of_folds[1]), of_folds[1].distances_by_linked_share(&of_folds[0])];
-        let by_separation =
-            sum_per_block(trained, |sequence, links| separated(&[links]).expected_linked(&orders[sequence.block % 2]));
-        let chance = per_pairs(LinkedPairs::expected_linked);
+        let by_separation = sum_per_block(trained, |sequence, links| {
+            separated(&[links]).expected_linked_count(&orders[sequence.block % 2])
+        });
+        let chance = per_pairs(LinkedPairs::expected_linked_count);
         let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
         let accuracies = measure_accuracies(&PAIR_MODELS, &right, &taken_pairs);
-        let records = zip(PAIR_MODELS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
+        let records = zip(PAIR_MODELS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.record)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
             let from = f64::midpoint(even.weights[head], odd.weights[head]);
@@ -276,15 +277,12 @@ fn count_rule_hits(key: &LinkKey, trained: &LinksOfType<'_>, heads: usize) -> [O
     };
     [
         by_block(
-            scored
-                .count_held_out_hits(|sums| best_head(sums, key.directions()), |sums, &best| sums.right_choices(best)),
+            scored.count_held_out_hits(|sums| best_head(sums, key.directions()), |sums, &best| sums.hit_count(best)),
         ),
-        by_block(
-            scored.count_held_out_hits(
-                |sums| PlaceRule::best_rule(&sums.places),
-                |sums, rule| rule.hit_count(&sums.places),
-            ),
-        ),
+        by_block(scored.count_held_out_hits(
+            |sums| PositionRule::best_rule(&sums.places),
+            |sums, rule| rule.hit_count(&sums.places),
+        )),
         by_block(scored.count_held_out_hits(same_class, |sums, &rule| sums.same_class[rule])),
         if scored.total.classed > 0 { by_block(class_rules()) } else { None },
         Some(scored.per_block(|sums| sums.chance.value())),

@@ -14,7 +14,7 @@ use super::kept::{KeptLinks, LinkEvidence};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::studies::patterns::dependency::parser::fit::{GRADIENT_TOLERANCE, RIDGE_PENALTY, ridge_penalty};
 use crate::studies::patterns::dependency::parser::optimum::{
-    BATCH_ROWS, Curvature, FitCourse, centre_rows, minimise_by_newton, minimise_with_l1,
+    BATCH_ROWS, Curvature, FitRecord, centre_rows, minimise_by_newton, minimise_with_l1,
 };
 use crate::study::instruments::linked::sources::LinkSource;
 
@@ -28,7 +28,7 @@ pub struct ChoiceModel {
     /// not vary. Empty if the model uses no heads.
     pub standardised_weights: Vec<[f64; 2]>,
     /// Description of the fit. Its `loss` is `-ln p` averaged over the targets of a source, then over sources.
-    pub course: FitCourse,
+    pub record: FitRecord,
 }
 
 impl ChoiceModel {
@@ -66,12 +66,12 @@ impl ChoiceModel {
             evidence,
             weights: weights_at(&minimum.point),
             standardised_weights: minimum.point[..of_heads].as_chunks::<2>().0.to_vec(),
-            course: minimum.to_fit_course(sources, minimum.value - ridge_penalty(&minimum.point)),
+            record: minimum.to_fit_record(sources, minimum.value - ridge_penalty(&minimum.point)),
         }
     }
 
     /// Number of sources whose likeliest candidate is a target. Ties go to the first candidate.
-    pub fn count_right(&self, links: &KeptLinks) -> u64 {
+    pub fn count_hits(&self, links: &KeptLinks) -> u64 {
         let (mut rows, mut scores, mut right) = (Vec::new(), Vec::new(), 0);
         links.for_each_source(self.evidence, &mut rows, |source, rows| {
             score_rows(rows, &self.weights, source.candidates.len(), &mut scores);
@@ -200,7 +200,7 @@ fn add_scaled_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
 pub const LOSS_WEIGHT: f64 = 0.15;
 
 /// Norm of the shortest subgradient at or below which the fit of contact prediction ends. The slope of the L1 penalty is 1.
-pub const CONTACT_TOLERANCE: f64 = 1e-4;
+pub const CONTACT_GRADIENT_TOLERANCE: f64 = 1e-4;
 
 /// Logistic regression that predicts whether a pair of words is linked.
 #[derive(Clone, Debug, PartialEq)]
@@ -210,7 +210,7 @@ pub struct ContactModel {
     pub weights: Vec<f64>,
     /// Log-odds of a link if all weights are 0.
     bias: f64,
-    pub course: FitCourse,
+    pub record: FitRecord,
 }
 
 impl ContactModel {
@@ -241,24 +241,25 @@ impl ContactModel {
             });
             LOSS_WEIGHT * loss
         };
-        let minimum = minimise_with_l1((start, heads), CONTACT_TOLERANCE, loss_at, |at| pair_curvature(links, at));
+        let minimum =
+            minimise_with_l1((start, heads), CONTACT_GRADIENT_TOLERANCE, loss_at, |at| pair_curvature(links, at));
         let penalty: f64 = minimum.point[..heads].iter().map(|weight| weight.abs()).sum();
         Self {
             weights: minimum.point[..heads].to_vec(),
             bias: minimum.point[heads],
-            course: minimum.to_fit_course(pairs, (minimum.value - penalty) / LOSS_WEIGHT / pairs as f64),
+            record: minimum.to_fit_record(pairs, (minimum.value - penalty) / LOSS_WEIGHT / pairs as f64),
         }
     }
 
     /// Number of linked pairs among the likeliest pairs. As many pairs are taken as the sentence has words.
-    pub fn count_right(&self, links: &KeptLinks) -> u64 {
+    pub fn count_hits(&self, links: &KeptLinks) -> u64 {
         let Some(pairs) = &links.pairs else { return 0 };
         let (mut logits, mut scores, mut rows) = (Vec::with_capacity(pairs.pairs().len()), Vec::new(), Vec::new());
         for_each_pair_batch(&[links], &mut rows, |rows, labels| {
             score_rows(rows, &self.weights, labels.len(), &mut scores);
             logits.extend(scores.iter().map(|score| score + self.bias));
         });
-        pairs.linked_among_top(&logits)
+        pairs.hit_count(&logits)
     }
 }
 

@@ -8,12 +8,12 @@ use itertools::Itertools;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::models::CONTACT_TOLERANCE;
+use super::models::CONTACT_GRADIENT_TOLERANCE;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::interval::Interval;
 use crate::studies::patterns::dependency::parser::accuracies::ParserAccuracy;
 use crate::studies::patterns::dependency::parser::fit::GRADIENT_TOLERANCE;
-use crate::studies::patterns::dependency::parser::optimum::FitCourse;
+use crate::studies::patterns::dependency::parser::optimum::FitRecord;
 use crate::studies::patterns::dependency::relation::signed_points;
 use crate::study::labels::evidence::Side;
 use crate::study::show::wording::{aligned_table, decimal, percent};
@@ -23,7 +23,7 @@ use crate::system::printable::one_line;
 
 /// Names of the models that choose the target of a source, in report order. The first five are fitted; the last five are
 /// a single head, simple rules and chance.
-pub const SOURCE_MODELS: [&str; 10] = [
+pub const TARGET_MODELS: [&str; 10] = [
     "attention",
     "distances and embeddings",
     "distances",
@@ -130,9 +130,9 @@ pub struct LinkFit {
 
 impl LinkFit {
     /// Creates the report's entries on a model's fits, given the fit on each fold.
-    pub fn for_folds(parser: &str, records: [FitCourse; 2]) -> [Self; 2] {
+    pub fn for_folds(parser: &str, records: [FitRecord; 2]) -> [Self; 2] {
         [("even", records[0]), ("odd", records[1])].map(
-            |(fold, FitCourse { count, loss, steps, gradient_norm: gradient })| Self {
+            |(fold, FitRecord { count, loss, steps, gradient_norm: gradient })| Self {
                 parser: parser.to_owned(),
                 fold: fold.to_owned(),
                 count,
@@ -204,7 +204,7 @@ impl LinkParser {
         if self.none.is_some() {
             return None;
         }
-        let names: &[&str] = if self.has_pair_models() { &PAIR_MODELS } else { &SOURCE_MODELS };
+        let names: &[&str] = if self.has_pair_models() { &PAIR_MODELS } else { &TARGET_MODELS };
         let is_whole = grid.equals_all_heads(self.heads.iter().map(|head| head.place))
             && self.accuracies.iter().map(|one| one.parser.as_str()).eq(names.iter().copied());
         (!is_whole).then(|| format!("`parser.links` does not have each head and each model of `{}` once", self.name))
@@ -270,7 +270,7 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
         )?;
     }
     let unfinished = |one: &LinkParser| {
-        let tolerance = if one.has_pair_models() { CONTACT_TOLERANCE } else { GRADIENT_TOLERANCE };
+        let tolerance = if one.has_pair_models() { CONTACT_GRADIENT_TOLERANCE } else { GRADIENT_TOLERANCE };
         one.fits.iter().filter(|fit| fit.gradient > tolerance).count()
     };
     match links.iter().map(unfinished).sum::<usize>() {

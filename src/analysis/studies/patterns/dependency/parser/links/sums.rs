@@ -53,7 +53,7 @@ impl LinkParserSums {
 
     /// Also keeps the word embeddings of the sequences' tokens.
     pub fn with_embeddings(self) -> Self {
-        Self { embeddings: KeptEmbeddings::new_recording(), ..self }
+        Self { embeddings: KeptEmbeddings::new_enabled(), ..self }
     }
 
     /// Whether the sequence with this index comes before the first that exceeds [`MAX_KEPT_BYTES`].
@@ -120,7 +120,7 @@ impl Sums for LinkParserSums {
             Event::Head(input) => {
                 let view = input.attention();
                 let place = (self.grid.index(view.layer, view.head), self.classes.class_index(view.layer));
-                seen.keep_head(place, input.word_attention(self.from), &mut self.corrected);
+                seen.keep_attention(place, input.word_attention(self.from), &mut self.corrected);
             }
             Event::PackEnd => {
                 self.sequences.insert(*index, std::mem::take(&mut seen.kept));

@@ -10,8 +10,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence};
-use super::models::{CONTACT_TOLERANCE, ChoiceModel, ContactModel, LOSS_WEIGHT};
-use super::section::{LinkParser, LinkParserResults, PAIR_MODELS, SOURCE_MODELS, export_table, write_summary};
+use super::models::{CONTACT_GRADIENT_TOLERANCE, ChoiceModel, ContactModel, LOSS_WEIGHT};
+use super::section::{LinkParser, LinkParserResults, PAIR_MODELS, TARGET_MODELS, export_table, write_summary};
 use super::sums::LinkParserSums;
 use crate::corpus::{LinkSet, LinkType};
 use crate::model::forward::attention::AttentionView;
@@ -109,11 +109,11 @@ fn the_optimum_of_two_candidates_by_hand() {
     // 2 / (1 + e^(2w)) = 2e-4 w.
     let [[w, back]] = fitted.standardised_weights[..] else { panic!("one head") };
     assert!((2.0 / (1.0 + (2.0 * w).exp()) - 2.0 * RIDGE_PENALTY * w).abs() <= GRADIENT_TOLERANCE, "{fitted:?}");
-    assert!(back == 0.0 && w > 3.0 && (fitted.course.loss - (-2.0 * w).exp().ln_1p()).abs() < 1e-9, "{fitted:?}");
-    assert_eq!((fitted.count_right(all[0]), fitted.course.count), (1, 1));
+    assert!(back == 0.0 && w > 3.0 && (fitted.record.loss - (-2.0 * w).exp().ln_1p()).abs() < 1e-9, "{fitted:?}");
+    assert_eq!((fitted.count_hits(all[0]), fitted.record.count), (1, 1));
     // Distances alone know which of the two is farther.
     let distances = ChoiceModel::new(&all, LinkEvidence { has_heads: false, has_distances: true }, 1);
-    assert_eq!((distances.count_right(all[0]), distances.standardised_weights.len()), (1, 0));
+    assert_eq!((distances.count_hits(all[0]), distances.standardised_weights.len()), (1, 0));
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn of_several_targets_the_mean_counts() {
     let sums = summed(&[made(&[(0, 2), (0, 3)])], Visibility::ALL);
     let fitted = ChoiceModel::new(&all_of(&sums), ATTENTION, 1);
     assert!(
-        (fitted.course.loss - 3.0_f64.ln()).abs() < 1e-12 && fitted.standardised_weights == [[0.0; 2]],
+        (fitted.record.loss - 3.0_f64.ln()).abs() < 1e-12 && fitted.standardised_weights == [[0.0; 2]],
         "{fitted:?}"
     );
     // Of equal ones the first candidate is chosen: word 1, which is no target.
-    assert_eq!(fitted.count_right(all_of(&sums)[0]), 0);
+    assert_eq!(fitted.count_hits(all_of(&sums)[0]), 0);
     // Distances make both targets as likely as can be: each a half, ln 2, but for the penalty.
     let distances = ChoiceModel::new(&all_of(&sums), LinkEvidence { has_heads: false, has_distances: true }, 1);
-    assert!((distances.course.loss - 2.0_f64.ln()).abs() < 0.01, "{distances:?}");
+    assert!((distances.record.loss - 2.0_f64.ln()).abs() < 0.01, "{distances:?}");
 }
 
 /// Sequences of eight words whose first four are each linked to one of the others. One head knows the first two, from the source; the other
@@ -162,7 +162,7 @@ fn two_planted_heads_know_all_together() {
     let read = measured(&planted(60, false));
     let [found] = &read.types[..] else { panic!("one type") };
     assert_eq!((found.count, found.sentences, found.none.as_deref(), read.left_out_sequences), (240, 60, None, 0));
-    assert_eq!(found.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), SOURCE_MODELS);
+    assert_eq!(found.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), TARGET_MODELS);
     assert_eq!(accuracy(found, "attention"), 1.0);
     // Either knows a half; of the other half it has the first candidate, which is a target of none.
     assert_eq!(accuracy(found, "best head"), 0.5);
@@ -217,7 +217,7 @@ fn planted_contacts_are_predicted_and_permuted_ones_are_not() {
     // The head of noise has no weight.
     assert!(found.heads[0].from > 1.0 && found.heads[1].from.abs() < 0.2 * found.heads[0].from, "{:?}", found.heads);
     assert!(
-        found.fits.iter().all(|fit| fit.gradient <= CONTACT_TOLERANCE) && found.fits.len() == 4,
+        found.fits.iter().all(|fit| fit.gradient <= CONTACT_GRADIENT_TOLERANCE) && found.fits.len() == 4,
         "{:?}",
         found.fits
     );
@@ -237,7 +237,7 @@ fn a_contact_model_by_hand() {
     let fitted = ContactModel::new(&all_of(&sums), 1);
     let expected = 3.0_f64.ln() / 3.0 + 2.0 / 3.0 * 1.5_f64.ln();
     assert!(
-        (fitted.course.loss - expected).abs() < 1e-9 && fitted.weights == [0.0] && fitted.course.steps == 0,
+        (fitted.record.loss - expected).abs() < 1e-9 && fitted.weights == [0.0] && fitted.record.steps == 0,
         "{fitted:?}"
     );
     // One sequence is too little for its weight to outweigh the penalty, though a head has the pair; a thousand alike are enough, and there
