@@ -74,7 +74,7 @@ static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     ),
 ];
 
-/// A check of the input. Checks are ordered by cause: if several fail, the first explains the others.
+/// Check of the input. If several checks fail, the first one explains the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthId {
@@ -86,7 +86,8 @@ pub enum HealthId {
     LowerCased,
     /// Share of unknown tokens among the tokens of text.
     UnknownTokens,
-    /// Mean number of tokens per word, or per stretch as long as the mean entry of the vocabulary if that is shorter.
+    /// Mean number of tokens per word. If words are longer on average than entries of the vocabulary, the mean is per stretch
+    /// of text as long as a mean entry.
     TokensPerWord,
     /// Share of sentences with one token of text.
     OneTokenSentences,
@@ -138,7 +139,7 @@ pub struct HealthCheck {
     pub fails: bool,
 }
 
-/// All checks of whether the model could read the corpus, ordered by cause.
+/// All checks of whether the model could read the corpus. If several fail, the first one explains the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Health(pub Vec<HealthCheck>);
 

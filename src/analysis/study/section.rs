@@ -218,7 +218,7 @@ impl PruningOrder {
 /// Upper bound of the rounding errors in differences of shares.
 pub const ROUNDING_TOLERANCE: f64 = 1e-9;
 
-/// Measure that limits pruning: the loss may rise, or the share right may fall, by a share of this number.
+/// Reference quantity of a limit: the loss may rise, or the accuracy may fall, by a given share of this quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShareOf {
@@ -227,7 +227,7 @@ pub enum ShareOf {
     Loss,
     /// Loss without any attention head less the loss with all of them.
     AllHeads,
-    /// Share of a task's predictions that are right with all attention heads; it may fall.
+    /// Share of a task's predictions that are right (accuracy) with all attention heads; here the accuracy may fall.
     Right,
 }
 
@@ -250,9 +250,9 @@ pub struct LabelUse {
     /// The attention head, by layer and number in the layer.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Label of the attention head when it was tested.
+    /// Label that was tested, such as `syntactic:obj`; labelling the report anew under another policy keeps this entry.
     pub label: String,
-    /// Direction of the label: the end of the arc that is the query.
+    /// Direction of the label: whether the dependent or the syntactic head of an arc is the query.
     pub direction: Direction,
     /// Effect of the label's arcs on the loss, with its test.
     #[serde(flatten)]

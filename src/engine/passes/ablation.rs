@@ -29,15 +29,15 @@ pub struct Ablation {
     pub gradient_steps: Option<NonZeroU16>,
 }
 
-/// Some of the heads by the first-order sensitivity of the loss: the most sensitive, the least sensitive, and some of the others
-/// at random. They are chosen on the even-numbered blocks of the sample and removed on the odd-numbered ones.
+/// Numbers of heads to remove one at a time, chosen by the first-order sensitivity of the loss to each head. Heads are chosen
+/// on the even-numbered blocks of the sample and removed on the odd-numbered ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
-    /// Number of heads to which the loss is most sensitive.
+    /// Requested number of heads to which the loss is most sensitive; 0 for none.
     pub top: usize,
-    /// Number of heads to which the loss is least sensitive.
+    /// Requested number of heads to which the loss is least sensitive; 0 for none.
     pub bottom: usize,
-    /// Number of heads drawn at random from the others.
+    /// Requested number of heads drawn at random from all heads outside `top` and `bottom`; 0 for none.
     pub random: usize,
 }
 
@@ -110,7 +110,7 @@ pub enum Replacement {
     /// The head's mean context over all positions, which a model file can hold in the bias of the output projection. Layers that
     /// share their weights share the mean.
     Constant,
-    /// Zeros.
+    /// A vector of zeros, so that the head writes nothing.
     Zero,
 }
 

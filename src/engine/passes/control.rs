@@ -15,17 +15,17 @@ pub struct Control {
     pub seed: u64,
 }
 
-/// The property of model or corpus that a control takes away.
+/// Kind of a control: the property of the model or corpus that it takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlKind {
-    /// The learned weights: the model is an untrained one.
+    /// Takes away the learned weights: all weights are random, as before training.
     RandomInit,
-    /// The learned weights, but not how sharply each layer attends.
+    /// Takes away the learned weights, but keeps each layer's sharpness of attention, to which random weights are scaled.
     RandomSharp,
-    /// The match between heads' outputs and the layers that read them: the outputs are rotated at random.
+    /// Takes away the match between heads and later layers: the output of each head is rotated at random.
     Rotated,
-    /// The order of words: each sentence's words are shuffled, and their arcs go with them.
+    /// Takes away the order of words: the words of each sentence are shuffled, and their arcs go with them.
     ShuffledWords,
 }
 

@@ -73,33 +73,34 @@ pub struct MarginTest {
 /// Test of whether the model uses the arcs that an attention head is labelled for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UseTest {
-    /// Number of arcs tried. Their query word was masked and their partner was not, in a sentence with a third word.
+    /// Number of arcs tested. The query word was masked and its partner (the other end) was not, in a sentence with a third
+    /// word.
     pub arcs: u64,
-    /// Number of blocks with an arc that was tried.
+    /// Number of blocks with a tested arc.
     pub blocks: usize,
-    /// Mean increase of the query word's loss, in nats, when two weights of the attention head are exchanged: on the partner,
-    /// and on the word whose distance is nearest to the partner's. The weights on all other words are redistributed at random
-    /// before and after. Null without an arc.
+    /// Mean increase of the query word's loss, in nats, when the attention head's weights on two words are exchanged. They are
+    /// the partner, and the word whose distance is nearest to the partner's. The weights on words other than query and partner
+    /// are first permuted at random, with and without the exchange. Null without a tested arc.
     #[serde(rename = "loss_effect")]
     pub loss: Option<f64>,
     /// 95 % interval of `loss_effect`.
     pub ci95: Option<Interval>,
-    /// Standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 blocks have a tried arc.
+    /// Standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 blocks have a tested arc.
     pub standard_error: Option<f64>,
     /// One-sided p-value for `loss_effect` being above 0; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value of `loss_effect`: twice `p`, corrected by Benjamini & Hochberg over all labels whose `loss_effect` is above 0.
-    /// Null for other labels, and where there are too few arcs.
+    /// q-value of `loss_effect`, corrected by Benjamini & Hochberg over all labels whose `loss_effect` is above 0. `p` is
+    /// doubled first, since effects not above 0 are left out. Null for such effects, and where there are too few arcs.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
     /// Whether `loss_effect` is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
     pub used: Option<bool>,
-    /// Effect over those arcs alone that are not at the relation's best offset.
+    /// Effect on the loss of the arcs that are not at the relation's best offset.
     pub off_offset: UseOffOffset,
 }
 
-/// Use of the arcs of a syntactic label that are not at the relation's best offset.
+/// Effect on the loss of the arcs of a syntactic label that are not at the relation's best offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UseOffOffset {
     /// Number of arcs that are not at the best offset.
@@ -214,8 +215,9 @@ impl<T> ByDirection<Option<T>> {
     }
 }
 
-/// An attention head against the best fixed offset of a relation, on the same words. A head below the offset gets no label by
-/// any policy. For such heads, except the relation's best, reports without `--digits 17` have only `difference` and `ci95`.
+/// Comparison of an attention head with the best fixed offset of a relation, on the same words. A head less accurate than the
+/// offset gets no label by any policy. Rounded reports (without `--digits 17`) have only `difference` and `ci95` for such a
+/// head, unless it is the best for the relation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// Accuracy of the attention head less the accuracy of the offset.
@@ -242,7 +244,7 @@ pub struct Comparison {
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// q-value of `difference`: twice `p`, corrected by Benjamini & Hochberg over all heads, directions and relations with a
-    /// difference above the margin. Null for others, and where the relation has too few words to be tested.
+    /// difference above the margin. Null for other differences, and where the relation has too few words to be tested.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
@@ -281,7 +283,7 @@ impl Comparison {
     }
 }
 
-/// An attention head against the word-class baseline of a relation (the best tags), on the same words.
+/// Comparison of an attention head with the word-class baseline of a relation (the best tags), on the same words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagComparison {
     /// Accuracy of the attention head less the accuracy of the word-class baseline.
@@ -305,13 +307,13 @@ pub struct TagComparison {
     /// One-sided p-value (block test) for `lead` above `settings.policy.syntactic_beyond_margin`; null without a standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value of `lead`: twice `p`, corrected by Benjamini & Hochberg over all leads of this kind above the margin. Null for
-    /// others, and where the relation has too few words to be tested.
+    /// q-value of `lead`: twice `p`, corrected by Benjamini & Hochberg over all heads, directions and relations with a `lead`
+    /// above the margin. Null for other leads, and where the relation has too few words to be tested.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
-/// An attention head on the arcs of a relation against the other arcs of the same sentences.
+/// Accuracy of an attention head on the arcs of a relation, less its accuracy on the other arcs of the same sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Specificity {
     /// `sum n (a - b) / sum n` over sentences with arcs of the relation and other arcs: `n` arcs of the relation in a sentence,
@@ -332,22 +334,23 @@ pub struct Specificity {
     pub q: Option<f64>,
 }
 
-/// The strongest baseline that a label of a relation beats: `offset`, `relation` or `tags` for a syntactic label, `place`,
-/// `class` or `all` for a label of links. Each step includes the one before.
+/// Strongest baseline that a label beats. The steps of a syntactic label are `offset`, `relation` and `tags`; the steps of a
+/// link label are `place`, `class` and `all`. Each step includes the steps before it, but the relation `all` has no step
+/// `relation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
-    /// The label beats the best fixed offset.
+    /// The attention head is more accurate than the best fixed offset.
     Offset,
-    /// The attention head is also better on this relation than on other arcs of the same sentences: it does not follow all alike.
+    /// The attention head is also more accurate on this relation than on other arcs of the same sentences.
     Relation,
-    /// The label also beats the word-class baseline.
+    /// The attention head is also more accurate than the word-class baseline.
     Tags,
-    /// The label beats every rule of position.
+    /// The attention head is more accurate than every rule of position, and than chance.
     Place,
-    /// The label also beats the rules that take a word of the same class.
+    /// The attention head is also more accurate than the rules that choose a word of the source word's class.
     Class,
-    /// The label beats every rule.
+    /// The attention head is also more accurate than all other rules.
     All,
 }
 

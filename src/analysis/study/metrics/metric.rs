@@ -112,14 +112,15 @@ pub struct Fraction {
     evidence_basis: Denominator,
 }
 
-/// The evidence on which a ratio rests.
+/// Denominator of a metric: number of queries, words or edges counted, with the number of sentences and blocks that have any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Denominator {
-    /// Number of eligible things: queries of the token level, words of a relation, edges of trees.
+    /// Number counted: queries of a token metric, words of a relation, or edges of trees.
     pub count: u64,
-    /// Number of sentences with an eligible thing, counting one per sentence family: copies are no independent evidence.
+    /// Number of sentences with a query, word or edge that `count` counts. Copies are no independent evidence, so a sentence
+    /// family counts once.
     pub sentences: u64,
-    /// Number of blocks with an eligible thing; 0 in reports that do not say.
+    /// Number of blocks with a query, word or edge that `count` counts; 0 in reports that do not say.
     #[serde(default)]
     #[schemars(range(max = BLOCKS))]
     pub blocks: u64,

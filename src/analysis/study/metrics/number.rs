@@ -42,11 +42,11 @@ pub struct Number<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// Labels of attention heads.
+    /// Labels of attention heads, such as `syntactic:obj`.
     Labels,
-    /// Numbers about relations, other than metrics.
+    /// Accuracies and other numbers of attention heads on relations, word classes and links.
     Relations,
-    /// Metrics of attention heads.
+    /// Metrics of attention heads, such as `entropy`.
     Metrics,
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Unit of shares and other pure numbers of their size: accuracies, masses, cosines, ratios, and their differences.
+    /// Unit of shares and other dimensionless numbers: accuracies, masses, cosines, ratios, and their differences.
     Shares,
     /// Unit of entropies and losses.
     Nats,
@@ -18,7 +18,7 @@ pub enum Unit {
 /// A value for each unit of numbers (shares, nats, tokens).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PerUnit<T> {
-    /// Value for shares and other pure numbers of their size.
+    /// Value for shares and other dimensionless numbers, such as cosines and ratios.
     pub shares: T,
     /// Value for entropies and losses.
     pub nats: T,

@@ -27,22 +27,22 @@ const MAX_LOWER_CASED_SHARE: f64 = 0.1;
 /// Minimum number of entries for a verdict on the tokenizer; vocabularies of proteins have only twenty residues.
 const MIN_JUDGED_ENTRIES: u64 = 10;
 
-/// How many entries of a vocabulary its tokenizer gives back when it reads them.
+/// Test of a tokenizer on its own vocabulary: how many entries it encodes as one token, the entry itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundTrip {
-    /// Number of entries that were read: whole words and characters, neither special nor reserved tokens. Of a vocabulary of more
-    /// than 4,096 tokens, an evenly spread part is read.
+    /// Number of entries encoded: whole words and characters, neither special nor reserved tokens. Of a vocabulary of more than
+    /// 4,096 tokens, an evenly spread part is encoded.
     pub entries: u64,
-    /// Number of characters of all entries that were read, without spaces; 0 in reports of version 0.1.
+    /// Number of characters of all encoded entries, without spaces; 0 in reports of version 0.1.
     #[serde(default)]
     pub characters: u64,
-    /// Number of entries that came out as one token, the entry itself.
+    /// Number of entries encoded as one token, the entry itself.
     pub given_back: u64,
-    /// Number of entries with capitals that came out in lower case, as known pieces of one word.
+    /// Number of entries with capitals that were encoded in lower case, as known pieces of one word.
     pub lower_cased: u64,
-    /// Number of entries that came out as the unknown token, or as several words.
+    /// Number of entries encoded as the unknown token, or as several words.
     pub lost: u64,
-    /// Example of a lost entry, or else of one in lower case, with its tokens; null if there is none.
+    /// Example of an entry in `lost`, else of an entry in `lower_cased`, with its tokens; null if both are 0.
     pub example: Option<ReadEntry>,
 }
 

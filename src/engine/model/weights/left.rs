@@ -19,7 +19,7 @@ use crate::system::errors::ErrorExt;
 pub struct LeftTensors {
     /// First part of the tensor names, such as `pooler`, `cls` or `classifier`.
     pub name: String,
-    /// Number of unread tensors whose name begins so.
+    /// Number of unread tensors with `name` as the first part of their names.
     pub tensors: u64,
 }
 

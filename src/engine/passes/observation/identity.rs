@@ -37,7 +37,7 @@ pub struct Identity {
 /// How a corpus is observed: every option that the sums depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Protocol {
-    /// Most tokens of a sentence; longer sentences were skipped, or cut with `truncate`.
+    /// Maximum number of tokens in a sequence, with special tokens; longer sentences were skipped, or cut with `truncate`.
     pub max_tokens: usize,
     /// Whether sentences of plain text beyond `max_tokens` were cut instead of skipped.
     pub truncate: bool,
@@ -91,15 +91,15 @@ pub struct Protocol {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub links_from: Option<ConlluLinkColumn>,
-    /// The files and options by which links between words were found in addition to the corpus; absent if there were none.
+    /// Files and options other than the corpus that links between words come from, such as `--links`; absent if there are none.
     #[serde(default, skip_serializing_if = "LinkSources::is_empty")]
     pub links: LinkSources,
     /// The column of CoNLL-U, or the key of JSON lines, with the class of each word; absent if none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub classes: Option<String>,
-    /// Studies that would otherwise have run: the corpus can be read only once, or the study does not apply to the model. Absent
-    /// if there are none.
+    /// Default studies that did not run. They do not apply to the model, or need token counts of a corpus that can be read only
+    /// once. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<String>,
@@ -189,7 +189,7 @@ pub struct ModelInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub adapter: Option<String>,
-    /// The tokenizer: how much of its vocabulary it reads back, and how it cuts proteins; absent in reports of 0.1.
+    /// Test of the tokenizer on its vocabulary, and how it splits residues; absent in reports of 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TokenizerInfo")]
     pub tokenizer: Option<TokenizerInfo>,
@@ -206,13 +206,13 @@ pub struct ModelInfo {
     pub tokenizer_sha256: BTreeMap<String, String>,
 }
 
-/// The tokenizer of a model.
+/// Tokenizer of the model: a test on its vocabulary, and how it splits residues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenizerInfo {
-    /// Test of the vocabulary: how many entries the tokenizer encodes as themselves.
+    /// Test of the tokenizer on its own vocabulary: how many entries it encodes as themselves.
     pub round_trip: RoundTrip,
-    /// How protein sequences are cut for the tokenizer: letters, spaced, or kmer with the length of words and, unless it is 1,
-    /// their stride. Null if its tokens are no residues.
+    /// How residues are split for the tokenizer: `letters`, `spaced`, or `kmer:LENGTH:STRIDE`. A word then has LENGTH letters
+    /// and begins STRIDE letters after the word before; a STRIDE of 1 is omitted. Null if tokens are no residues.
     pub residues: Option<Parting>,
 }
 

@@ -23,7 +23,7 @@ const MAX_TABLE_HEADS: usize = 10;
 /// Logit difference between answer and foil, as a sum of direct effects of heads and other parts; means over items.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectResult {
-    /// Number of items.
+    /// Number of items scored, over which effects are averaged.
     pub items: u64,
     /// Number of sampling units: items with the same `family` or document are one unit, and an item that names none is its own.
     pub units: u64,
@@ -48,7 +48,7 @@ pub struct DirectResult {
 pub struct PartEffect {
     /// Mean effect, in nats; null if there are no items.
     pub effect: Option<f64>,
-    /// 95 % interval of `effect`.
+    /// 95 % interval of `effect`; null where fewer than 10 blocks have an item.
     pub ci95: Option<Interval>,
 }
 
@@ -67,7 +67,7 @@ pub struct LayerEffects {
 /// Direct effect of one head on the logit difference between answer and foil.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadDirectEffect {
-    /// Head that writes.
+    /// Head whose output has the effect.
     #[serde(flatten)]
     pub place: HeadPlace,
     /// Direct effect of the head on the logit difference.
@@ -216,7 +216,7 @@ impl Section for DirectResult {
     }
 }
 
-/// A row of the table of layers.
+/// Row of the table `direct_effects_by_layer`: direct effect of one part of a layer.
 #[derive(Serialize)]
 struct LayerRow {
     layer: usize,

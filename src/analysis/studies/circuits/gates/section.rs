@@ -52,11 +52,11 @@ pub struct GatesResult {
     pub folds_agree: Option<FitAgreement>,
     /// Results for each head, layer by layer.
     pub heads: Vec<GatedHead>,
-    /// Scores of the sets of kept heads alone; null if there are no sets to score.
+    /// Loss when all heads outside a set of kept heads (`folds.*.set`) are removed; null if no set was scored.
     pub alone: Option<SetsAlone>,
-    /// Whether the heads of the sets do the task together.
+    /// Verdict that the kept heads do the task together: on enough text, `alone.rise_ci95` ends below `alone.margin`.
     pub together: bool,
-    /// Reason why the heads are not said to do the task together; null if they are.
+    /// Reason why `together` is false; null if it is true.
     pub obstacle: Option<NoSet>,
 }
 
@@ -65,30 +65,31 @@ pub struct GatesResult {
 pub struct FoldOfGates {
     /// Blocks of the half: `even` or `odd`.
     pub blocks: String,
-    /// Number of scored tokens, or items, in the half.
+    /// Number of scored tokens, or items, in this half of the sample.
     pub masked_tokens: u64,
-    /// Mean loss over the half with all heads, in nats; null if nothing was scored.
+    /// Mean loss with all heads, over this half of the sample, in nats; null if nothing was scored.
     pub loss: Option<f64>,
-    /// Mean loss over the half with all heads removed, in nats.
+    /// Mean loss with all heads removed, over this half of the sample, in nats; null if nothing was scored.
     pub loss_without_heads: Option<f64>,
-    /// Price of a fully open gate, in nats: the band of `negligible` over this half.
+    /// Penalty for one fully open gate, in nats: the equivalence margin of `negligible` on this half. Null if nothing was
+    /// scored.
     pub price: Option<f64>,
-    /// Fits, in order of their starts.
+    /// Gate fits to this half, one from each starting point, in the order of `start`.
     pub fits: Vec<FittedHeads>,
-    /// Agreement on kept heads between two fits to the half; null if there are fewer than two.
+    /// Agreement on kept heads between fits to this half from different starting points; null if there are fewer than two fits.
     pub starts_agree: Option<FitAgreement>,
     /// Heads that at least four of the five fits keep, layer by layer.
     pub set: Vec<HeadPlace>,
 }
 
-/// Gates of all heads, fitted from one start.
+/// Gate fit: gates of all heads after the minimisation from one starting point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FittedHeads {
-    /// Number of the start, from 0.
+    /// Number of the starting point, 0 to 4.
     pub start: u64,
-    /// Minimised objective: loss plus the price of all gates, in nats.
+    /// Minimised objective, in nats: loss plus the penalty for open gates (`price`).
     pub objective: f64,
-    /// Loss at the fitted gates, without the price, in nats.
+    /// Loss at the fitted gates, without the penalty for open gates, in nats.
     pub loss: f64,
     /// Number of kept heads, whose gate is at least 0.5.
     pub kept: usize,
@@ -100,13 +101,14 @@ pub struct FittedHeads {
     pub gates: Vec<Option<f64>>,
 }
 
-/// Agreement of fits on which heads they keep, as means over pairs of fits.
+/// Agreement of two fits on which heads they keep; means over pairs of fits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FitAgreement {
     /// Share of heads that both fits keep or both drop.
     #[schemars(range(min = 0, max = 1))]
     pub share: f64,
-    /// Cohen's kappa of the two fits: 0 for chance, 1 for full agreement. Null if in each pair a fit keeps all heads or none.
+    /// Cohen's kappa of two fits: 0 for chance, 1 for full agreement. Pairs in which a fit keeps all heads or none are left
+    /// out; null if no pair is left.
     pub kappa: Option<f64>,
 }
 
@@ -128,22 +130,23 @@ pub struct GatedHead {
     pub gate_odd: Option<f64>,
 }
 
-/// Loss with only the kept heads of one half of the sample, on the other half: their gates are 1, all others 0.
+/// Loss with only kept heads. Each half of the sample is scored with the heads in the `set` of the other half: their gates are
+/// 1, all other gates 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SetsAlone {
     /// Heads in the sets of both halves, layer by layer.
     pub in_both: Vec<HeadPlace>,
-    /// Heads in the set of one half alone, layer by layer.
+    /// Heads in the set of exactly one half, layer by layer.
     pub in_one: Vec<HeadPlace>,
-    /// Rise of the loss above the loss with all heads, in nats.
+    /// Rise of the mean loss above the loss with all heads, in nats.
     pub rise: f64,
-    /// 95 % interval of `rise`.
+    /// 95 % interval of `rise`; null where fewer than 10 blocks were scored.
     pub rise_ci95: Option<Interval>,
-    /// Change of the task's share right from that with all heads; absent for losses of tokens.
+    /// Change of the task's accuracy from the accuracy with all heads; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub right_change: Option<f64>,
-    /// 95 % interval of `right_change`; absent for losses of tokens.
+    /// 95 % interval of `right_change`; absent for losses of tokens, and where fewer than 10 blocks were scored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Interval")]
     pub right_change_ci95: Option<Interval>,
@@ -151,7 +154,7 @@ pub struct SetsAlone {
     pub of: ShareOf,
     /// Margin in nats: the heads do the task together if the interval of `rise` ends below it.
     pub margin: f64,
-    /// Rise of the loss for each random set of as many heads, in nats.
+    /// `rise` with random sets in place of the kept sets, each at least as large, in nats; one value per draw.
     pub random_rises: Vec<f64>,
 }
 

@@ -36,11 +36,11 @@ pub struct InterchangeResult {
     pub units: u64,
     /// Number of items in the file that were not run (`settings.task.interchange.skipped` has the reasons).
     pub items_skipped: u64,
-    /// Items of each corruption, sorted by its name.
+    /// Number of items and tokens for each corruption, sorted by the name of the corruption.
     pub corruptions: Vec<CorruptionOfItems>,
     /// Gap: mean fall of an item's score through the corruption, in nats; null if no item was run.
     pub gap: Option<f64>,
-    /// 95 % interval of `gap`.
+    /// 95 % interval of `gap`; null where fewer than 10 blocks have an item.
     pub gap_ci95: Option<Interval>,
     /// Whether `gap` is at least 4 standard errors above 0; otherwise no head has a share of it.
     pub gap_is_shown: bool,
@@ -53,10 +53,10 @@ pub struct InterchangeResult {
     pub heads: Vec<ExchangedHead>,
 }
 
-/// Items with one corruption.
+/// Number of items and tokens for one corruption, a kind of change that the task file names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CorruptionOfItems {
-    /// Name of the corruption in the file; null if it has none.
+    /// Name of the corruption in the task file; null if it has none.
     pub name: Option<String>,
     /// Number of items with the corruption.
     pub items: u64,
@@ -66,7 +66,8 @@ pub struct CorruptionOfItems {
     pub changed: u64,
 }
 
-/// Verdict on what a head carries from a text to its corrupted version.
+/// Verdict on what a head carries from a text to its corrupted version. The gap (`gap`) is the score lost by corrupting the
+/// text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExchangeVerdict {
@@ -76,7 +77,7 @@ pub enum ExchangeVerdict {
     Restores,
     /// The head destroys more than 5 % of the gap.
     Needed,
-    /// The head's restored or destroyed share of the gap is below -5 %.
+    /// The head restores or destroys less than -5 % of the gap: it acts against the answer.
     Opposes,
 }
 
@@ -99,13 +100,13 @@ pub struct ExchangedHead {
     /// Head whose contexts are exchanged.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Metric `restored` of the head; null unless the gap is shown.
+    /// Share of `gap` that the corrupted text regains with the head's contexts from the clean text; null unless `gap_is_shown`.
     pub restored: Option<f64>,
     /// 95 % interval of `restored`.
     pub restored_ci95: Option<Interval>,
     /// Tests of `restored` against ±5 %.
     pub restored_tests: ShareTests,
-    /// Metric `destroyed` of the head; null unless the gap is shown.
+    /// Share of `gap` that the clean text loses with the head's contexts from the corrupted text; null unless `gap_is_shown`.
     pub destroyed: Option<f64>,
     /// 95 % interval of `destroyed`.
     pub destroyed_ci95: Option<Interval>,
@@ -115,20 +116,22 @@ pub struct ExchangedHead {
     pub verdicts: Vec<ExchangeVerdict>,
 }
 
-/// Tests of a share of the gap against 5 % and -5 %, by the sum of change and margin: a test of the ratio rejects too seldom.
+/// Block tests of a share of `gap` against 5 % and -5 %. They test the score change minus (or plus) 5 % of the gap against 0,
+/// since a test of the ratio rejects too seldom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShareTests {
-    /// One-sided p-value that the share is above 5 %; null if there is no standard error, or if the gap is not shown.
+    /// One-sided p-value that the share is above 5 %; null if there is no standard error, or if `gap_is_shown` is false.
     #[schemars(range(min = 0, max = 1))]
     pub p_above: Option<f64>,
-    /// q-value: `2 p_above`, corrected by Benjamini & Hochberg for all restored and destroyed shares above 5 %. Null if the share
-    /// is not.
+    /// q-value: `2 p_above`, corrected by Benjamini & Hochberg over all restored and destroyed shares above 5 %. Null if this
+    /// share is not above 5 %, or `p_above` is null.
     #[schemars(range(min = 0, max = 1))]
     pub q_above: Option<f64>,
-    /// One-sided p-value that the share is below -5 %; null if there is no standard error, or if the gap is not shown.
+    /// One-sided p-value that the share is below -5 %; null if there is no standard error, or if `gap_is_shown` is false.
     #[schemars(range(min = 0, max = 1))]
     pub p_below: Option<f64>,
-    /// q-value that the share is below -5 %, corrected as `q_above`; null if the share is not below.
+    /// q-value: `2 p_below`, corrected like `q_above` over all shares below -5 %. Null if this share is not below -5 %, or
+    /// `p_below` is null.
     #[schemars(range(min = 0, max = 1))]
     pub q_below: Option<f64>,
 }

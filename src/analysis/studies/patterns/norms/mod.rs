@@ -127,8 +127,9 @@ pub struct NormsSection {
 pub struct LayerMixing {
     /// Layer, counted from 0.
     pub layer: usize,
-    /// Mixing ratio `|mixed| / (|mixed| + |preserved|)`, mean over text tokens; null if there is no text. It covers attention,
-    /// the residual connection, and the normalisation of their sum or of what attention writes, if any.
+    /// Mean of `|mixed| / (|mixed| + |preserved|)` over text tokens; null without text. `mixed` comes from other tokens by
+    /// attention. `preserved` is the token's residual vector plus its attention to itself. Both include the normalisation of
+    /// their sum, or of what attention writes, if any.
     #[schemars(range(min = 0, max = 1))]
     pub mixing_ratio: Option<f64>,
     /// 95 % interval of `mixing_ratio`.

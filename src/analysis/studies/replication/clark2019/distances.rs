@@ -23,8 +23,8 @@ const SMOOTHING_SHARE: f32 = 0.001;
 pub struct Distances {
     /// Number of rows of attention: the tokens of all sequences.
     pub rows: u64,
-    /// For each attention head, layer by layer, its divergence from each head before it in nats. Summed over all rows, as in the
-    /// released code; empty without rows.
+    /// Divergence of each attention head, layer by layer, from each earlier head, in nats: a sum over all rows, as in the
+    /// released code. Empty without rows.
     pub summed: Vec<Vec<f64>>,
     /// `summed` divided by the number of rows: from 0, for equal rows, to ln 2.
     pub per_row: Vec<Vec<f64>>,

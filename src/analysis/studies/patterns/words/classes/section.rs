@@ -33,14 +33,14 @@ pub struct ClassesSection {
 
 stored!(ClassesSection { classes: Vec<ClassMetrics>, class_kinds: Vec<ClassKind> });
 
-/// A key under which words have classes, such as `token`.
+/// Kind of word classes, such as `token`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassKind {
-    /// Name of the key; `token` for the tokens of a small vocabulary.
+    /// Name of the kind: a key or column of the corpus, or `token` for the tokens of a small vocabulary.
     pub key: String,
-    /// Number of classes with this key in the corpus; 0 if `is_crowded`.
+    /// Number of classes of this kind in the corpus; 0 if `is_crowded` is true.
     pub classes: u64,
-    /// Whether the key has more than 100 classes, so that none is measured.
+    /// Whether the kind has more than 100 classes, so that none is measured; absent if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_crowded: bool,
 }
@@ -48,13 +48,13 @@ pub struct ClassKind {
 /// Attention of every head to words of one class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassMetrics {
-    /// Key of the class, such as `token`.
+    /// Kind of the class, such as `token`.
     pub key: String,
-    /// Name of the class.
+    /// Name of the class, without its kind.
     pub class: String,
     /// Number of words of the class.
     pub words: u64,
-    /// Denominator: all words of sentences in which some word has a class with this key.
+    /// Denominator: all words of sentences in which some word has a class of this kind.
     pub queries: Denominator,
     /// Attention of each head to the class.
     pub by_head: Vec<ClassHead>,
@@ -63,7 +63,7 @@ pub struct ClassMetrics {
 /// Attention of one head to words of one class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassHead {
-    /// Attention head.
+    /// Attention head whose attention to the class is measured.
     #[serde(flatten)]
     pub place: HeadPlace,
     /// Mean over query words of the attention to other words of the class.
@@ -71,7 +71,7 @@ pub struct ClassHead {
     /// Value of `mass` under uniform attention.
     #[schemars(range(min = 0, max = 1))]
     pub chance: Option<f64>,
-    /// Value of `mass` for a head with the same preference for offsets that is blind otherwise.
+    /// Value of `mass` that the head's preference for offsets alone predicts, whatever the class of the words there.
     #[schemars(range(min = 0, max = 1))]
     pub expected: Option<f64>,
     /// Lead over uniform attention: `mass - chance`.
@@ -80,13 +80,13 @@ pub struct ClassHead {
     pub over_position: Ratio,
 }
 
-/// Mean over query words, with its uncertainty.
+/// Mean of a mass or a lead over query words, with its uncertainty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// Mean over query words. Null without such words.
+    /// Mean over query words of the mass or lead in question. Null without query words.
     #[schemars(range(min = -POSITION_FACTOR, max = 1))]
     pub value: Option<f64>,
-    /// 95 % interval of `value`. Null if fewer than 10 blocks have a word.
+    /// 95 % interval of `value`. Null if fewer than 10 blocks have a query word.
     pub ci95: Option<Interval>,
     /// Standard error of `value`, by leaving out one block at a time. Null if `ci95` is.
     #[schemars(range(min = 0))]
