@@ -43,33 +43,34 @@ fn is_unlabelled(shares: [Option<f64>; VARIANTS.len()], policy: &Policy) -> bool
     ![SPECIAL_VARIANT, POSITION_VARIANT, TOKEN_VARIANT].into_iter().any(reaches)
 }
 
-/// How much of the inputs of layers, and of heads' distance from uniform attention, follows without context.
+/// How well position and token embedding alone, without context, predict the inputs of layers and the attention of heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
-    /// Number of text tokens that the parts were fitted on, in each half of the blocks.
+    /// Number of text tokens for the regression on position and embedding, in blocks of even and of odd number.
     pub fitted_on: [u64; 2],
-    /// Fewest text tokens that a half must have: 10 for each dimension of the embeddings.
+    /// Fewest text tokens for a regression in each half of the blocks: 10 for each dimension of the embeddings.
     pub needed: u64,
-    /// Results for each layer; empty if a half has too few text tokens.
+    /// Results for each layer; empty if a half of the blocks has too few text tokens.
     pub layers: Vec<LayerChoice>,
-    /// Results for each head, layer by layer.
+    /// Results for each head, layer by layer; empty if `layers` is.
     pub heads: Vec<HeadChoice>,
 }
 
-/// How much of one layer's inputs, and of its heads' attention, follows without context.
+/// How well position and token embedding alone, without context, predict one layer's inputs and its heads' attention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerChoice {
     /// Layer, counted from 0.
     pub layer: usize,
-    /// Share of the layer's input that follows neither from position nor linearly from the embedding. It is `sum |x - m - P - E
-    /// B|² / sum |x - m|²` over text tokens. Here `x` is the input, `m` its mean, `P` the position's part and `E B` the
-    /// embedding's. Fit and test use different halves. Above 1 if the parts fit worse than the mean.
+    /// Share of the variance of the layer's input that position and, linearly, the embedding leave unexplained. It is
+    /// `sum |x - m - P - E B|² / sum |x - m|²` over text tokens. Here `x` is the input, `m` its mean, `P` the position's part
+    /// and `E B` the embedding's. Fit and test use different halves. Above 1 if the parts fit worse than the mean; null if the
+    /// input is constant.
     pub own_share: Option<f64>,
     /// 95 % interval of `own_share`.
     pub ci95: Option<Interval>,
-    /// Ridge selected in each half, as a share of the mean square of an embedding dimension.
+    /// Ridge penalty selected in each half of the blocks, as a share of the mean square of an embedding dimension.
     pub ridge: [f64; 2],
-    /// Mean of `rebuilt` over the heads of the layer that have one.
+    /// Mean of `rebuilt` in `choice.heads` over the layer's heads with non-uniform attention; null if there are none.
     pub rebuilt: Rebuilt,
     /// Number of heads of the layer whose attention is not uniform.
     pub heads: usize,
@@ -78,20 +79,21 @@ pub struct LayerChoice {
     pub sharp_control: Option<Rebuilt>,
 }
 
-/// Share of the distance from uniform attention that is restored from inputs without context.
+/// How well attention on inputs without context predicts a head's actual attention (metric `rebuilt`). Like R², each share is 1
+/// if both are equal, 0 if uniform attention predicts as well, and below 0 if uniform attention predicts better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rebuilt {
-    /// Share restored from special tokens alone.
+    /// Share of a head's distance from uniform attention that special tokens explain if all text tokens have the mean input.
     pub special: Option<f64>,
-    /// Share restored from the position.
+    /// Share of a head's distance from uniform attention that inputs predicted from position alone explain.
     pub position: Option<f64>,
-    /// Share of the distance restored from the token's embedding.
+    /// Share of a head's distance from uniform attention that inputs predicted from the token embedding alone explain.
     pub token: Option<f64>,
-    /// Share restored from position and token.
+    /// Share of a head's distance from uniform attention that inputs predicted from position and token embedding explain.
     pub position_token: Option<f64>,
-    /// Share restored from position and token in keys alone.
+    /// As `position_token`, with predicted inputs for the keys only. Queries are computed from actual inputs, context included.
     pub keys: Option<f64>,
-    /// Share restored from position and token in queries alone.
+    /// As `position_token`, with predicted inputs for the queries only. Keys are computed from actual inputs, context included.
     pub queries: Option<f64>,
 }
 
@@ -108,17 +110,17 @@ impl Rebuilt {
     }
 }
 
-/// How much of one head's attention follows without context.
+/// How well position and token embedding alone, without context, predict one head's attention.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadChoice {
-    /// Head that attends.
+    /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Metric `rebuilt` of the head; null if its attention is uniform.
+    /// Shares of the head's distance from uniform attention explained without context (metric `rebuilt`); null if `is_even`.
     pub rebuilt: Rebuilt,
     /// 95 % interval of `rebuilt.position_token`.
     pub ci95: Option<Interval>,
-    /// Whether the head's attention is uniform, so that there is nothing to restore.
+    /// Whether attention is uniform over visible keys (mean squared Hellinger distance below 0.01). If so, `rebuilt` is null.
     pub is_even: bool,
 }
 

@@ -175,15 +175,15 @@ pub struct Baselines {
     pub agreement: f64,
 }
 
-/// 95 % intervals of the accuracies for one kind of anaphors, given the attention heads and rules as selected. Null if fewer than
-/// 10 blocks have such an anaphor.
+/// 95 % intervals of the accuracies for one kind of anaphors. The chosen attention heads and rules are treated as fixed. Null
+/// if fewer than 10 blocks have a scored anaphor of the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindIntervals {
     /// Interval of the best attention head's accuracy on all data.
     pub accuracy: Option<Interval>,
-    /// Interval of the held-out accuracy of attention heads.
+    /// Interval of `heldout_accuracy`: heads are chosen on one half of the blocks and scored on the other.
     pub heldout_accuracy: Option<Interval>,
-    /// Interval of the best attention head's accuracy less the best rule's.
+    /// Interval of the best attention head's accuracy minus the best rule's.
     pub gain: Option<Interval>,
 }
 

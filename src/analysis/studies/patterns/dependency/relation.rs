@@ -55,7 +55,7 @@ pub struct RelationMetrics {
     #[serde(default)]
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
-    /// Denominator of `specific` of each head: scored words in sentences that also have other arcs.
+    /// Denominator of `specific`, a comparison with arcs of other relations: scored words in sentences that have such arcs.
     #[serde(default)]
     pub with_others: Denominator,
     /// Attention head with the highest accuracy on all data.
@@ -72,7 +72,7 @@ pub struct RelationMetrics {
     pub heldout_accuracy: Option<f64>,
     /// Best fixed offset as a baseline, with its accuracy.
     pub baseline: OffsetBaseline,
-    /// Best rules by word classes as a baseline, with their accuracy. Null if no such word has a UPOS.
+    /// Best rules by word classes as a baseline, with their accuracy. Null if no scored word of the relation has a UPOS.
     pub tag_baseline: Option<TagBaseline>,
     /// 95 % intervals of the accuracies of the best attention head and both baselines.
     pub ci95: RelationIntervals,
@@ -176,7 +176,7 @@ pub struct OffsetBaseline {
 /// Best rules of the form "the syntactic head is the nearest word of this UPOS on this side", one for each UPOS of the dependent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagBaseline {
-    /// Accuracy on all data of the rules that are best there.
+    /// Accuracy on all data. Biased upwards, since the rules were chosen on these data.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
     /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled. Null if one half has no word.
@@ -191,7 +191,7 @@ pub struct TagBaseline {
 /// Single rule that is best for dependents of every UPOS together, with its accuracy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SingleRule {
-    /// UPOS and side of the rule.
+    /// UPOS of the predicted syntactic head, and side of the dependent on which it is predicted.
     #[serde(flatten)]
     pub rule: TagRule,
     /// Accuracy of the rule on all data.
@@ -199,25 +199,26 @@ pub struct SingleRule {
     pub accuracy: f64,
 }
 
-/// 95 % intervals of a relation's accuracies, for the attention heads and rules as selected; keyed like the accuracies.
+/// 95 % intervals of a relation's accuracies, with the accuracies' keys. The chosen attention heads and rules are treated as
+/// fixed. Null if fewer than 10 blocks have a scored word of the relation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationIntervals {
     /// Interval of the best attention head's accuracy on all data.
     pub accuracy: Option<Interval>,
-    /// Interval of the held-out accuracy of attention heads.
+    /// Interval of `heldout_accuracy`: heads are chosen on one half of the sentences and scored on the other.
     pub heldout_accuracy: Option<Interval>,
     /// Intervals of the accuracies of the best fixed offset.
     pub baseline: BaselineIntervals,
-    /// Intervals of the accuracies of the best tag rules. Null if no such word has a UPOS.
+    /// Intervals of the accuracies of the best tag rules. Null if no scored word of the relation has a UPOS.
     pub tag_baseline: Option<BaselineIntervals>,
 }
 
 /// 95 % intervals of a baseline's accuracies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BaselineIntervals {
-    /// Interval of the accuracy on all data of the rule that is best there.
+    /// Interval of `accuracy`: rules are chosen and scored on all data.
     pub accuracy: Option<Interval>,
-    /// Interval of the held-out accuracy of the rules chosen on the other half.
+    /// Interval of `heldout_accuracy`: rules are chosen on one half of the sentences and scored on the other.
     pub heldout_accuracy: Option<Interval>,
 }
 
@@ -230,7 +231,7 @@ pub struct AtDistance {
     pub distance: String,
     /// Number of scored words at this distance and side.
     pub count: u64,
-    /// Accuracy of the relation's best attention head on these words. Null if there are none.
+    /// Accuracy of the relation's best attention head on the words at this distance and side. Null if `count` is 0.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
 }
@@ -244,25 +245,29 @@ pub struct HeadAccuracy {
     /// Share of words whose syntactic head this head predicts, by direction. Null for a direction that a decoder cannot see.
     #[serde(flatten)]
     pub accuracy: ByDirection<Option<f64>>,
-    /// 95 % interval of the accuracy by direction. Null if fewer than 10 blocks have such a word.
+    /// 95 % interval of the accuracy by direction. Null if the accuracy is, or if fewer than 10 blocks have a scored word.
     pub ci95: ByDirection<Option<Interval>>,
-    /// Accuracy on the words that the best fixed offset gets wrong. Null without such words. Without `--digits 17`, also null for
-    /// heads below the best fixed offset other than the best head: no policy labels them. Absent if both directions are null.
+    /// Accuracy on the words that the best fixed offset gets wrong. Null if the accuracy is, or without such words. Without
+    /// `--digits 17`, null for heads below the best fixed offset, except the relation's best head. Absent if both directions
+    /// are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub where_offset_wrong: ByDirection<Option<f64>>,
-    /// Share of words for which a special token has more weight than every other word. Null if `accuracy` is, for `head->dep` in
-    /// decoders, and for heads below the best fixed offset like `where_offset_wrong`. Absent if both directions are null.
+    /// Share of words for which a special token has more weight than every other word. Null if the accuracy is, and for
+    /// `head->dep` in decoders. Without `--digits 17`, null for heads below the best fixed offset, except the relation's best
+    /// head. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub to_special: ByDirection<Option<f64>>,
-    /// Comparison of the attention head with the relation's best fixed offset. Null if `accuracy` is.
+    /// Comparison of the attention head with the relation's best fixed offset. Null if the accuracy is.
     #[serde(serialize_with = "evidence::write_comparisons")]
     pub versus_offset: ByDirection<Option<Comparison>>,
-    /// Comparison of the attention head with the relation's best tag rules. Null if no such word has a UPOS and, like
-    /// `where_offset_wrong`, for heads below the best fixed offset. Absent if both directions are null.
+    /// Comparison of the attention head with the relation's best tag rules. Null if the accuracy or `tag_baseline` is. Without
+    /// `--digits 17`, null for heads below the best fixed offset, except the relation's best head. Absent if both directions
+    /// are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub versus_tags: ByDirection<Option<TagComparison>>,
-    /// Accuracy of the attention head on the relation less that on the other arcs of the same sentences. Null without other arcs
-    /// and, like `where_offset_wrong`, for heads below the best fixed offset. Absent if both directions are null.
+    /// Accuracy of the attention head on the relation minus its accuracy on other relations' arcs in the same sentences. Null
+    /// if the accuracy is, or if no sentence has both. Without `--digits 17`, null for heads below the best fixed offset,
+    /// except the relation's best head. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub specific: ByDirection<Option<Specificity>>,
     /// Accuracy with each block left out, by direction, for the block test of two analyses.

@@ -74,17 +74,18 @@ pub struct LinkMetrics {
     pub by_place: BestRule,
     /// Best rule of the group `same-class`, which takes a candidate of the source's class.
     pub by_class: BestRule,
-    /// Best rules that take the nearest candidate of a class, chosen by the class of the source. Null if words have no classes.
+    /// Best rules "nearest candidate of this class on this side", one for each class of source. Null if words have no classes.
     pub by_class_rules: Option<BestRule>,
     /// 95 % intervals of the best attention head's accuracies.
     pub ci95: LinkIntervals,
-    /// Denominator of `among_class`: sources with both targets and other candidates of their class.
+    /// Denominator of `among_class`: sources for which some, but not all, candidates of the source's class are targets.
     pub with_class: Denominator,
-    /// Chance level of `among_class`: mean share of targets among the candidates of the source's class. Null without any.
+    /// Chance level of `among_class`: mean share of targets among candidates of the source's class. Null if `with_class.count`
+    /// is 0.
     #[schemars(range(min = 0, max = 1))]
     pub class_chance: Option<f64>,
-    /// Denominator of `same_places`: sources whose sentence is as long, within a tenth, as the one before it, of another group. 0
-    /// unless most sentences are.
+    /// Denominator of `same_places`: sources in a sentence that follows an unrelated sentence of similar length (within a
+    /// tenth). 0 if most sentences after an unrelated sentence differ from it in length.
     pub with_neighbour: Denominator,
     /// Pairs over which `precision_at_length` is computed. Null for types with a direction, and in decoders.
     pub pairs: Option<PairCounts>,
@@ -99,17 +100,17 @@ pub struct LinkMetrics {
 pub struct PairCounts {
     /// Number of pairs taken: as many in each sentence as it has words.
     pub taken: u64,
-    /// Expected share of linked pairs among equally many pairs drawn at random.
+    /// Expected share of linked pairs if as many pairs are drawn at random.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
-    /// Share of linked pairs among equally many pairs at the separations (distances) that are linked most often in the other half
-    /// of the sentences. Null if one half has no pair.
+    /// Share of linked pairs if as many pairs are chosen by their separation (distance in words) alone. Separations linked most
+    /// often in the other half of the sentences come first. Null if a half has no pair.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub by_separation: Option<f64>,
 }
 
-/// Best rule of one group, with its accuracy.
+/// Most accurate rule of one group (`place`, `same-class` or `class-rules`), with its accuracy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BestRule {
     /// Name of the rule with the highest accuracy on all data.
@@ -124,12 +125,12 @@ pub struct BestRule {
     pub heldout_ci95: Option<Interval>,
 }
 
-/// 95 % intervals of the best attention head's accuracies, for the heads as selected.
+/// 95 % intervals of the best attention head's accuracies. The chosen heads are treated as fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkIntervals {
     /// Interval of the accuracy of the best attention head on all data.
     pub accuracy: Option<Interval>,
-    /// Interval of the held-out accuracy of attention heads.
+    /// Interval of `heldout_accuracy`: heads are chosen on one half of the sentences and scored on the other.
     pub heldout_accuracy: Option<Interval>,
 }
 
@@ -141,7 +142,7 @@ pub enum RuleGroup {
     Place,
     /// Rules that take a candidate of the source's class.
     SameClass,
-    /// Rules that take a candidate of a class chosen by the class of the source.
+    /// Rules that take the nearest candidate of some class on some side. Class and side depend on the source's class.
     ClassRules,
 }
 
@@ -194,9 +195,10 @@ pub struct HeadLinks {
     pub ci95: ByEnd<Option<Interval>>,
     /// As `accuracy`, with all words as candidates. Null if the corpus names no candidates.
     pub among_all: ByEnd<Option<f64>>,
-    /// As `accuracy`, with only the candidates of the source's class.
+    /// As `accuracy`, with only the candidates of the source's class. Null if `with_class.count` is 0.
     pub among_class: ByEnd<Option<f64>>,
-    /// As `accuracy`, but chosen by the head's weights at these positions in the sentence before; over `with_neighbour`.
+    /// As `accuracy` on the sources of `with_neighbour`, but with the head's attention weights at the same positions of the
+    /// previous sentence. Null if `with_neighbour.count` is 0.
     pub same_places: ByEnd<Option<f64>>,
     /// Share of sources for which a special token has more weight than every candidate. Null for `to` in decoders.
     pub to_special: ByEnd<Option<f64>>,
@@ -206,40 +208,42 @@ pub struct HeadLinks {
     pub mass_ci95: Option<Interval>,
     /// Value of `mass` expected from the head's preference for offsets alone.
     pub mass_expected: Option<f64>,
-    /// Share of linked pairs among the pairs with the largest corrected weights, as many as each sentence has words.
+    /// Share of linked pairs among the pairs with the largest weights after the average product correction. A sentence of `L`
+    /// words has `L` such pairs. Null if `pairs` is.
     pub precision_at_length: Option<f64>,
     /// 95 % interval of `precision_at_length`.
     pub precision_ci95: Option<Interval>,
-    /// Leads of the attention head over every rule.
+    /// Accuracy of the attention head minus the accuracy of each rule, with tests.
     pub leads: ByEnd<Option<Leads>>,
     /// Accuracy with each block left out, by direction, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: ByEnd<Option<Jackknife>>,
 }
 
-/// Leads of one attention head in one direction over every rule, with tests.
+/// Accuracy of one attention head in one direction minus the accuracy of each rule, with tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Leads {
-    /// Accuracy of the attention head less that of each rule, in the order of `rules` of the type.
+    /// Accuracy of the attention head minus the accuracy of each rule, in the order of `rules` of the type.
     pub rules: Vec<RuleLead>,
-    /// Accuracy of the attention head among the candidates of the source's class less chance. Null without such a source.
+    /// Metric `among_class` of the attention head minus its chance level, `class_chance`. Null if `with_class.count` is 0.
     pub among_class: Option<RuleLead>,
-    /// Accuracy of the attention head less `same_places`, on the sources of `with_neighbour`. Null if sentences differ in length.
+    /// Accuracy of the attention head minus `same_places`, on sources of `with_neighbour`. Null if `with_neighbour.count` is 0.
     pub same_places: Option<RuleLead>,
-    /// Test that the smallest lead over rules of the group `place` is above `settings.policy.link_margin`.
+    /// Test that the head's accuracy exceeds each `place` rule's by more than `settings.policy.link_margin`.
     pub over_place: LeadTest,
-    /// Test that the smallest lead over rules of the group `same-class` is above `settings.policy.link_beyond_margin`, and the
-    /// accuracy among candidates of the class above chance.
+    /// Test that the head's accuracy exceeds each `same-class` rule's by more than `settings.policy.link_beyond_margin`. With
+    /// at least `min_queries` sources in `with_class`, `among_class` must also exceed chance.
     pub over_class: LeadTest,
-    /// Test that the smallest lead over all rules, and over the same positions of other sentences, is above
-    /// `settings.policy.link_beyond_margin`, and the accuracy among candidates of the class above chance.
+    /// Test that the head's accuracy exceeds each rule's accuracy and `same_places` by more than
+    /// `settings.policy.link_beyond_margin`, and that `among_class` exceeds chance. `same_places` and `among_class`
+    /// need at least `min_queries` sources, else they are not tested.
     pub over_all: LeadTest,
 }
 
 /// An attention head's lead over a rule or over chance: a difference of two accuracies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleLead {
-    /// Accuracy of the attention head less the accuracy it is compared with.
+    /// Accuracy of the attention head minus the accuracy it is compared with.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// Standard error of `difference`, by leaving out one block at a time. Null if fewer than 10 blocks have a source.
@@ -258,17 +262,17 @@ impl RuleLead {
     }
 }
 
-/// Intersection-union test that all of several leads are above their margins.
+/// Intersection-union test that several leads (differences in accuracy) are all above their margins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeadTest {
-    /// Smallest of the tested leads.
+    /// Smallest of the tested leads over rules and over `same_places`.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// Largest of the one-sided p-values of the leads. Null without a standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value: twice `p`, corrected by Benjamini & Hochberg for all heads, directions and types whose leads are all above the
-    /// margin. Null for others, and if the type has too few sources to be tested.
+    /// q-value: twice `p`, corrected by Benjamini & Hochberg over all heads, directions and types whose tested leads all reach
+    /// their margins. Null for others, and if the type has too few sources to be tested.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }

@@ -39,9 +39,9 @@ pub struct ParserReport {
     pub sentences: u64,
     /// Number of scored words: their syntactic head is another word, and they are no punctuation.
     pub words: u64,
-    /// Number of roots of sentences with several words.
+    /// Number of root words of sentences with several words.
     pub roots: u64,
-    /// Reason why no parser was fitted. Null if parsers were.
+    /// Reason why no parser was fitted. Null if parsers were fitted.
     pub none: Option<String>,
     /// Memory in bytes of the attention between the sampled words, in the trained and the untrained model together.
     pub kept_bytes: u64,
@@ -51,21 +51,21 @@ pub struct ParserReport {
     pub tolerance: f64,
     /// Accuracies of the parsers, fitted or chosen on one half of the blocks and scored on the other, both ways.
     pub accuracies: Vec<ParserAccuracy>,
-    /// Share of roots that the attention parser finds: the root is likelier than any word.
+    /// Share of root words whose likeliest syntactic head, by the attention parser, is the artificial root node.
     pub root_accuracy: Share,
-    /// Share of sentences with several words whose heads predicted by the attention parser form a tree, which nothing enforces.
+    /// Share of sentences with several words where the attention parser predicts a tree; each head is predicted separately.
     #[serde(default)]
     pub tree_share: Share,
-    /// Ridge penalties that the two folds chose for distances and embeddings. Empty if these were not fitted.
+    /// Ridge penalty of `distances and embeddings`, selected in each half of the blocks. Empty if it was not fitted.
     #[serde(default)]
     pub ridges: Vec<f64>,
     /// Accuracy of the attention parser by relation, the most frequent first.
     pub relations: Vec<RelationAccuracy>,
     /// Accuracy that the attention parser loses without each layer.
     pub layers: Vec<LayerPart>,
-    /// Weights of each attention head in the parser, layer by layer.
+    /// Regression weights of each attention head in the attention parser, layer by layer.
     pub heads: Vec<HeadWeights>,
-    /// Course of each fit.
+    /// Steps, final loss and final gradient of each fit.
     pub fits: Vec<FitReport>,
     /// Results for each type of links in the corpus, by name. Absent without links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -83,7 +83,7 @@ fn is_zero(count: &u64) -> bool {
 /// Accuracy of parsers on the words of one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationAccuracy {
-    /// Name of the relation.
+    /// Universal Dependencies relation, with subtype if any; `all` pools all but `punct`.
     pub relation: String,
     /// Number of scored words of the relation.
     pub words: u64,
@@ -98,13 +98,13 @@ pub struct RelationAccuracy {
 /// blocks and scored on the other half.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimpleAccuracies {
-    /// Accuracy of the best attention head in its better direction. Null if one half has no such word.
+    /// Accuracy of the best attention head in its better direction. Null if a half of the blocks has no word of the relation.
     #[schemars(range(min = 0, max = 1))]
     pub best_head: Option<f64>,
-    /// Accuracy of the best fixed offset. Null if one half has no such word.
+    /// Accuracy of the best fixed offset. Null if a half of the blocks has no word of the relation.
     #[schemars(range(min = 0, max = 1))]
     pub offset: Option<f64>,
-    /// Accuracy of choosing the nearest word of a word class. Null if no such word has a class.
+    /// Accuracy of choosing the nearest word of a word class. Null if `offset` is, or if no word of the relation has a class.
     #[schemars(range(min = 0, max = 1))]
     pub tags: Option<f64>,
 }
@@ -117,31 +117,31 @@ pub struct LayerPart {
     /// Accuracy of a parser fitted to the attention of all other layers.
     #[schemars(range(min = 0, max = 1))]
     pub without: Option<f64>,
-    /// Accuracy with all layers less `without`.
+    /// Accuracy of the attention parser on all layers minus `without`.
     pub lost: Difference,
 }
 
-/// Weights of one attention head in the parser.
+/// Regression weights of one attention head in the attention parser.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadWeights {
     /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
     /// Log-odds that one standard deviation of attention adds to a word as syntactic head, averaged over both fits. `dep->head`
-    /// is for attention from the dependent, `head->dep` to it.
+    /// is for attention from the dependent, `head->dep` for attention to the dependent.
     pub weight: ByDirection<f64>,
 }
 
-/// Course of one fit of a parser.
+/// Steps, final loss and final gradient of one fit of a parser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FitReport {
-    /// Name of the parser: one of `accuracies`, or `without` a layer.
+    /// Name of the parser: a name in `accuracies`, or `without L3` for the attention parser without layer 3.
     pub parser: String,
     /// Half of the blocks that the parser was fitted on: blocks of `even` or of `odd` number.
     pub fold: String,
     /// Number of words that the parser was fitted to: all with a known head, roots and punctuation included.
     pub words: u64,
-    /// Mean of `-ln p` of the gold heads of these words, in nats.
+    /// Mean of `-ln p` over the fitted words, in nats and without the penalty; `p` is the probability of the gold head.
     pub loss: f64,
     /// Number of steps of Newton's method; of L-BFGS if the parser has embeddings.
     pub steps: u64,

@@ -46,10 +46,10 @@ pub struct Tests {
     pub count: usize,
     /// Number of tests with a difference of at least `settings.policy.syntactic_margin`: the family of tests that is corrected.
     pub above: usize,
-    /// Number of tests with a q-value of at most `settings.policy.label_q`. Null if this is null and no significance is asked.
+    /// Number of tests with a q-value of at most `settings.policy.label_q`. Null if the policy has no `label_q`.
     pub significant: Option<usize>,
-    /// Number of words not scored because they and their syntactic heads do not see each other in every layer. In a decoder:
-    /// because the later word does not see the earlier in every layer. Absent if there are none.
+    /// Number of words not scored because, in some layer, the word and its syntactic head cannot attend to each other. In a
+    /// decoder, because the later of the two cannot attend to the earlier. Absent if 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub out_of_sight: Option<NonZeroU64>,

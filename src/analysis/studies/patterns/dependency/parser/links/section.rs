@@ -54,9 +54,9 @@ pub struct LinkParserResults {
     pub kept_bytes: u64,
 }
 
-/// How well models find links of one type from all attention heads together. For types with a direction, and in decoders: the
-/// share of sources for which a target is chosen among the candidates. For undirected types in encoders: the share of linked
-/// pairs among the likeliest pairs, as many as each sentence has words.
+/// How well models find links of one type from all attention heads together. For types with a direction, and in decoders,
+/// accuracy is the share of sources for which the predicted candidate is a target. For undirected types in encoders, it is the
+/// share of linked pairs among the top-scored pairs: `L` pairs in a sentence of `L` words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkParser {
     /// Name of the type of links.
@@ -68,50 +68,50 @@ pub struct LinkParser {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Side")]
     pub side: Option<Side>,
-    /// Number of scored sources; for undirected types in encoders, number of pairs taken.
+    /// Number of scored sources; for undirected types in encoders, number of top-scored pairs.
     pub count: u64,
     /// Number of sampled sentences with scored links of the type, one per group of related sentences.
     pub sentences: u64,
-    /// Reason why no model was fitted. Null if models were.
+    /// Reason why no model was fitted. Null if models were fitted.
     pub none: Option<String>,
     /// Accuracies of all models, fitted or chosen on one half of the blocks and scored on the other, both ways.
     pub accuracies: Vec<ParserAccuracy>,
-    /// Lead of attention over the best model that does not see the trained model's attention.
+    /// Accuracy of the model `attention` minus that of the best model without the trained transformer's attention.
     pub lead: Lead,
-    /// Ridge penalties that the two folds chose for distances and embeddings. Empty if these were not fitted.
+    /// Ridge penalty of `distances and embeddings`, selected in each half of the blocks. Empty if that model was not fitted.
     pub ridges: Vec<f64>,
-    /// Weights of each attention head in the model, layer by layer.
+    /// Regression weights of each attention head in the model `attention`, layer by layer.
     pub heads: Vec<LinkWeights>,
-    /// Course of each fit.
+    /// Steps, final loss and final gradient of each fit.
     pub fits: Vec<LinkFit>,
 }
 
-/// Lead of attention over the best model that does not see the trained model's attention.
+/// Accuracy of the model `attention` minus that of the best model without the trained transformer's attention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lead {
-    /// Name of the best model that does not see the trained model's attention. Null if nothing was fitted.
+    /// Name of the best model without the trained transformer's attention. Null if no model was fitted.
     pub over: Option<String>,
-    /// Accuracy of the attention model less that of the model in `over`.
+    /// Accuracy of the model `attention` minus the accuracy of the model in `over`. Null if no model was fitted.
     #[schemars(range(min = -1, max = 1))]
     pub difference: Option<f64>,
     /// 95 % interval of `difference`.
     pub ci95: Option<Interval>,
 }
 
-/// Weights of one attention head in the model of one type of links, averaged over both fits.
+/// Regression weights of one attention head in the model `attention` of one type of links, averaged over both fits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkWeights {
     /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Log-odds that one standard deviation of attention from the source adds to a candidate. For pairs, log-odds that a
-    /// corrected weight of 1 adds.
+    /// Log-odds that one standard deviation of attention from the source adds to a candidate. For pairs, log-odds per unit of
+    /// attention, summed over both directions and with the average product correction.
     pub from: f64,
     /// As `from`, for attention to the source. Null for pairs.
     pub to: Option<f64>,
 }
 
-/// Course of one fit of a model of links.
+/// Steps, final loss and final gradient of one fit of a model of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkFit {
     /// Name of the fitted model, as in `accuracies`.
