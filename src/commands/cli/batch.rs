@@ -63,8 +63,8 @@ pub struct BatchArguments {
     /// Say what would be run and why, and run nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write each run in these formats; json comes with them unless json.gz is named, which then stands for it. `headscope` are the
-    /// sums, a partial [default: html]
+    /// Write each run in these formats, and in json unless json.gz is named. `headscope` writes a partial, the sums behind the
+    /// report [default: html]
     #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = PossibleValuesParser::new(RunFormat::all_with_extensions().map(|(extension, _)| extension)))]
     formats: Option<Vec<String>>,
     /// Do not ask the Hub: take models from its cache

@@ -32,9 +32,9 @@ The file is a JSON object from each token of the model's vocabulary to a whole n
 
 /// Count the tokens of a corpus
 ///
-/// Writes how often each token is there, as the model's tokenizer makes them. `headscope analyze --counts` takes that in
-/// place of the counts of the corpus it analyses: for standard input, which it cannot count beforehand, for shards, which
-/// would each count the whole corpus, or to call rare what is rare elsewhere.
+/// Writes how often each token of the model's tokenizer occurs. `headscope analyze --counts` takes token counts from this file,
+/// not from the analysed corpus. Standard input needs such a file, since it cannot be counted beforehand. Shards need not count
+/// the whole corpus each. Counts of a larger corpus make `rare` mean rare in that corpus.
 #[derive(Args)]
 #[command(after_help = help_with_statuses(COUNTS_EXAMPLES, RUN_ERRORS))]
 pub struct CountsArguments {
@@ -70,19 +70,19 @@ Examples:
   headscope analyze ./my-model -c treebank.conllu --index treebank.index --shard 1/100 -o parts/
 ";
 
-/// Say where the parts of a corpus are, so that a shard reads its own alone
+/// Index a corpus, so that each shard reads only its own part
 ///
-/// Writes the position and digest of each segment of 256 sentences, and the family of each sentence. With `headscope analyze
-/// --index` a shard reads only its own segments and checks their digests; where studies remove heads, it also reads the segments
-/// of the whole sample. The report is the same, byte for byte. A compressed file is read as a whole by each shard that has a part
-/// of it.
+/// Writes the position and digest of each segment of 256 sentences, and the family of each sentence (sentences that tests count
+/// as one). With `headscope analyze --index` a shard reads only its own segments and checks their digests; where studies remove
+/// heads, it also reads the segments of the whole sample. The report is equal, byte for byte, to one without an index. A
+/// compressed file is read as a whole by each shard that has a part of it.
 #[derive(Args)]
 #[command(after_help = help_with_statuses(INDEX_EXAMPLES, READ_ERRORS))]
 pub struct IndexArguments {
     /// The corpus: files, also compressed (.gz, .zst), or folders, in the order in which `headscope analyze` is given them
     #[arg(required = true, value_name = "CORPUS")]
     corpus: Vec<PathBuf>,
-    /// How to read every corpus; of a folder only the files of this format [default: by extension]
+    /// Format of every corpus; other files in a folder are skipped [default: by extension]
     #[arg(long, value_parser = named_value_parser(FORMATS))]
     format: Option<Format>,
     /// The file to write
@@ -133,11 +133,12 @@ Studies that look at the corpus twice ({studies}) take two stages:
 #[derive(Args)]
 #[command(after_help = help_with_statuses(&merge_examples(), MERGE_ERRORS))]
 pub struct MergeArguments {
-    /// The partials of all shards; of a folder those that are in it
+    /// Partials of all shards, as files or folders
     #[arg(required = true, value_name = "PART")]
     parts: Vec<PathBuf>,
-    /// Write nothing, and print which of N shards are missing as `sbatch --array` takes them, as in 3,7-9; a file that is damaged
-    /// or cut short is missing. Exit status 6 if any is, or if the second of two stages is, with nothing printed; 0 if none is
+    /// Write nothing, and print which of N shards are missing, as `sbatch --array` takes them: 3,7-9. A damaged or incomplete
+    /// file counts as missing. Exit status 6 if any is missing, or (with nothing printed) the whole second of two stages; else
+    /// 0
     #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = Shard::parse_count)]
     missing: Option<u32>,
     /// Label by the thresholds of a published analysis. May be repeated

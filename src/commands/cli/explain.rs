@@ -61,7 +61,7 @@ impl ExplainArguments {
 #[derive(Args)]
 #[command(after_help = exit_status_help(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct SchemaArguments {
-    /// Which of them
+    /// JSON document
     #[arg(value_enum, default_value_t = SchemaArgument::Report)]
     of: SchemaArgument,
 }

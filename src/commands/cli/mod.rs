@@ -41,7 +41,7 @@ struct Arguments {
     /// Memory that may be taken, as in 8GB: what needs more is refused beforehand [default: what is free]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_bytes, hide_short_help = true)]
     memory: Option<u64>,
-    /// With --version: also features, the instruction set in use, and the versions of what is written
+    /// With --version: also features, the instruction set in use, and the versions of file formats
     #[arg(long)]
     verbose: bool,
 }

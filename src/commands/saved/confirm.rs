@@ -196,24 +196,24 @@ fn label_with_results(grid: HeadGrid, (place, label): (usize, &Label), results: 
 
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Which firm labels of one report are confirmed over other corpora.
+/// Firm (significant) labels of one report, tested again over other corpora.
 #[derive(Serialize, JsonSchema)]
 pub struct ConfirmOutcome {
-    /// Version of the schema of this document.
+    /// Version of this document's schema, raised when a key changes its meaning or goes away.
     pub schema_version: u32,
-    /// Report whose firm labels were fixed beforehand, and its policy.
+    /// First report, whose firm labels are tested over the other corpora, and its policy.
     pub fixed_by: FixedBy,
-    /// Number of firm labels of the first report that are left out: they come from random tokens, and no corpus changes them.
+    /// Number of firm labels of the first report that are left out: they rest on random tokens, so no corpus changes them.
     pub of_random_tokens: usize,
     /// Number of tested and of confirmed labels in each other corpus.
     pub corpora: Vec<CorpusOutcome>,
-    /// Fixed labels, head by head, with their results in each other corpus.
+    /// Firm labels of the first report, head by head, with their results in each other corpus.
     pub labels: Vec<ConfirmedLabel>,
-    /// Files of the reports whose model has other weights than that of the first report: they show two models.
+    /// Paths of the reports whose model has other weights than the first report's model; empty if all weights are equal.
     pub other_weights: Vec<String>,
 }
 
-/// Report whose firm labels were fixed beforehand, and its policy.
+/// First report, whose firm labels are tested over the other corpora, and its policy.
 #[derive(Serialize, JsonSchema)]
 pub struct FixedBy {
     /// File, model and corpus of the report.
@@ -234,11 +234,11 @@ pub struct CorpusOutcome {
     /// File, model and corpus of the other report.
     #[serde(flatten)]
     pub report: Described,
-    /// Number of fixed labels that could be tested in this corpus.
+    /// Number of the first report's firm labels that could be tested in this corpus.
     pub tested: usize,
-    /// Number of fixed labels that are confirmed in this corpus.
+    /// Number of the first report's firm labels that are confirmed in this corpus.
     pub confirmed: usize,
-    /// Reasons why fixed labels could not be tested in this corpus, in words; empty where all were.
+    /// Reasons why firm labels of the first report could not be tested in this corpus; empty if all were tested.
     pub untested: Vec<String>,
 }
 
@@ -258,13 +258,13 @@ pub struct ConfirmedLabel {
     pub tested_in: usize,
     /// Number of corpora in which the label is confirmed.
     pub confirmed_in: usize,
-    /// Prediction of score less threshold in a further corpus; null where fewer than five corpora have the label.
+    /// Prediction of the difference `score - threshold` in a further corpus; null if fewer than five corpora have the label.
     pub prediction: Option<Prediction>,
     /// Results of the label in each other corpus, in the order of `corpora`.
     pub corpora: Vec<InCorpus>,
 }
 
-/// Result of a fixed label in another corpus.
+/// Result of a firm label of the first report in another corpus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct InCorpus {
     /// Name of the corpus.
@@ -275,26 +275,27 @@ pub struct InCorpus {
     pub ci95: Option<Interval>,
     /// Threshold that the score has to reach in this corpus; null without a score.
     pub threshold: Option<f64>,
-    /// Standard error of the score less the threshold; null where there is none.
+    /// Standard error of the difference `score - threshold`; null if there is none.
     pub standard_error: Option<f64>,
     /// One-sided p-value of the label's rule; null where it was not tested.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// The p-value corrected by Benjamini & Hochberg for all labels that were fixed; null where the label was not tested.
+    /// `p` corrected by Benjamini & Hochberg over all labels tested in this corpus; null if the label was not tested.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
     /// Whether the label is confirmed in this corpus: its rule holds, with a q-value of at most `label_q`.
     pub is_confirmed: bool,
 }
 
-/// Prediction of a label's score less its threshold in a further corpus, from a random-effects model of the tested ones.
+/// Prediction of a label's difference `score - threshold` in a further corpus, from a random-effects model of the tested
+/// corpora.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
-    /// Mean of score less threshold over the corpora.
+    /// Mean of `score - threshold` over the corpora.
     pub mean: f64,
-    /// Standard deviation of score less threshold between corpora, beyond sampling error.
+    /// Standard deviation of `score - threshold` between corpora, beyond sampling error.
     pub tau: f64,
-    /// 95 % prediction interval of score less threshold.
+    /// 95 % prediction interval of `score - threshold`.
     pub ci95: Interval,
     /// Whether the label is robust: the whole prediction interval is above 0.
     pub is_robust: bool,

@@ -37,27 +37,27 @@ pub fn label_category(label: &str) -> &str {
 /// Version of the outcome's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Whether a model has lost a firm role of its heads.
+/// Whether a changed model has lost firm (significant) labels of its heads.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "headscope gate")]
 pub struct GateOutcome {
-    /// Version of the schema of this document.
+    /// Version of this document's schema, raised when a key changes its meaning or goes away.
     pub schema_version: u32,
     /// Whether no firm label is lost.
     pub passed: bool,
-    /// Label categories that count (`--family`), such as `syntactic`; empty where all roles count.
+    /// Label categories that were checked (`--family`), such as `syntactic`; empty if all roles were checked.
     pub families: Vec<String>,
-    /// Number of labels that count and are firm before.
+    /// Number of checked labels, all of them firm before the change.
     pub firm: usize,
-    /// Number of labels that are firm before and after.
+    /// Number of checked labels that are firm after the change, too.
     pub kept: usize,
-    /// Labels firm before that are shown neither to be lost nor to be kept, head by head.
+    /// Checked labels that the analysis after the change shows neither to be lost nor to be kept, head by head.
     pub could_not_tell: Vec<GatedLabel>,
-    /// Labels that count and are lost, head by head.
+    /// Checked labels that are lost, head by head.
     pub lost: Vec<GatedLabel>,
 }
 
-/// A label of a head, with the evidence before (`a`) and after (`b`).
+/// A label of a head, with the evidence before the change (`a`) and after the change (`b`).
 #[derive(Serialize, JsonSchema)]
 pub struct GatedLabel {
     /// Layer and number of the head.

@@ -252,17 +252,17 @@ pub struct LabelsOneWay {
     pub matched_over: &'static str,
     /// Number of sentences in the half over which heads were matched.
     pub matched_sentences: u64,
-    /// Number of sentences in the other half, over which labels are given.
+    /// Number of sentences in the other half of the sampling units, over which labels are given.
     pub labelled_sentences: u64,
-    /// Number of heads whose partner has another number in its layer.
+    /// Number of heads whose partner has another number within the layer.
     pub moved: usize,
     /// Number of labels per outcome, each head compared with its partner.
     pub labels: OutcomeCounts,
     /// Number of labels per outcome, each head compared with the other model's head of the same layer and number.
     pub labels_in_place: OutcomeCounts,
-    /// Agreement on the first label: share of heads with the same one as their partner.
+    /// Agreement on first labels: between partners, between heads in the same place, and by chance.
     pub first_label: MatchedAgreement,
-    /// Agreement on firm labels: share of heads with the same set as their partner.
+    /// Agreement on sets of firm labels: between partners, between heads in the same place, and by chance.
     pub firm_labels: MatchedAgreement,
     /// Why nothing could be tested, in words; null where tests were possible.
     pub too_few_units: Option<String>,
@@ -275,7 +275,7 @@ pub struct MatchedAgreement {
     pub matched: CategoryAgreement,
     /// Agreement of each head with the other model's head of the same layer and number.
     pub in_place: CategoryAgreement,
-    /// Share of heads that agree by chance, in 1,000 random orders within layers.
+    /// Share of heads that agree by chance: mean and range over 1,000 random pairings within layers.
     pub permuted: ShareByChance,
 }
 

@@ -62,8 +62,8 @@ What a study, a label or a number is: headscope explain NAME
 
 /// Label every head of a model from its attention over a corpus
 ///
-/// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
-/// these metrics (see `headscope explain`). Prints a summary and writes reports.
+/// Runs the model over every sentence, computes metrics of each head's attention, and labels each head by thresholds on these
+/// metrics (see `headscope explain`). Prints a summary and writes reports.
 #[derive(Args)]
 #[command(after_help = MORE_HELP, after_long_help = help_with_statuses(EXAMPLES, RUN_ERRORS))]
 pub struct AnalyzeArguments {
@@ -84,9 +84,10 @@ pub struct AnalyzeArguments {
     /// Sampling unit of intervals and tests [default: families or documents where the corpus marks them, else sentences]
     #[arg(long, value_parser = named_value_parser(UNITS), help_heading = INPUT_HEADING, hide_short_help = true)]
     unit: Option<Unit>,
-    /// Skip sentences of more tokens
+    /// Skip sentences over N tokens
     ///
-    /// Windows of documents have no more [default: as many as the model has positions, of windows at most 512]
+    /// Windows of documents (`--context document`) hold at most N tokens [default: the model's number of positions; at most 512
+    /// for windows]
     #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u32>(1), help_heading = INPUT_HEADING)]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
@@ -95,13 +96,13 @@ pub struct AnalyzeArguments {
     /// Fail at the first sentence that would be skipped, or where the model cannot read the corpus, and write no report
     #[arg(long, help_heading = INPUT_HEADING, hide_short_help = true)]
     strict: bool,
-    /// How the words of a treebank are given to the tokenizer [default: written, with --preset clark2019 spaced]
+    /// How the words of a treebank are given to the tokenizer [default: written; spaced with --preset clark2019]
     #[arg(long, value_name = "HOW", value_parser = named_value_parser(SPACINGS), help_heading = INPUT_HEADING, hide_short_help = true)]
     words: Option<Spacing>,
     /// How the tokens of a split word are pooled
     #[arg(long, value_parser = named_value_parser(FROM_TOKEN), default_value = "mean", help_heading = INPUT_HEADING, hide_short_help = true)]
     from_token: FromToken,
-    /// Text unit per sequence (decoders only) [default: document where documents are the unit, or else sentence]
+    /// Text unit per sequence (decoders only) [default: document if it is the sampling unit, else sentence]
     #[arg(long, value_name = "CONTEXT", value_parser = named_value_parser(CONTEXTS), help_heading = INPUT_HEADING, hide_short_help = true)]
     context: Option<Context>,
     /// Whether the token for the beginning of text stands first (decoders only)
@@ -126,7 +127,7 @@ pub struct AnalyzeArguments {
     with: Vec<String>,
     /// Switch studies off
     ///
-    /// They are those under --with. Several are separated by commas
+    /// Their names are listed under --with. Several are separated by commas
     #[arg(
         long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::study_parser(), help_heading = STUDIES_HEADING,
         hide_possible_values = true
@@ -134,17 +135,18 @@ pub struct AnalyzeArguments {
     without: Vec<String>,
     /// Follow a paper
     ///
-    /// May be repeated
+    /// A preset sets the studies, thresholds and other options of a published analysis. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = presets::preset_parser(), help_heading = STUDIES_HEADING)]
     presets: Vec<String>,
     /// Score the model on a task of yours, with all heads and without each
     ///
-    /// Without -c the task alone is run. JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
-    /// `foil`; `good` and `bad`, where the good text should be more probable; or `anchor`, `positive` and `negative`. `corrupted` is the
-    /// text of `interchange` beside it, `family` names items made from one template, `group` a condition
+    /// Without -c only the task is run. FILE has JSON lines, one item each: `text` with its `label`; `words` with `labels`;
+    /// `text` with one mask, or `prompt`, with `answer` and `foil`; `good` and `bad`, where the good text should be more
+    /// probable; or `anchor`, `positive` and `negative`. Optional keys: `corrupted`, the text with the words exchanged on which
+    /// the answer depends (study `interchange`); `family`, the template from which the item is made; `group`, its condition
     #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING)]
     task: Option<PathBuf>,
-    /// Of `interchange`: exchange the contexts of heads at these positions [default: all]
+    /// Positions at which `interchange` exchanges the contexts of heads [default: all]
     #[arg(long, value_name = "POSITIONS", value_parser = named_value_parser(POSITIONS), help_heading = STUDIES_HEADING, hide_short_help = true)]
     positions: Option<ExchangedPositions>,
     /// Remove heads over at most N sentences [default: 500]
@@ -156,7 +158,7 @@ pub struct AnalyzeArguments {
     /// Replacement of a removed head's context [default: mean]
     #[arg(long, value_name = "REPLACEMENT", value_parser = named_value_parser(REPLACEMENTS), help_heading = STUDIES_HEADING, hide_short_help = true)]
     removal: Option<Replacement>,
-    /// Mask N sevenths of the words, one after the other; with 7 every word is masked once [default: 1]
+    /// Mask N sevenths of the words, one seventh at a time; 7 masks every word once [default: 1]
     #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<u8>(1..=7), help_heading = STUDIES_HEADING, hide_short_help = true)]
     phases: Option<u8>,
     #[arg(long, value_name = "HEADS", help_heading = STUDIES_HEADING, hide_short_help = true, help = format!(
@@ -199,8 +201,8 @@ pub struct AnalyzeArguments {
     classes: Option<String>,
     /// Also label a control
     ///
-    /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
-    /// a corpus on standard input. May be repeated
+    /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep. Controls
+    /// cannot use a corpus on standard input. May be repeated
     #[arg(long = "control", value_name = "CONTROL", value_parser = named_value_parser(CONTROLS), help_heading = CONTROLS_HEADING)]
     controls: Vec<ControlKind>,
     /// Run each control N times, with seeds from 0
@@ -222,21 +224,22 @@ pub struct AnalyzeArguments {
         registry::two_stage_study_names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     ))]
     after: Option<PathBuf>,
-    /// Read only the segments of this shard, by the index of the corpus that `headscope index` wrote. Where heads are removed by
-    /// their mean or chosen by --effect-of, also the segments of the sample
+    /// Read only this shard's segments of the corpus, by the index from `headscope index`. Runs that replace heads by their
+    /// mean, or choose them by --effect-of, also read the segments of the sample
     #[arg(long, value_name = "FILE", conflicts_with = "limit", help_heading = SHARDS_HEADING, hide_short_help = true)]
     index: Option<PathBuf>,
-    /// Keep what is done in this folder, and go on from there
+    /// Save finished work in this folder, and resume from it
     ///
-    /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
+    /// Each stage of the run has sixteen parts, and each part is saved when it is finished. The command given again computes
+    /// only the missing parts
     #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS_HEADING)]
     resume: Option<PathBuf>,
     /// Memory for activations kept for studies that look at the corpus twice, as in 2GB; with 0 they read it again
     /// [default: a quarter of what is free]
     #[arg(long, value_name = "SIZE", value_parser = numbers::parse_bytes_with_zero, conflicts_with = "shard", help_heading = SHARDS_HEADING, hide_short_help = true)]
     keep: Option<u64>,
-    /// Also keep the sums behind the report, as one partial, FILE.headscope: `headscope compare` compares partials of the same
-    /// sentences pairwise, and `headscope merge` makes reports of one
+    /// Also save the sums behind the report as a partial, FILE.headscope. `headscope compare --numbers` pairs partials of the
+    /// same sentences; `headscope merge` makes a report from a partial
     #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS_HEADING, hide_short_help = true)]
     partial: Option<PathBuf>,
     /// Keep the attention of all heads over this sentence

@@ -57,16 +57,16 @@ block, anything else by the intervals of both.
 pub struct CompareArguments {
     #[command(flatten)]
     sides: SidesArguments,
-    /// One model was trained on from the other, so that heads at one place are one head
+    /// One model is the other after more training: heads correspond by layer and number
     #[arg(long)]
     matched: bool,
     /// Compare each head with its partner in this file, which `headscope match` wrote
     #[arg(long = "match", value_name = "FILE", conflicts_with = "matched")]
     matching: Option<PathBuf>,
-    /// End with status 1 where this is found; several, with commas, where any of them is
+    /// Findings that give exit status 1; several are separated by commas
     #[arg(long, value_name = "FINDING", value_parser = named_value_parser(FAIL_ON_VALUES), value_delimiter = ',', default_value = "any")]
     fail_on: Vec<FailOn>,
-    /// Which table a file .csv gets
+    /// Table written to .csv files
     #[arg(long, value_parser = named_value_parser(TABLES), default_value = "heads")]
     table: ComparedTable,
     #[command(flatten)]
@@ -132,7 +132,7 @@ pub struct NumbersArguments {
     /// relation with enough words
     #[arg(long = "numbers", conflicts_with_all = ["matched", "matching", "table"])]
     pub are_asked_for: bool,
-    /// The rate of false discoveries: the largest q-value of a change
+    /// False-discovery rate: the largest q-value of a change
     #[arg(long, value_name = "RATE", default_value_t = 0.01, value_parser = numbers::parse_number, requires = "are_asked_for")]
     rate: f64,
     #[arg(long = "tolerance", value_name = "UNIT=T", value_delimiter = ',', requires = "are_asked_for", help = format!(
@@ -141,7 +141,7 @@ pub struct NumbersArguments {
         PRECISION_TOLERANCE.shares, PRECISION_TOLERANCE.nats, PRECISION_TOLERANCE.tokens
     ))]
     tolerances: Vec<ToleranceArgument>,
-    /// Report only these parts, which then decide the exit status; the correction still covers all numbers
+    /// Report only these parts, and set the exit status by them; q-values stay corrected over all tests
     #[arg(long, value_name = "PART", value_parser = named_value_parser(PARTS), value_delimiter = ',', requires = "are_asked_for")]
     only: Vec<Part>,
 }
@@ -215,15 +215,15 @@ const CONFIRM_OUTPUTS: &str = "Write the outcome to this file as well, all of it
 
 /// Say which firm labels of one report are found again over other corpora
 ///
-/// Takes reports of one model over different corpora, and partials after the first report.
+/// Takes reports of one model over different corpora; all but the first may also be partials (.headscope).
 #[derive(Args)]
 #[command(mut_arg("outputs", |argument| argument.help(CONFIRM_OUTPUTS)))]
 #[command(after_help = format!("{CONFIRM_EXAMPLES}\n{}", exit_status_help(SUCCESS_STATUS, READ_ERRORS)))]
 pub struct ConfirmArguments {
-    /// The report whose firm labels are fixed, and then others over other corpora
+    /// Report whose firm labels are tested, then reports over other corpora
     #[arg(required = true, num_args = 2.., value_name = "REPORT")]
     reports: Vec<PathBuf>,
-    /// Threads that work out the numbers of partials [default: one per core]
+    /// Worker threads, for partials (.headscope) [default: one per core]
     #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<u16>(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
@@ -263,13 +263,13 @@ nothing. Both reports must be over the same text. \
 pub struct GateArguments {
     #[command(flatten)]
     sides: SidesArguments,
-    /// Labels that count; several, with commas [default: all roles]
+    /// Roles to check, separated by commas [default: all roles]
     #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = PossibleValuesParser::new(role_categories()), hide_possible_values = true)]
     families: Vec<String>,
     /// Print the outcome as JSON, with the evidence of each label that is lost or cannot be told
     #[arg(long)]
     json: bool,
-    /// Print nothing: the status says it
+    /// Print nothing: exit status only
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 }
@@ -310,18 +310,18 @@ impl GateArguments {
 pub struct SidesArguments {
     /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
     a: PathBuf,
-    /// Another
+    /// Like A
     b: PathBuf,
-    /// Label both sides by a published analysis. May be repeated
+    /// Label A and B by a paper's thresholds. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policy_preset_parser())]
     presets: Vec<String>,
-    /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
+    /// Thresholds for A and B, in a TOML file. Others are the preset's, else each report's own, else the defaults
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Fewest words of a relation on either side, for a syntactic label and for a comparison [default: that of the policy, 100]
+    /// Fewest words with a relation, in each analysis, for a syntactic label or a comparison [default: the policy's, 100]
     #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u64>(0))]
     min_count: Option<u64>,
-    /// Threads that work out the numbers of partials [default: one per core]
+    /// Worker threads, for partials (.headscope) [default: one per core]
     #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser::<u16>(1..=1024))]
     threads: Option<u16>,
 }
@@ -329,7 +329,7 @@ pub struct SidesArguments {
 /// Outputs of a comparison: terminal, JSON and files.
 #[derive(Args)]
 pub struct OutcomeArguments {
-    /// Print all of it, not one page
+    /// Print the outcome in full
     #[arg(long, conflicts_with = "json")]
     full: bool,
     /// Print the outcome as JSON, whose schema `headscope explain --schema` has; `-o -` is the same

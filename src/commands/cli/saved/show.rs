@@ -47,7 +47,7 @@ Examples:
 pub struct ShowArguments {
     /// A report in JSON; `-` reads standard input
     report: PathBuf,
-    /// This head: a sentence, and its labels with their evidence
+    /// Head to describe, with its labels and their evidence
     #[arg(group = "part", value_name = "L2H8")]
     head: Option<HeadPlace>,
     /// With a head: also what each study says of it, its metrics, the literature
@@ -199,7 +199,7 @@ pub struct ExportArguments {
     /// Columns of the table to write, in this order
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', requires = "table")]
     columns: Vec<String>,
-    /// Rows of the table to write: COLUMN=VALUE, or !=, >=, <=, > or < for =. May be repeated, all must hold
+    /// Rows to write: COLUMN=VALUE, or with !=, >=, <=, > or <. May be repeated; all conditions must hold
     #[arg(long, value_name = "CONDITION", requires = "table")]
     rows: Vec<Condition>,
     #[command(flatten)]
@@ -265,8 +265,8 @@ head, in float32. Nothing is trained again, and nothing becomes smaller or faste
 
 /// Write a model without some of its heads
 ///
-/// Removes named heads, replaced by zeros, or the heads that a report on pruning allows to go, replaced as in that report: its
-/// loss then holds for the folder.
+/// Heads are named (--heads), or chosen within a --budget by a report with the study `pruning`. Zeros replace the heads, unless
+/// the report has another replacement. If the report chooses the heads, its loss holds for the written model.
 #[derive(Args)]
 #[command(after_help = help_with_statuses(PRUNE_EXAMPLES, RUN_ERRORS), group = ArgGroup::new("chosen").required(true).multiple(true))]
 pub struct PruneArguments {
@@ -274,19 +274,19 @@ pub struct PruneArguments {
     model: String,
     #[command(flatten)]
     network: NetworkArguments,
-    /// The heads that go; several are separated by commas
+    /// Heads to remove; several are separated by commas
     #[arg(long, value_name = "L0H3", value_delimiter = ',', group = "chosen", conflicts_with = "budget")]
     heads: Vec<HeadPlace>,
-    /// A report on this model, in JSON, with the study `pruning`: its kind of removal, and its heads unless --heads names others
+    /// JSON report on this model with the study `pruning`. It sets the replacement and, unless --heads is given, the heads
     #[arg(long, value_name = "FILE", group = "chosen", required_unless_present = "heads")]
     report: Option<PathBuf>,
-    /// How much the loss may rise, or the share right fall, by the report
+    /// Largest rise of the report's loss, or fall of its accuracy
     #[arg(long, value_name = "PERCENT", value_parser = parse_percentage, requires = "report", required_unless_present = "heads")]
     budget: Option<f64>,
-    /// The measure that the budget is a share of
+    /// Measure to which --budget is relative
     #[arg(long, value_name = "WHAT", value_parser = named_value_parser(SHARE_MEASURES), default_value = "loss", requires = "budget")]
     of: ShareOf,
-    /// The order of the report by which heads go [default: the first, by effect, or by that on the task]
+    /// Removal order of the report: effect, gradient, task or random:SEED [default: the report's first]
     #[arg(long, value_name = "ORDER", requires = "budget")]
     by: Option<String>,
     /// The folder to write: a new one, or one that is empty

@@ -35,7 +35,7 @@ sampling units and labelled over the other; then both halves change roles.
 pub struct MatchArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary
     a: String,
-    /// Another with the same layers, heads and tokenizer
+    /// Model with the same layers, heads and tokenizer
     b: String,
     #[command(flatten)]
     network: NetworkArguments,
@@ -46,13 +46,14 @@ pub struct MatchArguments {
     /// Read at most N sentences
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = numbers::whole_number_parser_from::<u64>(1))]
     limit: u64,
-    /// Read only shard I of N of the corpus, counted from 1: every N-th 256 sentences
+    /// Read only shard I of N, from 1: every N-th segment of 256 sentences
     #[arg(long, value_name = "I/N", conflicts_with_all = ["texts", "sentences"])]
     shard: Option<Shard>,
     /// Analyse both models as well: match heads over one half of the corpus and compare their labels over the other, both ways
     ///
-    /// Halves are the sampling units of even and of odd number (documents, families or sentences), each analysed as a whole
-    /// corpus. Heads are matched over a half's part of the first --limit sentences, and labelled over all of the other half
+    /// The sampling units (documents, families or sentences) of even number are one half, the rest the other. Heads are matched
+    /// over the sentences of one half that are among the first --limit. They are labelled over all of the other half, as a
+    /// whole corpus
     #[arg(long, conflicts_with_all = ["texts", "sentences", "shard"])]
     labels: bool,
     /// Threads that analyse the models for --labels [default: one per core]

@@ -20,7 +20,7 @@ use crate::sequences::shard::Shard;
 /// Sentences to read: texts on the command line, or sentences of a corpus.
 #[derive(Args)]
 pub struct SentenceArguments {
-    /// This text; the first is sentence 0. May be repeated
+    /// Text to read (sentence 0, 1, ...). May be repeated
     #[arg(long = "text", value_name = "TEXT", conflicts_with_all = ["corpus", "sentences", "format"])]
     pub texts: Vec<String>,
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub struct SentenceArguments {
     /// How the words of a treebank are given to the tokenizer
     #[arg(long, value_name = "HOW", value_parser = named_value_parser(SPACINGS), default_value = "written")]
     words: Spacing,
-    /// Skip sentences of more tokens [default: as many as the model has positions]
+    /// Skip sentences over N tokens [default: the model's number of positions]
     #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u32>(1))]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them

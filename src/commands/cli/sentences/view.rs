@@ -47,9 +47,9 @@ token, the gold tree, the name of the sentence and the model's identity. In Pyth
 
 /// Show the attention of heads over sentences
 ///
-/// In the terminal as blocks or numbers, word by word; or as a figure (.svg) or a page (.html) with arcs from each word to where
-/// it attends most; or as tensors (.safetensors) of all heads, layers or chosen heads. A page has each sentence to play with, and with
-/// --head all the thumbnails of all heads.
+/// Prints attention as blocks or numbers, word by word. With -o, draws arcs from each word to where it attends most, in a
+/// figure (.svg) or a page (.html). Or writes tensors (.safetensors) of all heads, layers or chosen heads. A page is
+/// interactive, and shows all heads as thumbnails with --head all.
 #[derive(Args)]
 #[command(after_help = help_with_statuses(EXAMPLES, RUN_ERRORS))]
 pub struct ViewArguments {
@@ -61,28 +61,28 @@ pub struct ViewArguments {
     tokenizer: TokenizerArguments,
     #[command(flatten)]
     wanted: SentenceArguments,
-    /// Show this head, or `all` heads: on a page as thumbnails, in a figure as arcs one below the other. May be repeated. Tensors are of
-    /// all heads unless some are named
+    /// Show this head, or `all` heads: as thumbnails on a page, as arcs one below the other in a figure. May be repeated. A
+    /// tensor file has all heads by default
     #[arg(long = "head", value_name = "L2H8", value_delimiter = ',', required_unless_present = "outputs")]
     heads: Vec<HeadArgument>,
-    /// In tensors: only the heads of this layer, counted from 0. May be repeated
+    /// Tensors only: the heads of this layer, counted from 0. May be repeated
     #[arg(long = "layer", value_name = "N", hide_short_help = true, requires = "outputs", conflicts_with = "heads")]
     layers: Vec<usize>,
-    /// In tensors: attention rollout (Abnar & Zuidema 2020) in place of attention, the product over layers of the mean over
-    /// heads, mixed half with the identity; also the rollout of even attention: `rollout.<index>` and `rollout_even.<index>`,
-    /// [layers, tokens, tokens]
+    /// Tensors only: attention rollout (Abnar & Zuidema 2020) in place of attention, the product over layers of the heads'
+    /// mean, mixed half with the identity. Writes `rollout.<index>`, and `rollout_even.<index>` for even attention: [layers,
+    /// tokens, tokens]
     #[arg(long, hide_short_help = true, requires = "outputs", conflicts_with_all = ["layers", "heads", "removed"])]
     rollout: bool,
-    /// In tensors: remove heads from the model, as `headscope analyze` does
+    /// Tensors only: remove heads, as `headscope analyze --remove` does
     #[arg(long = "remove", value_name = "L0H3", hide_short_help = true, value_delimiter = ',', requires = "outputs")]
     removed: Vec<HeadPlace>,
-    /// In tensors: fail at the first sentence that would be skipped, and write nothing
+    /// Tensors only: fail at the first sentence to be skipped, and write nothing
     #[arg(long, hide_short_help = true, requires = "outputs")]
     strict: bool,
     /// Only sentences of the corpus with this word, in capitals or not
     #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
     find: Option<String>,
-    /// Show at most N sentences [default: 3, and all in tensors]
+    /// Show at most N sentences [default: 3; for tensors, all]
     #[arg(long, value_name = "N", value_parser = numbers::whole_number_parser_from::<u64>(1))]
     limit: Option<u64>,
     /// Draw only the arcs of this relation beside attention, and say which the head finds
@@ -100,7 +100,7 @@ pub struct ViewArguments {
     /// How the tokens of a split word are pooled [default: mean]
     #[arg(long, value_parser = named_value_parser(FROM_TOKEN))]
     from_token: Option<FromToken>,
-    /// Write to this file in place of the terminal: .svg, .html or .safetensors. May be repeated but for tensors
+    /// Write to this file, not the terminal: .svg, .html or .safetensors. May be repeated, except for tensors
     #[arg(short, long = "output", value_name = "FILE")]
     outputs: Vec<PathBuf>,
 }

@@ -30,14 +30,15 @@ pub struct NetworkArguments {
 pub struct TokenizerArguments {
     /// Look each word up as one entry of the model's vocabulary, as it is
     ///
-    /// For vocabularies of something else than language whose folder does not say how text was cut. A word that is no entry is the
-    /// unknown token; words of plain text are what stands between spaces
+    /// For vocabularies that are not of a language, where the model's folder does not say how text is split. A word without an
+    /// entry becomes the unknown token. Words of plain text are separated by spaces
     #[arg(long, help_heading = INPUT_HEADING, hide_short_help = true)]
     tokens_as_words: bool,
     /// How to split sequences of residues: letters, spaced, kmer:K or kmer:K:STRIDE [default: as the vocabulary tells]
     ///
-    /// `letters` are one after the other, `spaced` have a space between them, and `kmer:3` are all words of three letters, each one
-    /// letter after the last. What is an entry of the vocabulary between spaces stays as it is
+    /// `letters` leaves sequences as they are, and `spaced` puts a space between letters. `kmer:3` makes all words of three
+    /// letters, each starting one letter (or STRIDE letters) after the last. A part between spaces that is an entry of the
+    /// vocabulary is not split
     #[arg(long, value_name = "PARTING", conflicts_with = "tokens_as_words", help_heading = INPUT_HEADING, hide_short_help = true)]
     residues: Option<Parting>,
 }
@@ -53,14 +54,14 @@ impl TokenizerArguments {
 pub struct CorpusArguments {
     /// A file or a folder; may be repeated [default: box:gold]
     ///
-    /// A file may be compressed (.gz, .zst); `-` is standard input. Sentences of several are numbered through. box:gold is in the
-    /// binary
+    /// A file may be compressed (.gz, .zst); `-` is standard input. Sentence numbers run on from one file to the next. box:gold
+    /// is in the binary
     #[arg(short, long = "corpus", value_name = "PATH", help_heading = INPUT_HEADING)]
     pub corpus: Vec<PathBuf>,
     /// Corpus format
     ///
-    /// Holds for every corpus; of a folder only the files of this format are read [default: by extension: .conllu, .conll,
-    /// .txt, .text, .jsonl, .ndjson, .fasta, .fa, .faa, .rxn, .rsmi or .pairs]
+    /// Holds for every corpus; other files in a folder are skipped [default: by extension: .conllu, .conll, .txt, .text,
+    /// .jsonl, .ndjson, .fasta, .fa, .faa, .rxn, .rsmi or .pairs]
     #[arg(long, value_parser = named_value_parser(FORMATS), requires = "corpus", help_heading = INPUT_HEADING)]
     pub format: Option<Format>,
 }

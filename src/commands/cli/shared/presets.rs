@@ -49,7 +49,7 @@ pub struct PolicyArguments {
     /// Label every head anew by the thresholds of this TOML file; what it leaves out has its default, or the preset's value
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Label every head anew by the thresholds of a published analysis; the policy file changes them
+    /// Label every head anew by the thresholds of a published analysis; --policy overrides them
     #[arg(long = "preset", value_name = "PRESET", value_parser = policy_preset_parser())]
     presets: Vec<String>,
 }

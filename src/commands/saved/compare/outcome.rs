@@ -17,11 +17,11 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "headscope compare")]
 pub struct CompareOutcome {
-    /// Version of the schema of this document.
+    /// Version of this document's schema, raised when a key changes its meaning or goes away.
     pub schema_version: u32,
-    /// Whether some head has lost, gained or changed a label, or a label of how it chooses.
+    /// Whether some head has lost or gained a label, key-choice labels (`chooses:*`) included.
     pub changed: bool,
-    /// How the corpora differ, in words; null where both analyses are over the same text.
+    /// Sentence on how the corpora differ; null if both analyses are over the same text.
     pub corpora: Option<String>,
     /// Caveat that heads are compared by layer and number although the models may be unrelated; null where the weights are the
     /// same, heads were matched, or `--matched` says that one model was trained on from the other.
@@ -30,9 +30,10 @@ pub struct CompareOutcome {
     pub matched: Option<MatchedHeads>,
     /// Heads that do nothing in exactly one analysis; their roles in the other are lost or gained.
     pub idle: Vec<IdleHead>,
-    /// Why no label is firm in an analysis whose model could not read the corpus, in words; null where both could.
+    /// Reason why no label is firm in an analysis whose model could not read the corpus; null if both models could.
     pub unread: Option<String>,
-    /// Number of sampling units of each analysis that has too few for a test, in words; null where tests were possible.
+    /// Number of sampling units of each analysis that has too few for a test, such as `9 documents in a`; null if both have
+    /// enough.
     pub too_few_units: Option<String>,
     /// File, model and corpus of the first analysis.
     pub a: Described,
@@ -40,13 +41,13 @@ pub struct CompareOutcome {
     pub b: Described,
     /// Agreement of the two analyses on the labels of each head.
     pub agreement: HeadAgreement,
-    /// Number of heads per outcome (kept, gained, lost and so on), by all their labels.
+    /// Number of heads per `outcome` (kept, gained, lost and so on), without key-choice labels (`chooses:*`).
     pub heads_by_outcome: OutcomeCounts,
-    /// Number of heads per outcome, by their labels of how they choose; null where neither analysis has such labels.
+    /// Number of heads per outcome of their key-choice labels (`chooses:*`); null if neither analysis has such labels.
     pub choices_by_outcome: Option<OutcomeCounts>,
-    /// Number of labels per outcome, summed over heads, without labels of how heads choose.
+    /// Number of labels per outcome, summed over heads, without key-choice labels (`chooses:*`).
     pub labels_by_outcome: OutcomeCounts,
-    /// Number of labels whose outcome could not be told, by the analyses in which they are firm.
+    /// Number of labels with outcome `could_not_tell` that are firm in one analysis, in both or in neither.
     pub untold: UntoldCounts,
     /// One object for each attention head, layer by layer.
     pub heads: Vec<HeadComparison>,
@@ -63,25 +64,27 @@ pub struct HeadAgreement {
     pub first_label: CategoryAgreement,
     /// Agreement on each head's set of firm labels, which may be empty.
     pub firm_labels: CategoryAgreement,
-    /// Agreement on each head's label of how it chooses, firm or borderline, or none; null where neither analysis has any.
+    /// Agreement on each head's key-choice label (`chooses:*`), firm or borderline, or none; null if neither analysis has any.
     pub choice: Option<CategoryAgreement>,
 }
 
-/// Outcome of a label between two analyses, or of a head by all its labels.
+/// Outcome of comparing two analyses, for one label of a head or for a head with all its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// Label: it is firm in both analyses. Head: some label was kept, and none was gained or lost.
+    /// For a label: firm in both analyses. For a head: a label is kept, and none is gained or lost.
     Kept,
-    /// Label: it is out of reach in the first analysis and firm in the second. Head: it has no firm label in the first.
+    /// For a label: firm in the second analysis, and significantly below its threshold in the first, or the head does nothing
+    /// there. For a head: a label is gained, and none is firm in the first analysis.
     Gained,
-    /// Label: it is firm in the first analysis and out of reach in the second. Head: it has no firm label in the second.
+    /// For a label: firm in the first analysis, and significantly below its threshold in the second, or the head does nothing
+    /// there. For a head: a label is lost, and none is firm in the second analysis.
     Lost,
-    /// Head: a label was gained or lost, and it has a firm label in both analyses.
+    /// For a head only: a label is gained or lost, and both analyses have a firm label of the head.
     Changed,
-    /// Label: at least one analysis cannot decide, for the reason in `doubt`. Head: this holds of all its labels.
+    /// For a label: at least one analysis cannot decide, for the reason in `doubt`. For a head: every label has this outcome.
     CouldNotTell,
-    /// Head: it has no label, firm or borderline, in either analysis.
+    /// For a head only: it has no label, firm or borderline, in either analysis.
     None,
 }
 
@@ -107,33 +110,34 @@ pub enum Doubt {
     OtherCounts,
 }
 
-/// Number of labels, or of heads, per outcome.
+/// Number of labels per outcome; in `heads_by_outcome` and `choices_by_outcome`, number of heads.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OutcomeCounts {
-    /// Number of labels or heads that were kept.
+    /// Number of kept labels. In counts of heads: heads with a kept label, and none gained or lost.
     pub kept: usize,
-    /// Number of labels that were gained, or of heads that gained their first firm label.
+    /// Number of gained labels. In counts of heads: heads that gained a label and have no firm one in the first analysis.
     pub gained: usize,
-    /// Number of labels that were lost, or of heads that lost every firm label.
+    /// Number of lost labels. In counts of heads: heads that lost a label and have no firm one in the second analysis.
     pub lost: usize,
-    /// Number of heads that gained or lost a label and have a firm one in both analyses; 0 for labels.
+    /// Number of heads that gained or lost a label and have a firm label in both analyses. Always 0 in counts of labels.
     pub changed: usize,
-    /// Number that could not be told. Labels include those firm in neither analysis, which the printed count omits (`untold`).
+    /// Number of labels or heads with outcome `could_not_tell`. Labels firm in neither analysis are included here, but not in
+    /// the printed count (`untold`).
     pub could_not_tell: usize,
-    /// Number of heads without a label in either analysis; 0 for labels.
+    /// Number of heads without a label, firm or borderline, in either analysis. Always 0 in counts of labels.
     pub none: usize,
 }
 
-/// Number of labels whose outcome could not be told, by the analyses in which they are firm.
+/// Number of labels with outcome `could_not_tell` that are firm in one analysis, in both or in neither.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UntoldCounts {
-    /// Labels firm in the first analysis alone: firm no more in the second, and not shown to be lost.
+    /// Number of labels firm in the first analysis only, and not shown to be lost.
     pub firm_in_a: usize,
-    /// Labels firm in the second analysis alone, and not shown to be gained.
+    /// Number of labels firm in the second analysis only, and not shown to be gained.
     pub firm_in_b: usize,
-    /// Labels firm in neither analysis: borderline in one or both.
+    /// Number of labels firm in neither analysis: borderline in one or both.
     pub firm_in_neither: usize,
-    /// Labels firm in both analyses, under different thresholds or token counts.
+    /// Number of labels firm in both analyses, under different thresholds or token counts.
     pub firm_in_both: usize,
 }
 
@@ -145,29 +149,29 @@ pub struct HeadComparison {
     pub place: HeadPlace,
     /// Layer and number of the head's partner in the second analysis.
     pub partner: HeadPlace,
-    /// Outcome of the head, by all its labels.
+    /// Outcome of the head, which sums up the outcomes in `labels`.
     pub outcome: Fate,
-    /// First label of the head in the first analysis, firm or borderline, or `unlabelled`. A head that does nothing there has
-    /// `absent`, `removed` or `constant` (`idle`).
+    /// First label of the head in the first analysis, firm or borderline, or `unlabelled`. For a head that does nothing there,
+    /// the reason: `absent`, `removed` or `constant` (it writes a constant).
     pub primary_a: String,
     /// First label of the head's partner in the second analysis; as `primary_a`.
     pub primary_b: String,
-    /// Every label that the head has in either analysis, firm or borderline, in alphabetical order.
+    /// Every label of the head in either analysis except `broad`, firm or borderline, in alphabetical order.
     pub labels: Vec<LabelComparison>,
-    /// How the head chooses where to attend; null where neither analysis has a label of that.
+    /// How the head chooses where to attend, by its labels `chooses:*`; null if it has none in either analysis.
     pub choice: Option<ChoiceComparison>,
 }
 
 /// How a head chooses where to attend, compared between two analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct ChoiceComparison {
-    /// Outcome of the head, by its labels of how it chooses.
+    /// Outcome of the head, which sums up the outcomes in `labels`.
     pub outcome: Fate,
-    /// Label of how the head chooses in the first analysis, firm or borderline; null without one.
+    /// Key-choice label (`chooses:*`) of the head in the first analysis, firm or borderline; null if there is none.
     pub a: Option<String>,
-    /// Label of how the head chooses in the second analysis, firm or borderline; null without one.
+    /// Key-choice label (`chooses:*`) of the head in the second analysis, firm or borderline; null if there is none.
     pub b: Option<String>,
-    /// All labels of how the head chooses, from either analysis.
+    /// Every key-choice label (`chooses:*`) of the head in either analysis, firm or borderline.
     pub labels: Vec<LabelComparison>,
 }
 
@@ -191,7 +195,7 @@ pub struct LabelComparison {
 /// Evidence for or against a label of a head in one analysis.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LabelEvidence {
-    /// Standing of the head for the label, such as firm or borderline.
+    /// Test result of the label, such as firm or borderline.
     pub standing: LabelStanding,
     /// Name of the metric that the label's rule compares with its threshold.
     pub number: String,
@@ -203,7 +207,8 @@ pub struct LabelEvidence {
     pub threshold: f64,
     /// q-value of the label; null where the score is below its threshold, or there is no test.
     pub q: Option<f64>,
-    /// Strongest baseline that a label of a relation, firm or borderline, beats; null of other labels, and without word classes.
+    /// Strongest baseline that the label beats; null if the score is below the threshold, or the label is not about relations
+    /// or links.
     pub beyond: Option<Reach>,
 }
 
@@ -324,16 +329,17 @@ impl Doubt {
     }
 }
 
-/// Statistics of matched heads, and agreement by chance: with the heads of b in random order within layers.
+/// Statistics of matched heads, and their agreement by chance: each head with a random head of the same layer in the second
+/// analysis.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 pub struct MatchedHeads {
-    /// Number of heads of a whose partner has another number in b.
+    /// Number of heads whose partner has another number within the layer.
     pub moved: usize,
-    /// Number of heads whose partner is the same over either half of the sentences.
+    /// Number of heads whose partner is also found over even-numbered and over odd-numbered sentences separately.
     pub halves_agree: usize,
-    /// Share of heads with the same first label by chance, in random order.
+    /// Share of heads with equal first labels if heads are paired at random within layers.
     pub first_label: ShareByChance,
-    /// Share of heads with the same set of firm labels by chance, in random order.
+    /// Share of heads with equal sets of firm labels if heads are paired at random within layers.
     pub firm_labels: ShareByChance,
 }
 

@@ -20,17 +20,18 @@ pub const SCHEMA_VERSION: u32 = 3;
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "headscope compare --numbers")]
 pub struct NumbersOutcome {
-    /// Version of the schema of this document.
+    /// Version of this document's schema, raised when a key changes its meaning or goes away.
     pub schema_version: u32,
-    /// Whether `labels`, `relations` or `metrics` has an entry, or a head of `idle` has a firm label.
+    /// Whether `labels`, `relations` or `metrics` has an entry, or a head in `idle` has `firm_labels`.
     pub changed: bool,
-    /// How the corpora differ, in words; null where both analyses are over the same text.
+    /// Sentence on how the corpora differ; null if both analyses are over the same text.
     pub corpora: Option<String>,
     /// Results of the two analyses on their tasks, a sentence each; null unless both have a task.
     pub task: Option<[String; 2]>,
-    /// Why no label is firm in an analysis whose model could not read the corpus, in words; null where both could.
+    /// Reason why no label is firm in an analysis whose model could not read the corpus; null if both models could.
     pub unread: Option<String>,
-    /// Number of sampling units of each analysis that has too few for a test, in words; null where tests were possible.
+    /// Number of sampling units of each analysis that has too few for a test, such as `9 documents in a`; null if both have
+    /// enough.
     pub too_few_units: Option<String>,
     /// File, model and corpus of the first analysis.
     pub a: Described,
@@ -44,27 +45,30 @@ pub struct NumbersOutcome {
     pub pairing: Option<String>,
     /// Largest difference that does not count as a change, per unit.
     pub tolerances: PerUnit<f64>,
-    /// Parts that were asked for (labels, relations, metrics); empty for all.
+    /// Parts that were asked for by `--only` (labels, relations, metrics); empty if all were.
     pub only: Vec<Part>,
     /// Number of labels and numbers that were compared, whichever parts were asked for.
     pub compared: Compared,
-    /// Labels that are firm in one analysis and out of reach in the other, largest difference of scores first.
+    /// Labels that changed: firm in one analysis and significantly below their threshold in the other. Largest difference of
+    /// scores first.
     pub labels: Vec<LabelChange>,
-    /// Labels that are firm in one analysis only and are not shown to have changed. Either the test in the other cannot tell, or
-    /// the number of the label does not differ. They are no changes; `headscope compare` without `--numbers` says more.
+    /// Labels that are firm in one analysis only and are not shown to have changed. Either the test in the other cannot tell,
+    /// or the metric of the label does not differ. Such labels do not count as changes; `headscope compare` without `--numbers`
+    /// says more.
     pub one_sided: Vec<OneSidedLabel>,
     /// Heads that do nothing in exactly one analysis. Their firm labels in the other are lost or gained, and count as changes.
     pub idle: Vec<IdleHeadLabels>,
-    /// Heads with a differing number among the parts asked for, the head with most differing numbers first.
+    /// Heads with a metric or accuracy that differs, the head with most of them first. If `only` names parts, only their
+    /// numbers count.
     pub heads: Vec<HeadChanges>,
     /// Accuracies on relations that differ, largest difference first.
     pub relations: Vec<Change>,
-    /// Metrics of heads that differ, largest difference first. Differences in several units are compared as multiples of the
-    /// tolerance for two models that differ in precision alone.
+    /// Metrics of heads that differ, largest difference first. For this order, each difference is divided by the default
+    /// tolerance of its unit (shares, nats or tokens).
     pub metrics: Vec<Change>,
     /// Labels, numbers and sections that were not compared, with the reasons.
     pub left_aside: Vec<LeftAside>,
-    /// Settings and facts in which the two runs differ. They are no changes.
+    /// Settings and facts in which the two runs differ. Such differences do not count as changes.
     pub not_shared: Vec<Fact>,
 }
 
@@ -81,7 +85,7 @@ pub enum Method {
 /// Number of labels and numbers that were compared.
 #[derive(Serialize, JsonSchema)]
 pub struct Compared {
-    /// Number of labels that are firm in at least one analysis, without `broad` and labels of how heads choose.
+    /// Number of labels that are firm in at least one analysis, without `broad` and key-choice labels (`chooses:*`).
     pub firm_labels: usize,
     /// Number of firm labels that were compared.
     pub labels: usize,
@@ -89,11 +93,11 @@ pub struct Compared {
     pub relations: usize,
     /// Number of compared metrics of heads.
     pub metrics: usize,
-    /// Number of all accuracies and metrics together: the tests that are corrected for.
+    /// Number of compared accuracies and metrics together, over which q-values are corrected.
     pub numbers: usize,
 }
 
-/// A label that changed: firm in one analysis and out of reach in the other.
+/// A label that changed: firm in one analysis and significantly below its threshold in the other.
 #[derive(Serialize, JsonSchema)]
 pub struct LabelChange {
     /// Layer and number of the head.
@@ -101,13 +105,13 @@ pub struct LabelChange {
     pub place: HeadPlace,
     /// Name of the label, such as `syntactic:obj`.
     pub label: String,
-    /// Standing of the head for the label in the first analysis.
+    /// Score of the label in the first analysis, with its interval and threshold.
     pub a: Standing,
-    /// Standing of the head for the label in the second analysis.
+    /// Score of the label in the second analysis, with its interval and threshold.
     pub b: Standing,
-    /// Name of the differing metric on which the label rests, in the analysis in which it is firm.
+    /// Name of the metric that differs: the metric behind the score in the analysis where the label is firm.
     pub number: String,
-    /// q-value of the difference of that metric.
+    /// q-value of the difference in the metric `number`.
     pub q: f64,
 }
 
@@ -119,9 +123,9 @@ pub struct OneSidedLabel {
     pub place: HeadPlace,
     /// Name of the label, such as `syntactic:obj`.
     pub label: String,
-    /// Standing of the head for the label in the first analysis.
+    /// Score of the label in the first analysis, with its interval and threshold.
     pub a: Standing,
-    /// Standing of the head for the label in the second analysis.
+    /// Score of the label in the second analysis, with its interval and threshold.
     pub b: Standing,
 }
 
@@ -135,12 +139,12 @@ pub struct IdleHeadLabels {
     pub firm_labels: Vec<String>,
 }
 
-/// Standing of a head for a label in one analysis.
+/// Score of a head for a label in one analysis, with interval and threshold.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Standing {
-    /// Whether the label is firm in this analysis.
+    /// Whether the label is firm: the score is significantly above the threshold.
     pub firm: bool,
-    /// Name of the metric behind the score: in each analysis, the best of the label's rules.
+    /// Name of the metric behind the score. If the label has several rules, the analyses may have different metrics here.
     pub number: String,
     /// Score of the label in this analysis, on the label's own scale.
     pub score: f64,
@@ -160,11 +164,11 @@ pub struct HeadChanges {
     pub changed: usize,
     /// Number of the head's metrics and accuracies that were compared.
     pub compared: usize,
-    /// The metric or accuracy of the head that differs most.
+    /// Largest difference among the metrics and accuracies of the head.
     pub largest: LargestChange,
 }
 
-/// The metric or accuracy of a head that differs most between two analyses.
+/// Largest difference between two analyses among the metrics and accuracies of a head.
 #[derive(Serialize, JsonSchema)]
 pub struct LargestChange {
     /// Name of the compared number: a metric, or the accuracy on a relation.

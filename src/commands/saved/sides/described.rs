@@ -32,20 +32,20 @@ pub struct Described {
 /// A number with its 95 % interval.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Valued {
-    /// Estimate of the number.
+    /// Estimate, in the unit that `unit` names.
     pub value: f64,
-    /// 95 % interval of the number; null where there is none.
+    /// 95 % interval of the estimate; null if there is none.
     pub ci95: Option<Interval>,
 }
 
 /// Numbers, labels or sections that were not compared, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftAside {
-    /// Reason why they were not compared, in words that follow the count.
+    /// Reason why the entries were not compared, in words that continue `count`: 12 `numbers are there on one side only`.
     pub why: String,
-    /// Number of entries that were not compared.
+    /// Number of entries that were not compared for this reason.
     pub count: usize,
-    /// Names of the relations, metrics, labels or sections concerned.
+    /// Names of the relations, metrics, labels or sections that were not compared.
     pub of: Vec<String>,
 }
 

@@ -18,7 +18,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Pairs of heads of two models that attend alike over the same sentences.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HeadMatching {
-    /// Version of the schema of this document.
+    /// Version of this document's schema, raised when a key changes its meaning or goes away.
     pub schema_version: u32,
     /// Id and weights of the first model.
     pub a: MatchedModel,
@@ -26,8 +26,8 @@ pub struct HeadMatching {
     pub b: MatchedModel,
     /// Number of sentences over which heads were matched.
     pub sentences: u64,
-    /// Number of heads whose partner is the same over even-numbered and over odd-numbered sentences (units with `--labels`)
-    /// alone.
+    /// Number of heads whose partner is also found over even-numbered and over odd-numbered sentences separately. With
+    /// `--labels`, sampling units are divided in this way, not sentences.
     pub halves_agree: usize,
     /// Heads of the first model with their partners, layer by layer.
     pub heads: Vec<MatchedHead>,
@@ -53,7 +53,7 @@ pub struct MatchedHead {
     pub distance: f64,
     /// Distance to the second model's head of the same layer and number, as `distance`.
     pub distance_in_place: f64,
-    /// Whether both halves of the sentences give the head this partner.
+    /// Whether this partner is also found over even-numbered and over odd-numbered sentences separately.
     pub halves_agree: bool,
 }
 

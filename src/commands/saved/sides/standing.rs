@@ -14,21 +14,21 @@ use crate::study::labels::Assessment;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 
-/// Standing of a head for a label in one analysis.
+/// Test result of a label for a head in one analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LabelStanding {
-    /// The label is firm: its rule fires, and significantly.
+    /// The label is firm: the score is significantly above the threshold.
     Firm,
-    /// The head has the label, but not significantly.
+    /// The label is borderline: the score is above the threshold, but not significantly.
     Borderline,
-    /// The one-sided test at 2.5 % finds that the label's rule does not fire.
+    /// The score is significantly below the threshold (one-sided test at 2.5 %), or the head is absent or removed.
     OutOfReach,
-    /// The label's rule does not fire, but not significantly: with more sentences it might.
+    /// The score is below the threshold, but not significantly. Or another label excludes this label.
     WithinReach,
-    /// The label's rule does not fire, and there is no test: the score rests on too few blocks.
+    /// The score is below the threshold, and rests on too few blocks for a test.
     Untested,
-    /// The head writes a constant in this analysis and not in the other, so that it has no role here wherever it attends.
+    /// The head writes a constant in this analysis only, so it has no role whatever it attends to.
     WritesConstant,
 }
 
