@@ -181,10 +181,18 @@ mod tests {
             let text = explain_path(path).unwrap();
             text.lines().filter(|line| starts.iter().any(|start| line.starts_with(start))).join("\n")
         };
-        insta::assert_snapshot!(lines("report.pruning", &["report.pruning", "sentences  ", "More: "]), @"");
-        insta::assert_snapshot!(lines("report.pruning.interaction", &["together"]), @"");
-        insta::assert_snapshot!(lines("report.heads.labels.test", &["q "]), @"");
-        insta::assert_snapshot!(explain_path("report.heads.primary").unwrap(), @"");
+        insta::assert_snapshot!(lines("report.pruning", &["report.pruning", "sentences  ", "More: "]), @"
+        report.pruning
+        sentences                  Number of sentences with a scored token, in odd-numbered blocks.
+        More: report.pruning.interaction, report.pruning.orders, report.pruning.right
+        ");
+        insta::assert_snapshot!(lines("report.pruning.interaction", &["together"]), @"together    Effect of removing all of `heads` together, in nats per scored token.");
+        insta::assert_snapshot!(lines("report.heads.labels.test", &["q "]), @"q               q-value of the score: twice `p`, corrected by Benjamini & Hochberg over all labels of this kind with scores above their thresholds. Null where this score is not above.");
+        insta::assert_snapshot!(explain_path("report.heads.primary").unwrap(), @"
+        report.heads.primary
+
+        The firm label with the largest margin over its threshold, a borderline one if none is firm, or `unlabelled`. A head that the checkpoint was saved without has `absent`, a head that the run removed (`--remove`) has `removed`.
+        ");
         assert!(explain_path("numbers.labels").is_some() && explain_path("compare.agreement").is_some());
         for nothing in ["report.pruned", "report.heads.primary.name", "reports", "report."] {
             assert_eq!(explain_path(nothing), None, "{nothing}");
@@ -214,7 +222,11 @@ mod tests {
         let unknown: Vec<&String> =
             found.iter().filter(|word| crate::commands::explain::explain(word).is_err()).collect();
         assert_eq!(unknown, Vec::<&String>::new());
-        insta::assert_snapshot!(explain_word("too_few_units").unwrap(), @"");
+        insta::assert_snapshot!(explain_word("too_few_units").unwrap(), @"
+        too_few_units (in a report)
+
+        report.task.obstacle = too_few_units  There are fewer items, or fewer sampling units, than the policy asks for.
+        ");
         assert_eq!(explain_word("no_such_word"), None);
     }
 

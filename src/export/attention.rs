@@ -300,7 +300,15 @@ from\\to   1  2  3  4
 ";
         assert_eq!(text, expected);
         let numbers = plain(&text_grid(&viewed(), true, None));
-        insta::assert_snapshot!(numbers, @"");
+        insta::assert_snapshot!(numbers, @r"
+        L2H8, sentence 7 (s-7)
+        from\to     1    2    3    4
+        1 [CLS]   1.0    -    -    -  -> [CLS] 1.00
+        2 a         -  .25 >.75    -  -> b 0.75
+        3 b       .50  .10  .40    -  -> [CLS] 0.50
+        4 [SEP]     -    -    -  1.0  -> [SEP] 1.00
+        > the head in the tree
+        ");
     }
 
     #[test]
@@ -308,7 +316,16 @@ from\\to   1  2  3  4
         // b is linked to a, which has more of b than of any other word; b has more of a than a special token, which is no word.
         let gold = Some(GoldArcs { name: Some("maps".to_owned()), end_noun: "target", arcs: vec![[2, 1]] });
         let text = plain(&text_grid(&SentenceAttention { gold, ..viewed() }, false, None));
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r"
+        L2H8, sentence 7 (s-7)
+        from\to   1  2  3  4
+        1 [CLS]  ██           -> [CLS] 1.00
+        2 a         ▒▒ ██     -> b 0.75
+        3 b      ▓▓>░░ ▓▓     -> [CLS] 0.50
+        4 [SEP]           ██  -> [SEP] 1.00
+        ░ 0.05, ▒ 0.2, ▓ 0.4, █ 0.7 and more; > the target by maps
+        maps: the only word attends most to its target, and is attended to most by it
+        ");
         let wrong = Some(GoldArcs { name: Some("maps".to_owned()), end_noun: "target", arcs: vec![[1, 0]] });
         assert_eq!(SentenceAttention { gold: wrong, ..viewed() }.match_counts(), Some([0, 0, 1]));
         let gold = Some(GoldArcs { name: Some("maps".to_owned()), end_noun: "target", arcs: Vec::new() });
@@ -327,7 +344,15 @@ from\\to   1  2  3  4
         let seen = (0..4).map(|unit| 0..unit + 1).collect();
         let causal = SentenceAttention { visible_units: seen, ..viewed() };
         let numbers = plain(&text_grid(&causal, true, None));
-        insta::assert_snapshot!(numbers, @"");
+        insta::assert_snapshot!(numbers, @r"
+        L2H8, sentence 7 (s-7)
+        from\to     1    2    3    4
+        1 [CLS]   1.0                 -> [CLS] 1.00
+        2 a         -  .25 >          -> b 0.75
+        3 b       .50  .10  .40       -> [CLS] 0.50
+        4 [SEP]     -    -    -  1.0  -> [SEP] 1.00
+        > the head in the tree
+        ");
         let reading = "None goes to the right, for a word sees none after it.";
         assert!(arcs_figure(&[causal]).contains(reading) && !arcs_figure(&[viewed()]).contains(reading));
     }
@@ -335,7 +360,20 @@ from\\to   1  2  3  4
     #[test]
     fn columns_without_room_come_in_a_further_part() {
         let text = plain(&text_grid(&viewed(), false, Some(30)));
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r"
+        L2H8, sentence 7 (s-7)
+        from\to   1  2
+        1 [CLS]  ██     -> [CLS] 1.00
+        2 a         ▒▒  -> b 0.75
+        3 b      ▓▓ ░░  -> [CLS] 0.50
+        4 [SEP]         -> [SEP] 1.00
+        from\to   3  4
+        1 [CLS]         -> [CLS] 1.00
+        2 a     >██     -> b 0.75
+        3 b      ▓▓     -> [CLS] 0.50
+        4 [SEP]     ██  -> [SEP] 1.00
+        ░ 0.05, ▒ 0.2, ▓ 0.4, █ 0.7 and more; > the head in the tree
+        ");
         assert!(text.lines().take(11).all(|line| display_width(line) <= 30), "{text}");
         // However narrow it is, there is a column in each part.
         assert_eq!(plain(&text_grid(&viewed(), false, Some(1))).lines().count(), 2 + 4 * 5);

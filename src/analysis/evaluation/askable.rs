@@ -101,6 +101,13 @@ mod tests {
         let without_loss = need_loss.map(|name| encoder.refusal_reason_with_loss(named(name)));
         let refused = [(encoder, "in-context"), (pruned, "edges"), (proteins, "coreference")];
         let refused = refused.map(|(model, name)| model.refusal_reason(named(name)));
-        insta::assert_snapshot!(without_loss.into_iter().chain(refused).map(Option::unwrap).join("\n"), @"");
+        insta::assert_snapshot!(without_loss.into_iter().chain(refused).map(Option::unwrap).join("\n"), @"
+        has no head by which it was trained, and so no loss
+        has no head by which it was trained, and so no loss
+        has no head by which it was trained, and so no loss
+        is no decoder: it does not predict the next token from those before it
+        lacks heads (pruned_heads), and this study asks about all
+        knows no words: its tokens are residues of proteins
+        ");
     }
 }

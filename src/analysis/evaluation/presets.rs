@@ -278,7 +278,7 @@ mod tests {
         let line = "Preset kovaleva2019: vertical 2, diagonal 0, vertical+diagonal 0, block 1, heterogeneous 0\n";
         assert_eq!(kovaleva2019_summary(&heads), line);
         let none: [LabelledHead<'_>; 2] = [heads[1], (&[], heads[0].1)];
-        insta::assert_snapshot!(kovaleva2019_summary(&none), @"");
+        insta::assert_snapshot!(kovaleva2019_summary(&none), @"Preset kovaleva2019: vertical 0, diagonal 0, vertical+diagonal 0, block 1, heterogeneous 0; no class 1");
     }
 
     #[test]

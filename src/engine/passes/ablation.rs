@@ -143,6 +143,15 @@ mod tests {
         assert_eq!(read("top:2,random:30"), Ok(Choice { top: 2, bottom: 0, random: 30 }));
         let wrong = ["", "top", "top:", "top:0", "top:-1", "first:3", "top:2,top:3", "top:2,"];
         let errors = wrong.map(|text| format!("{text:?}: {}", read(text).unwrap_err()));
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        "": expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these
+        "top": expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these
+        "top:": `top:`: expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these, each once and with a number from 1
+        "top:0": `top:0`: expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these, each once and with a number from 1
+        "top:-1": `top:-1`: expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these, each once and with a number from 1
+        "first:3": expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these
+        "top:2,top:3": `top:3`: expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these, each once and with a number from 1
+        "top:2,": expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these
+        "#);
     }
 }

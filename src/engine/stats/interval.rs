@@ -48,6 +48,6 @@ mod tests {
         let read = serde_json::from_str::<Interval>;
         assert_eq!(read("[-1, 0.5]").unwrap(), Interval(-1.0, 0.5));
         assert_eq!(read("[0.5, 0.5]").unwrap(), Interval(0.5, 0.5));
-        insta::assert_snapshot!(read("[0.5, -1]").unwrap_err(), @"");
+        insta::assert_snapshot!(read("[0.5, -1]").unwrap_err(), @"the interval from 0.5 to -1 ends before it begins");
     }
 }

@@ -116,7 +116,7 @@ mod tests {
     fn a_key_is_there_once() {
         assert_eq!(serde_json::from_str::<UniqueKeys<u8>>("{\"a\": 1, \"b\": 2}").unwrap().0.len(), 2);
         let error = serde_json::from_str::<UniqueKeys<u8>>("{\"a\": 1,\n\"a\": 1}").unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"the key `a` is there twice at line 2 column 3");
     }
 
     #[test]

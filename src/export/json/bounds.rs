@@ -342,7 +342,14 @@ mod tests {
             "{\"denominators\": {\"uuas\": {\"effective_blocks\": -1}}}",
             "{} x",
         ];
-        insta::assert_snapshot!(out_of_bounds.iter().map(|json| ensure_bounded(json).unwrap_err()).join("\n"), @"");
+        insta::assert_snapshot!(out_of_bounds.iter().map(|json| ensure_bounded(json).unwrap_err()).join("\n"), @"
+        the number -1.5e30, and the largest that is read is 1e30 at line 2 column 8
+        the number 70368744177665, and the largest that is read is 70368744177664 at line 1 column 20
+        a text of 65537 bytes, and at most 65536 are read at line 1 column 65540
+        a text of 65537 bytes, and at most 65536 are read at line 1 column 65540
+        `effective_blocks` is -1.0, and the least that it can be is 0 at line 1 column 49
+        trailing characters at line 1 column 4
+        ");
         // Words of a corpus are longer, seeds larger.
         let good =
             format!("{{\"examples\": [{long}], \"settings\": {{\"seed\": {}}}, \"a\": [null, true, -1e30]}}", u64::MAX);

@@ -322,7 +322,7 @@ mod tests {
     fn a_file_that_is_no_policy_is_refused_by_its_line() {
         let (line, why) = refusal("syntactic_q = 0.5\n\nseparator_mas = 0.5\n");
         assert_eq!((line, why.as_str()), (3, "there is no threshold `separator_mas`; did you mean `separator_mass`?"));
-        insta::assert_snapshot!(refusal("[table]\nx = 1").1, @"");
+        insta::assert_snapshot!(refusal("[table]\nx = 1").1, @"there is no threshold `table`: there are separator_mass, syntactic_q, syntactic_margin, syntactic_min_count");
         let share = "it must be a number from 0 to 1, or \"off\"";
         for value in ["1.5", "-0.1", "nan", "inf", "\"0.5\"", "\"Off\"", "[0.5]", "true", "0x1"] {
             let expected = format!("`separator_mass` is {value}: {share}");
@@ -351,6 +351,9 @@ mod tests {
             "`separator_mass` is 7: it must be a number from 0 to 1, or \"off\""
         );
         let refusals = [json!({ "separator_mas": 0.5 }), json!({ "syntactic_min_count": null })].map(refusal);
-        insta::assert_snapshot!(refusals.join("\n"), @"");
+        insta::assert_snapshot!(refusals.join("\n"), @"
+        there is no threshold `separator_mas`; did you mean `separator_mass`?
+        `syntactic_min_count` is null: it must be a whole number of words, 0 or more
+        ");
     }
 }

@@ -132,6 +132,12 @@ mod tests {
             condition.and_then(|condition| table().rows_where(&[condition])).unwrap_err().to_string()
         };
         let errors = ["det", "kind=det", "score>much", "score>=nan", "relation>a"].map(failed);
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @"
+        `det` is no condition: write COLUMN=VALUE, or !=, >=, <=, > or < for =
+        the table `t` has no column `kind`: it has relation, score, firm
+        `score` is a column of numbers, and `much` is none
+        `score` is a column of numbers, and `nan` is none
+        `relation` is a column of texts, which are only = or !=
+        ");
     }
 }

@@ -232,8 +232,21 @@ mod tests {
         // With less room a column is dropped, from the right, and named.
         // A bar keeps the space at the start of each line.
         let barred = |width| shown(width).lines().map(|line| format!("|{}", line.trim_end())).join("\n");
-        insta::assert_snapshot!(barred(26), @"");
+        insta::assert_snapshot!(barred(26), @"
+        | head  first labels
+        | L0H1  nsubj:pass, conj
+        |(no room for: over offset)
+        ");
         // The first two columns stay, and no word is broken.
-        insta::assert_snapshot!(barred(8), @"");
+        insta::assert_snapshot!(barred(8), @"
+        | head  first
+        |       labels
+        | L0H1  nsubj:pass,
+        |       conj
+        |(no room
+        |for:
+        |over
+        |offset)
+        ");
     }
 }

@@ -98,7 +98,7 @@ fn errors_name_the_line_the_value_and_the_way_out() {
     }
     let controls = "[defaults]\ncontrol = \"random-init\"\ncontrol-seeds = 0\n[models]\na = \"box:small\"\n[corpora]\ng = \"box:gold\"\n";
     let (line, why) = error(controls);
-    insta::assert_snapshot!(format!("{line}: {why}"), @"");
+    insta::assert_snapshot!(format!("{line}: {why}"), @"3: in run `a.g`: invalid value '0' for '--control-seeds <N>': a whole number from 1 to 1000 is expected");
     for empty in ["g = []", "g = { corpus = [] }"] {
         let why = "`corpus` is an empty list: name at least one file".to_owned();
         assert_eq!(error(&format!("[models]\na = \"box:small\"\n[corpora]\n{empty}\n")), (4, why));
@@ -115,8 +115,13 @@ fn errors_name_the_line_the_value_and_the_way_out() {
         let (line, why) = error(&format!("[models]\n{names} = \"box:small\"\n[corpora]\ng = \"box:gold\"\n"));
         format!("{line}: {why}")
     });
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @"
+    3: `A` and `a` are one file's name on systems that know no case: use another name
+    2: `CON` becomes part of a file's name, and is that of a device on some systems: use another name
+    2: `nul` becomes part of a file's name, and is that of a device on some systems: use another name
+    2: `com7` becomes part of a file's name, and is that of a device on some systems: use another name
+    ");
     let misspelt = "[models]\na = \"box:small\"\n[corpora]\ng = \"box:gld\"\n";
     let (line, why) = error(misspelt);
-    insta::assert_snapshot!(format!("{line}: {why}"), @"");
+    insta::assert_snapshot!(format!("{line}: {why}"), @"4: in run `a.g`: there is no corpus `box:gld` in the box: it has box:gold; did you mean `box:gold`?");
 }

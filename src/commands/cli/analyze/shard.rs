@@ -174,9 +174,9 @@ mod tests {
     fn an_array_that_is_numbered_otherwise_is_refused_as_a_whole() {
         let of_zero = [("SLURM_ARRAY_TASK_ID", "4"), ("SLURM_ARRAY_TASK_MIN", "0"), ("SLURM_ARRAY_TASK_MAX", "7")];
         let error = auto(8, &of_zero).unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"--shard auto/8: SLURM_ARRAY_TASK_MIN is `0`, and the jobs of a Slurm array for 8 shards have the numbers 1 to 8");
         let too_many = [("SLURM_ARRAY_TASK_ID", "4"), ("SLURM_ARRAY_TASK_MAX", "9")];
-        insta::assert_snapshot!(auto(8, &too_many).unwrap_err(), @"");
+        insta::assert_snapshot!(auto(8, &too_many).unwrap_err(), @"--shard auto/8: SLURM_ARRAY_TASK_MAX is `9`, and the jobs of a Slurm array for 8 shards have the numbers 1 to 8");
         let foreign_numbers = [
             ("SLURM_ARRAY_TASK_ID", "0"),
             ("SLURM_ARRAY_TASK_ID", "9"),
@@ -186,14 +186,22 @@ mod tests {
             ("JOB_COMPLETION_INDEX", "8"),
             ("AWS_BATCH_JOB_ARRAY_INDEX", "one"),
         ];
-        insta::assert_snapshot!(foreign_numbers.iter().map(|set| auto(8, &[*set]).unwrap_err()).join("\n"), @"");
+        insta::assert_snapshot!(foreign_numbers.iter().map(|set| auto(8, &[*set]).unwrap_err()).join("\n"), @"
+        --shard auto/8: SLURM_ARRAY_TASK_ID is `0`, and the jobs of a Slurm array for 8 shards have the numbers 1 to 8
+        --shard auto/8: SLURM_ARRAY_TASK_ID is `9`, and the jobs of a Slurm array for 8 shards have the numbers 1 to 8
+        --shard auto/8: SLURM_ARRAY_TASK_ID is ``, and the jobs of a Slurm array for 8 shards have the numbers 1 to 8
+        --shard auto/8: SLURM_ARRAY_TASK_ID is `-1`, and the jobs of a Slurm array for 8 shards have the numbers 1 to 8
+        --shard auto/8: SLURM_ARRAY_TASK_ID is `4294967295`, and the jobs of a Slurm array for 8 shards have the numbers 1 to 8
+        --shard auto/8: JOB_COMPLETION_INDEX is `8`, and the jobs of a Kubernetes Indexed Job for 8 shards have the numbers 0 to 7
+        --shard auto/8: AWS_BATCH_JOB_ARRAY_INDEX is `one`, and the jobs of a AWS Batch array for 8 shards have the numbers 0 to 7
+        ");
     }
 
     #[test]
     fn no_engine_and_two_engines_are_refused() {
-        insta::assert_snapshot!(auto(8, &[]).unwrap_err(), @"");
+        insta::assert_snapshot!(auto(8, &[]).unwrap_err(), @"--shard auto/8: this is no job of an array, none of these is set: SLURM_ARRAY_TASK_ID (Slurm array), JOB_COMPLETION_INDEX (Kubernetes Indexed Job), AWS_BATCH_JOB_ARRAY_INDEX (AWS Batch array): say --shard I/8");
         let error = auto(8, &[("SLURM_ARRAY_TASK_ID", "1"), ("JOB_COMPLETION_INDEX", "0")]).unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"--shard auto/8: SLURM_ARRAY_TASK_ID=1 and JOB_COMPLETION_INDEX=0 are set, so this job has two numbers: say --shard I/8");
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn what_is_no_index_is_refused() {
     }
     let other = open(b"headscope index 0\nwhatever").unwrap_err();
     let message = format!("{other:#}").replace(&folder.path().display().to_string(), "DIR");
-    insta::assert_snapshot!(message, @"");
+    insta::assert_snapshot!(message, @"cannot use the index `DIR/corpus.index`: it has another format: make it again with `headscope index`");
 }
 
 /// A piece of this many sentences.

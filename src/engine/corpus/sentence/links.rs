@@ -260,6 +260,11 @@ mod tests {
             let error = types.intern(kind(name, is_undirected)).unwrap_err();
             format!("{error:#}")
         });
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @"
+        links of the type `contact` have a direction here, and are undirected before: say `undirected` and `min_distance` of a type alike in every sentence that has it
+        a type of links has no name: name it, as in `maps`
+        the type of links `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...` has a name of more than 256 bytes: give it a shorter name: it stands in labels and tables
+        links are of the type `more`, and there are 100 other types before: leave out the types that are no question of yours
+        ");
     }
 }

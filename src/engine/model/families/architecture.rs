@@ -261,7 +261,10 @@ mod tests {
             let text = config("bert", 2).replace('{', &format!("{{\"is_decoder\": {value}, "));
             Architecture::parse(&text).unwrap_err().to_string()
         });
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        is_decoder is 1: expected true or false
+        is_decoder is "yes": expected true or false
+        "#);
         let text = config("bert", 2).replace('{', "{\"is_decoder\": null, ");
         assert!(Architecture::parse(&text).is_ok());
     }
@@ -311,6 +314,16 @@ mod tests {
             ("mpnet", r#"{"0": [0]}"#),
         ];
         let errors = configs.map(|(model_type, pruned)| absent(model_type, pruned).unwrap_err());
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        pruned_heads holds [1]: expected layers with lists of heads, such as {"0": [2, 5]}
+        pruned_heads holds 1: expected layers with lists of heads, such as {"0": [2, 5]}
+        pruned_heads holds [-1]: expected layers with lists of heads, such as {"0": [2, 5]}
+        pruned_heads names layer 2: the model has 2 layers with weights, counted from 0
+        pruned_heads names layer 1: the model has 1 layer with weights, counted from 0
+        pruned_heads names layer x: the model has 2 layers with weights, counted from 0
+        pruned_heads names head 3 of layer 0, which had 3 heads, counted from 0
+        pruned_heads leaves layer 0 without a head, and transformers runs no such layer
+        pruned_heads is there, and transformers runs no mpnet without some of its heads: analyse the model as it was before
+        "#);
     }
 }

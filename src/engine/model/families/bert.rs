@@ -227,7 +227,7 @@ mod tests {
     fn a_variant_is_refused_by_the_name_of_its_code() {
         let text = r#"{"position_embedding_type": "alibi",
             "auto_map": {"AutoModel": "jinaai/jina-bert-v2-qk-post-norm--modeling_bert.JinaBertModel"}}"#;
-        insta::assert_snapshot!(read(text).unwrap_err(), @"");
+        insta::assert_snapshot!(read(text).unwrap_err(), @"auto_map names qk-post-norm: JinaBERT v2 of the code, de, es and zh models, which normalises queries and keys, is not supported");
     }
 
     #[test]

@@ -158,7 +158,13 @@ mod tests {
             r#", "embedding_size": 4"#,
             r#", "layer_norm_eps": 1e-5"#,
         ];
-        insta::assert_snapshot!(wrong.map(|more| error(more).unwrap()).join("\n"), @"");
+        insta::assert_snapshot!(wrong.map(|more| error(more).unwrap()).join("\n"), @"
+        k_groups is 0: it has to divide hidden_size 8
+        v_groups is 3: it has to divide hidden_size 8
+        output_groups is 8: it has to divide hidden_size 8 and intermediate_size 12
+        embedding_size is 4, hidden_size 8: nothing leads from one to the other
+        layer_norm_eps is 1e-5: within layers it is 1e-12 in SqueezeBERT
+        ");
     }
 
     fn layers(passes: usize, groups: usize, inner: usize) -> Result<Vec<String>> {
@@ -181,7 +187,7 @@ mod tests {
 
     #[test]
     fn numbers_that_overflow() {
-        insta::assert_snapshot!(layers(1 << 9, 1, 1 << 60).unwrap_err(), @"");
+        insta::assert_snapshot!(layers(1 << 9, 1, 1 << 60).unwrap_err(), @"num_hidden_layers is 18446744073709551615: no model has more than 1024");
         let error = layers(2, 0, 1).unwrap_err().to_string();
         assert_eq!(error, "num_hidden_groups is 0 and inner_group_num 1: neither can be 0");
     }

@@ -198,7 +198,7 @@ mod tests {
         let file = ModelFile::open(&path).unwrap();
         fs::write(&path, "abcd").unwrap();
         let error = file.sha256().unwrap_err().to_string();
-        insta::assert_snapshot!(error.replace(folder.path().to_str().unwrap(), "DIR"), @"");
+        insta::assert_snapshot!(error.replace(folder.path().to_str().unwrap(), "DIR"), @"`DIR/file` was changed while it was read: run again when it is whole");
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         fs::write(&path, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 438\n").unwrap();
         let error = format!("{:#}", ModelFile::open(&path).unwrap_err());
-        insta::assert_snapshot!(error.replace(folder.path().to_str().unwrap(), "DIR"), @"");
+        insta::assert_snapshot!(error.replace(folder.path().to_str().unwrap(), "DIR"), @"cannot read `DIR/model.safetensors`: it is a pointer of git LFS and not the file itself: run `git lfs pull` in its folder");
     }
 
     #[test]

@@ -262,7 +262,18 @@ mod tests {
             let text = format!(r#"{{"weight_map": {{"x": "1.bin", "y": "{name}"}}}}"#);
             parse_shard_names(&text, "bin").unwrap_err().to_string()
         });
-        insta::assert_snapshot!(errors.join("\n"), @"");
+        insta::assert_snapshot!(errors.join("\n"), @r#"
+        it lists the file "../a.bin", which does not lie beside it
+        it lists the file "/etc/a.bin", which does not lie beside it
+        it lists the file "a/b.bin", which does not lie beside it
+        it lists the file "./a.bin", which does not lie beside it
+        it lists the file "a.bin/", which does not lie beside it
+        it lists the file "..", which does not lie beside it
+        it lists the file ".", which does not lie beside it
+        it lists the file "", which does not lie beside it
+        it lists the file "a\\b.bin", which does not lie beside it
+        it lists the file "C:a.bin", which does not lie beside it
+        "#);
     }
 
     #[test]

@@ -87,6 +87,10 @@ mod tests {
             r#"{"pooling_mode_cls_token": true, "pooling_mode_max_tokens": true}"#,
             "[]",
         ];
-        insta::assert_snapshot!(texts.map(refused).join("\n"), @"");
+        insta::assert_snapshot!(texts.map(refused).join("\n"), @"
+        it pools by `pooling_mode_weightedmean_tokens`, which is not supported
+        it pools in several ways at once: pooling_mode_cls_token, pooling_mode_max_tokens
+        not an object of JSON
+        ");
     }
 }

@@ -152,6 +152,6 @@ mod tests {
         assert_eq!(serde_json::to_string(&place).unwrap(), json);
         assert_eq!(serde_json::from_str::<HeadPlace>(json).unwrap(), place);
         let error = serde_json::from_str::<HeadPlace>(&json.replace("L7H9", "L7H8")).unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"head 9 of layer 7 is `L7H9`, not `L7H8`");
     }
 }

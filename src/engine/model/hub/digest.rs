@@ -100,6 +100,6 @@ mod tests {
             assert_eq!(Digest::parse(name), None);
         }
         let other = Digest::parse(&git.replace('f', "e")).unwrap();
-        insta::assert_snapshot!(other.ensure_matches(&file).unwrap_err(), @"");
+        insta::assert_snapshot!(other.ensure_matches(&file).unwrap_err(), @"`abc` has git SHA-1 f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f, and not git SHA-1 e2ba8e84ab5c1bce84a7b441cb1959cec7093b7e by which it is called: delete it, and it is downloaded again");
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn offline_a_model_that_is_not_there_says_where_it_was_looked_for() {
         let folder = tempfile::tempdir().unwrap();
-        insta::assert_snapshot!(offline_error(folder.path(), "v2"), @"");
+        insta::assert_snapshot!(offline_error(folder.path(), "v2"), @"`acme/tiny-bert` (revision `v2`) is not in the Hub cache `CACHE`, and HF_HUB_OFFLINE forbids asking the Hub: unset HF_HUB_OFFLINE or download the model first");
     }
 
     #[test]
@@ -151,6 +151,6 @@ mod tests {
         fs::write(snapshot.join("config.json"), SMALL_CONFIG_JSON).unwrap();
         fs::create_dir(model.join("refs")).unwrap();
         fs::write(model.join("refs/main"), COMMIT).unwrap();
-        insta::assert_snapshot!(offline_error(folder.path(), "main"), @"");
+        insta::assert_snapshot!(offline_error(folder.path(), "main"), @"`acme/tiny-bert` (revision `main`) is not complete in the Hub cache `CACHE`: it holds config.json of it, and HF_HUB_OFFLINE forbids asking the Hub: unset HF_HUB_OFFLINE or download the model first");
     }
 }

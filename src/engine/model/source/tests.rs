@@ -152,32 +152,39 @@ fn an_index_that_lists_what_is_not_there_or_not_beside_it() {
 
 #[test]
 fn a_folder_that_is_not_there() {
-    insta::assert_snapshot!(ModelRef::parse("./no/such").resolve(&()).unwrap_err(), @"");
+    insta::assert_snapshot!(ModelRef::parse("./no/such").resolve(&()).unwrap_err(), @"no such model folder: `./no/such`; name a model on the Hub as `org/name` or `org/name@revision`");
 }
 
 #[test]
 fn an_address_of_something_else() {
     let addresses = ["https://example.org/acme/tiny-bert", "https://huggingface.co/datasets/acme/words"];
     let errors = addresses.map(|address| ModelRef::parse(address).resolve(&()).unwrap_err().to_string());
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @"
+    `https://example.org/acme/tiny-bert` is an address, and no model on the Hub: models are folders, or are named `org/name` or `org/name@revision`
+    `https://huggingface.co/datasets/acme/words` is an address, and no model on the Hub: models are folders, or are named `org/name` or `org/name@revision`
+    ");
 }
 
 #[test]
 fn a_misspelt_folder_names_the_one_nearby() {
     let (parent, _) = model_folder(&[CONFIG, TOKENIZER, SAFETENSORS]);
     let error = ModelRef::Folder(parent.path().join("my-brt")).resolve(&()).unwrap_err().to_string();
-    insta::assert_snapshot!(error.replace(parent.path().to_str().unwrap(), "DIR"), @"");
+    insta::assert_snapshot!(error.replace(parent.path().to_str().unwrap(), "DIR"), @"no such model folder: `DIR/my-brt`; name a model on the Hub as `org/name` or `org/name@revision`; or is the folder `DIR/my-bert` meant?");
 }
 
 #[test]
 fn a_file_in_place_of_a_folder() {
-    insta::assert_snapshot!(ModelRef::parse("Cargo.toml").resolve(&()).unwrap_err(), @"");
+    insta::assert_snapshot!(ModelRef::parse("Cargo.toml").resolve(&()).unwrap_err(), @"`Cargo.toml` is a file: give the folder that holds config.json, tokenizer.json and model.safetensors");
 }
 
 #[test]
 fn the_first_missing_file_is_named() {
     let folders: [&[&str]; 3] = [&[], &[CONFIG, SAFETENSORS], &[CONFIG, TOKENIZER]];
-    insta::assert_snapshot!(folders.map(error_of).join("\n"), @"");
+    insta::assert_snapshot!(folders.map(error_of).join("\n"), @"
+    `DIR/config.json` is missing: a model has the files config.json, tokenizer.json and model.safetensors
+    `DIR/tokenizer.json` is missing: a tokenizer is tokenizer.json, vocab.txt with bpe.codes, vocab.txt, vocab.json with merges.txt, sentencepiece.bpe.model, spiece.model, spm.model, sentencepiece.model or tokenizer.model; there is config.json, model.safetensors
+    `DIR/model.safetensors` is missing: a model has the files config.json, tokenizer.json and model.safetensors
+    ");
 }
 
 #[test]
@@ -201,13 +208,24 @@ fn a_vocabulary_in_place_of_a_tokenizer() {
 
 #[test]
 fn what_is_no_tokenizer() {
-    insta::assert_snapshot!(error_of(&[CONFIG, SAFETENSORS, "vocab.json"]), @"");
+    insta::assert_snapshot!(error_of(&[CONFIG, SAFETENSORS, "vocab.json"]), @"`DIR/tokenizer.json` is missing, but vocab.json is there, which is half a tokenizer: it needs merges.txt too");
 }
 
 #[test]
 fn weights_in_another_form() {
     let names = ["tf_model.h5", "flax_model.msgpack", "flax_model.msgpack.index.json", "bert.onnx"];
-    insta::assert_snapshot!(names.map(|name| error_of(&[CONFIG, TOKENIZER, name])).join("\n"), @"");
+    insta::assert_snapshot!(names.map(|name| error_of(&[CONFIG, TOKENIZER, name])).join("\n"), @r#"
+    `DIR/model.safetensors` is missing, but tf_model.h5 is there, weights of TensorFlow, which are not read. To convert them, run in Python with transformers 4:
+      from transformers import AutoModel
+      AutoModel.from_pretrained("DIR", from_tf=True).save_pretrained("DIR")
+    `DIR/model.safetensors` is missing, but flax_model.msgpack is there, weights of Flax, which are not read. To convert them, run in Python with transformers 4:
+      from transformers import AutoModel
+      AutoModel.from_pretrained("DIR", from_flax=True).save_pretrained("DIR")
+    `DIR/model.safetensors` is missing, but flax_model.msgpack.index.json is there, weights of Flax, which are not read. To convert them, run in Python with transformers 4:
+      from transformers import AutoModel
+      AutoModel.from_pretrained("DIR", from_flax=True).save_pretrained("DIR")
+    `DIR/model.safetensors` is missing, but bert.onnx is there, an exported graph, which is not read: take the model it was exported from
+    "#);
 }
 
 #[test]
@@ -219,7 +237,12 @@ fn weights_that_are_there_under_another_name() {
         // Adapters leave the model's own config beside them at times.
         &[CONFIG, TOKENIZER, "adapter_config.json"],
     ];
-    insta::assert_snapshot!(folders.map(error_of).join("\n"), @"");
+    insta::assert_snapshot!(folders.map(error_of).join("\n"), @"
+    `DIR/model.safetensors` is missing, but model.fp16.safetensors is there, weights under another name: call them model.safetensors
+    `DIR/model.safetensors` is missing, but pytorch_model.fp16.bin is there, weights under another name: call them pytorch_model.bin
+    `DIR/config.json` is missing, but adapter_config.json is there, which belongs to an adapter (PEFT), not a model: name the model that it was trained on, and this folder with --adapter
+    `DIR/model.safetensors` is missing, but adapter_config.json is there, which belongs to an adapter (PEFT), not a model: name the model that it was trained on, and this folder with --adapter
+    ");
 }
 
 #[test]
@@ -227,7 +250,7 @@ fn an_exported_graph_in_its_folder() {
     let (_parent, folder) = model_folder(&[CONFIG, TOKENIZER]);
     fs::create_dir(folder.join("onnx")).unwrap();
     fs::write(folder.join("onnx/model.onnx"), "").unwrap();
-    insta::assert_snapshot!(folder_error(&folder), @"");
+    insta::assert_snapshot!(folder_error(&folder), @"`DIR/model.safetensors` is missing, but onnx/model.onnx is there, an exported graph, which is not read: take the model it was exported from");
 }
 
 #[test]
@@ -243,7 +266,7 @@ fn what_config_json_says_is_judged_before_anything_is_missed() {
 fn a_folder_in_place_of_a_file() {
     let (_parent, folder) = model_folder(&[CONFIG, TOKENIZER]);
     fs::create_dir(folder.join(SAFETENSORS)).unwrap();
-    insta::assert_snapshot!(folder_error(&folder), @"");
+    insta::assert_snapshot!(folder_error(&folder), @"`DIR/model.safetensors` is a folder and no file: a model has the files config.json, tokenizer.json and model.safetensors");
 }
 
 #[cfg(unix)]
@@ -251,7 +274,7 @@ fn a_folder_in_place_of_a_file() {
 fn a_link_that_leads_nowhere_is_a_missing_file() {
     let (_parent, folder) = model_folder(&[CONFIG, TOKENIZER]);
     std::os::unix::fs::symlink("nowhere", folder.join(SAFETENSORS)).unwrap();
-    insta::assert_snapshot!(folder_error(&folder), @"");
+    insta::assert_snapshot!(folder_error(&folder), @"`DIR/model.safetensors` is a link that leads to no file: a model has the files config.json, tokenizer.json and model.safetensors");
 }
 
 #[cfg(not(feature = "hub"))]

@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(cut("nh"), "n@@ h");
         assert_eq!(cut("ngng"), "n@@ g@@ ng");
         assert_eq!([cut("a"), cut("")], ["a", ""]);
-        insta::assert_snapshot!(BpeCodes::parse("a b 1\nc\n").unwrap_err(), @"");
+        insta::assert_snapshot!(BpeCodes::parse("a b 1\nc\n").unwrap_err(), @"line 2 has no pair of symbols");
     }
 
     #[test]

@@ -190,6 +190,12 @@ mod tests {
             format!("{:#}", with_conversion_hint(problem, Path::new("pytorch_model.bin")))
         };
         let messages = ["argparse.Namespace", "omegaconf.dictconfig.DictConfig", "posix.system"].map(way_out);
-        insta::assert_snapshot!(messages.join("\n"), @"");
+        insta::assert_snapshot!(messages.join("\n"), @r#"
+        it refers to `argparse.Namespace`, which has no place in a state dict: nothing of it was executed. Checkpoints of fairseq do: convert it by the script that transformers has for its family (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes
+        it refers to `omegaconf.dictconfig.DictConfig`, which has no place in a state dict: nothing of it was executed. Checkpoints of fairseq do: convert it by the script that transformers has for its family (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes
+        it refers to `posix.system`, which has no place in a state dict: nothing of it was executed. If the file is whole and you trust it, make one of it that can be read, in Python:
+          import torch
+          torch.save(torch.load("pytorch_model.bin", map_location="cpu", weights_only=True), "pytorch_model.bin")
+        "#);
     }
 }

@@ -378,6 +378,11 @@ mod tests {
             ensure_bounded_counts(&[sum(more)]),
             ensure_bounded_counts(&[sum(-more)]),
         ];
-        insta::assert_snapshot!(refused.map(|result| format!("{:#}", result.unwrap_err())).join("\n"), @"");
+        insta::assert_snapshot!(refused.map(|result| format!("{:#}", result.unwrap_err())).join("\n"), @"
+        it holds what no run counts: a count of more than 70368744177664
+        it holds what no run counts: a count of more than 70368744177664
+        it holds what no run counts: a count of more than 70368744177664
+        it holds what no run counts: a count of more than 70368744177664
+        ");
     }
 }

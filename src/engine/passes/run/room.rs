@@ -131,8 +131,11 @@ mod tests {
             let (before, limit) = error.split_once("--memory ").unwrap();
             format!("{before}--memory LIMIT{}", &limit[limit.find('`').unwrap()..])
         };
-        insta::assert_snapshot!([refused(&[60]), refused(&[30, 30])].join("\n"), @"");
-        insta::assert_snapshot!(room.long_wait_note(&pack(&[4])).unwrap(), @"");
+        insta::assert_snapshot!([refused(&[60]), refused(&[30, 30])].join("\n"), @"
+        sentence 0 with 60 tokens needs about 3.8 GB of memory, and 1.7 GB are free: skip such sentences by `--max-tokens 30`, or let it have more by `--memory LIMIT`
+        sentences 0 to 0 with 60 tokens together needs about 1.9 GB of memory, and 1.7 GB are free: `--memory LIMIT` lets it have as much
+        ");
+        insta::assert_snapshot!(room.long_wait_note(&pack(&[4])).unwrap(), @"sentence 0 with 4 tokens has 1073 million weights of attention, which takes minutes: --max-tokens leaves such sentences out");
         assert_eq!(room.long_wait_note(&pack(&[2])), None);
         // 64 million weights for each pair of tokens, of four bytes each.
         let with_keeper = PackMemory { attention_keepers: 1, ..room };

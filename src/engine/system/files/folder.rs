@@ -150,6 +150,10 @@ mod tests {
         fs::write(empty.join("a"), "").unwrap();
         let paths = [empty.clone(), empty.join("a"), bench.path().join("no/folder")];
         let errors = paths.map(|path| format!("{:#}", OutputFolder::open(&path).err().expect("a refusal")));
-        insta::assert_snapshot!(errors.join("\n").replace(bench.path().to_str().unwrap(), "DIR"), @"");
+        insta::assert_snapshot!(errors.join("\n").replace(bench.path().to_str().unwrap(), "DIR"), @"
+        cannot write `DIR/empty`: the folder has files already: name a new folder, or empty it first
+        cannot write `DIR/empty/a`: it is no folder: name a new folder
+        cannot write `DIR/no/folder`: there is no folder `DIR/no`: create it first
+        ");
     }
 }

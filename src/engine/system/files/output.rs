@@ -297,7 +297,7 @@ mod tests {
         fs::write(&path, "weights").unwrap();
         input::open(&path).unwrap();
         let error = message(output.commit()).replace(folder.path().to_str().unwrap(), "DIR");
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"cannot write `DIR/model`: the same run reads it: give the output another name");
         assert_eq!(fs::read(&path).unwrap(), b"weights");
         assert_eq!(names(folder.path()), ["model"]);
     }

@@ -205,7 +205,10 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     let labels = grid.head_places().zip(["broad", "separator"].map(str::to_owned)).collect();
     let known = ViewContext { policy: &default_policy(), run: &SectionFacts { labels, ..SectionFacts::default() } };
     let summary = found.view(known).summary.to_string();
-    insta::assert_snapshot!(summary.lines().filter(|line| line.contains("L0H1 -> L1H2")).join("\n"), @"");
+    insta::assert_snapshot!(summary.lines().filter(|line| line.contains("L0H1 -> L1H2")).join("\n"), @"
+    L0H1 -> L1H2  separator -> -  0.47893 ±0.00929       -  +0.69 ±0.01  <1e-6 
+     L0H1 -> L1H2 -> L2H0
+    ");
     assert_eq!(found.defect(grid), None);
     assert!(found.defect(HeadGrid { layers: 3, heads: 2 }).unwrap().contains("edges.layers"));
 }

@@ -150,10 +150,10 @@ fn verdicts_of_planted_effects() {
         serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0, "also_negligible": 0 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
-    insta::assert_snapshot!(summary.lines().next().unwrap(), @"");
+    insta::assert_snapshot!(summary.lines().next().unwrap(), @"Heads removed one at a time (by mean): loss of 256 masked tokens of 128 sentences, in nats a token, 1.000 with all heads and 1.500 without any. Verdicts: 1 helpful, 1 harmful, 3 negligible (effect within ±0.0050), 0 undecided. Largest and smallest effects, ± half of the 95 % interval, with q of the test against 0 and of the equivalence test (±0.0050):");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
     let card = found.head_card(GRID.head_place(0), ViewContext::new(&default_policy())).lines.concat();
-    insta::assert_snapshot!(card, @"");
+    insta::assert_snapshot!(card, @"without it (by mean) the loss is 0.2000 ±0.0013 nats a token more: helpful (q <1e-6)");
 }
 
 #[test]
@@ -171,9 +171,9 @@ fn an_effect_can_be_surely_above_0_and_surely_negligible() {
         serde_json::json!({ "helpful": 2, "harmful": 0, "negligible": 0, "undecided": 0, "also_negligible": 1 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
     let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
-    insta::assert_snapshot!(summary.lines().next().unwrap(), @"");
+    insta::assert_snapshot!(summary.lines().next().unwrap(), @"Heads removed one at a time (by mean): loss of 256 masked tokens of 128 sentences, in nats a token, 1.000 with all heads and 3.000 without any. Verdicts: 2 helpful, 0 harmful, 0 negligible (effect within ±0.0200), 0 undecided. 1 of the helpful and harmful heads is also negligible. Largest and smallest effects, ± half of the 95 % interval, with q of the test against 0 and of the equivalence test (±0.0200):");
     let card = found.head_card(GRID.head_place(0), ViewContext::new(&default_policy())).lines.concat();
-    insta::assert_snapshot!(card, @"");
+    insta::assert_snapshot!(card, @"without it (by mean) the loss is 0.0050 ±0.0001 nats a token more: helpful, negligible (q <1e-6, within ±0.0200 q <1e-6)");
 }
 
 #[test]

@@ -185,7 +185,15 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     let found = measured(sums, GRID);
     assert!((found.loss.unwrap() + 0.5).abs() < 1e-6 && found.right.share == Some(1.0));
     let said = found.view(ViewContext::new(&default_policy())).summary.fit(None);
-    insta::assert_snapshot!(said, @"");
+    insta::assert_snapshot!(said, @"
+    The model is right on 100.0 % of 1 item of the task (baseline 50 %), of 1 unit; the loss, minus the mean score of an item, is -0.500 cosines. Without any head 0.0 % are right and the loss is 0.000. 3 items of the file cannot be scored.
+    Heads removed one at a time (by zero): 1 item of 1 unit is too few for a verdict on heads.
+    The heads with the largest and smallest effects on the loss, ± half of the 95 % interval, q (false-discovery rate), and the change in the share right:
+
+     head   effect  q          right  verdict    
+     L0H0  +0.5000  -  -100.0 points  not judged 
+     L0H1  +0.5000  -  -100.0 points  not judged
+    ");
 }
 
 /// All items are right without any head, so that no head can matter but for the size of the score.
@@ -198,7 +206,10 @@ fn heads_that_change_no_answer_matter_by_the_score_alone() {
         task.view(ViewContext::new(&default_policy())).in_brief.finding.unwrap()
     };
     // Without any head the score is 4 less.
-    insta::assert_snapshot!([5.0, 3.0].map(said).join("\n"), @"");
+    insta::assert_snapshot!([5.0, 3.0].map(said).join("\n"), @"
+    The model is right on 100.0 % [97.2, 100.0] of 128 items of the task (baseline 50 %). 1 of 2 heads is shown to matter for this task, each removed alone (by mean), by its score alone: without any head no fewer items are right.
+    The model is right on 100.0 % [97.2, 100.0] of 128 items of the task (baseline 50 %). 1 of 2 heads is shown to matter for this task, each removed alone (by mean).
+    ");
 }
 
 /// 128 items with these answers, scores and effects of heads; all heads are worth 4.

@@ -116,7 +116,12 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
     let is_verdict = |line: &&str| line.starts_with("Kept in") || line.starts_with("No heads");
     // Without the estimates that follow the first sentence.
     let mut verdict = summary.lines().filter(is_verdict).filter_map(|line| line.split(". ").next());
-    insta::assert_snapshot!(verdict.join("\n"), @"");
+    insta::assert_snapshot!(verdict.join("\n"), @"
+    Kept in 9 of 10 fits: L0H0.
+    Kept in 5 of 10 fits: L1H0.
+    Kept in 3 of 10 fits: L0H1.
+    No heads are said to do the task together: the rise of the loss is not shown to be below 1 % of the loss (0.0200 nats)
+    ");
     assert!(view(&section).in_brief.finding.is_none());
     let card = |head| section.head_card(GRID.head_place(head), ViewContext::new(&default_policy()));
     assert_eq!(
@@ -125,7 +130,7 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
     );
     assert!(card(3).lines.is_empty() && card(0).clauses.is_empty());
     assert_eq!((view(&section).figures.len(), section.defect(GRID)), (1, None));
-    insta::assert_snapshot!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap(), @"");
+    insta::assert_snapshot!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap(), @"`gates` does not have each head of the model once, layer by layer");
 }
 
 #[test]
@@ -145,7 +150,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     assert!((alone.rise - 0.01).abs() < 1e-5 && (high - 0.0125).abs() < 5e-4, "{alone:?}");
     assert!(section.together && section.obstacle.is_none());
     let finding = view(&section).in_brief.finding;
-    insta::assert_snapshot!(finding.unwrap(), @"");
+    insta::assert_snapshot!(finding.unwrap(), @"Heads that do the task together: 1 head in the sets of both halves (L0H0), 1 in one (L1H0). Alone on the other half they cost +0.0100 ±0.0025 nats a token, below 1 % of the loss (0.0200 nats).");
     // The mean is below the margin of .02, but the interval, .0175 ± .0044, is not.
     let section = rise(0.035);
     assert!(section.alone.as_ref().unwrap().rise < 0.02 && !section.together);
@@ -176,7 +181,7 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     let section = result(&folds, &KeptHeadLossSums::new(GRID, sets));
     assert_eq!((section.obstacle, section.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
     let summary = view(&section).summary.to_string();
-    insta::assert_snapshot!(summary.lines().filter(|line| line.starts_with("No heads")).join("\n"), @"");
+    insta::assert_snapshot!(summary.lines().filter(|line| line.starts_with("No heads")).join("\n"), @"No heads are said to do the task together: the model is not shown to be above the baseline of the task.");
     // A fold without tokens, and one whose heads are worth nothing.
     let nothing = |units, band| {
         let mut fold = FoldFits::new(GRID);

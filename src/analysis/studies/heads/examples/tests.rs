@@ -129,7 +129,7 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     let other = HeadPlace { layer: 0, head: 0 };
     let nothing = section(Direction::DependentToHead);
     assert!(nothing.head_card(other, ViewContext::new(&default_policy())).lines.is_empty());
-    insta::assert_snapshot!(nothing.view(ViewContext::new(&default_policy())).summary.to_string(), @"");
+    insta::assert_snapshot!(nothing.view(ViewContext::new(&default_policy())).summary.to_string(), @"Examples: 2 sentences of the labels of 1 head, among 2 of 5 to 16 words. They are on the cards of the heads (`show REPORT HEAD --all`, or the page).");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_section_names_heads_and_words_that_there_are() {
     assert_eq!(section.defect(GRID), None);
     assert!(section.defect(HeadGrid { layers: 1, heads: 1 }).unwrap().contains("L0H1"));
     section.heads[0].examples[0].drawn.to[2] = 99;
-    insta::assert_snapshot!(section.defect(GRID).unwrap(), @"");
+    insta::assert_snapshot!(section.defect(GRID).unwrap(), @"`examples` has a sentence of L0H1 whose lists do not fit");
 }
 
 proptest! {

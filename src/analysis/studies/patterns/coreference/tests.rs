@@ -206,7 +206,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     let verdicts = results.verdicts(&default_policy());
     // The direction that fires.
     let label = &verdicts[0].labels[0];
-    insta::assert_snapshot!(label.rule, @"");
+    insta::assert_snapshot!(label.rule, @"coreference_gain.other-lemma:anaphor->antecedent >= 0.1");
     assert!(!label.borderline && label.test.q.unwrap() < 0.01);
 
     let Coreference { kinds, windows, .. } = downcast_section::<Coreference>(&*results.sections[0].1);
@@ -252,7 +252,7 @@ fn a_corpus_without_entities_says_so() {
     let plain = [window(0, &[("a", Upos::Noun, "", ""), ("b", Upos::Noun, "", "")])];
     let results = found(&plain, &plain);
     let summary = results.sections[0].1.view(ViewContext::new(&default_policy())).summary.to_string();
-    insta::assert_snapshot!(summary, @"");
+    insta::assert_snapshot!(summary, @"No word of the corpus has an entity annotated (`Entity=`), so no coreference label was tested.");
     let caveats = results.caveats(&[], &default_policy());
     assert_eq!(caveats.iter().map(|caveat| caveat.id).collect::<Vec<_>>(), ["no-entities"]);
     assert!(empty(1).begin(&plain[0]).is_none() && empty(1).begin(&example()).is_some());

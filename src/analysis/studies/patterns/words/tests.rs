@@ -176,7 +176,7 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
         &context,
     );
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
-    insta::assert_snapshot!(section.view(ViewContext::new(&default_policy())).summary.to_string(), @"");
+    insta::assert_snapshot!(section.view(ViewContext::new(&default_policy())).summary.to_string(), @"No word has a part of speech (UPOS): no label of word classes was tested.");
 }
 
 /// `[CLS] a b a , [SEP]`, tags NOUN VERB NOUN and none.

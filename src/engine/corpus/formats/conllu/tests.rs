@@ -190,7 +190,12 @@ fn messages_show_the_beginning_of_long_values_and_cycles() {
         (1..=words).map(|id| line(&id.to_string(), "a", &(id % words + 1).to_string(), "dep")).collect()
     };
     let errors = [shown(60), shown(61), error(&ring(11)), error(&ring(12))];
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @"
+    test.conllu:1: column 1 (ID) is `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx`: expected 1
+    test.conllu:1: column 1 (ID) is `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...`: expected 1
+    test.conllu:1: column 7 (HEAD) leads into a cycle: 1 -> 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> 8 -> 9 -> 10 -> 11 -> 1
+    test.conllu:1: column 7 (HEAD) leads into a cycle: 1 -> 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> 8 -> 9 -> 10 -> 11 -> 12 -> ...
+    ");
 }
 
 #[test]

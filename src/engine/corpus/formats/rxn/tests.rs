@@ -115,13 +115,43 @@ fn what_is_no_reaction_is_refused() {
         "C>>[é:1]",
     ]
     .map(|line| format!("{:#}", read(&format!("C>>C\n{line}\n")).unwrap_err()));
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @"
+    test.rxn:2: this is an MDL file (`$RXN`), which is not read: write each reaction as SMILES with atom numbers, a line each, for example by RDKit's ReactionToSmiles
+    test.rxn:2: this is an MDL file (`$RDFILE`), which is not read: write each reaction as SMILES with atom numbers, a line each, for example by RDKit's ReactionToSmiles
+    test.rxn:2: a reaction has two `>`, and `CCO` has 0: write it as REACTANTS>>PRODUCTS or REACTANTS>AGENTS>PRODUCTS
+    test.rxn:2: a reaction has two `>`, and `C>C>C>C` has 3: write it as REACTANTS>>PRODUCTS or REACTANTS>AGENTS>PRODUCTS
+    test.rxn:2: there are no reactants: `>>C`
+    test.rxn:2: there are no products: `C>>`
+    test.rxn:2: two atoms of the reactants have the number 1: give each atom of a side a number of its own, or none
+    test.rxn:2: two atoms of the reactants have the number 1: give each atom of a side a number of its own, or none
+    test.rxn:2: two atoms of the products have the number 7: give each atom of a side a number of its own, or none
+    test.rxn:2: atom 1 is C in the reactants and N in the products
+    test.rxn:2: `[` at character 1 has no `]`
+    test.rxn:2: `(` at character 5 has no `)`
+    test.rxn:2: `)` at character 6 has no `(`
+    test.rxn:2: ring 1, which begins at character 2, is not closed
+    test.rxn:2: ring 1 at character 3 has one atom
+    test.rxn:2: `%` at character 2 has not two digits after it
+    test.rxn:2: `[C:x]` at character 1 is no atom
+    test.rxn:2: `[CH3:1:2]` at character 1 is no atom
+    test.rxn:2: `[:1]` at character 1 is no atom
+    test.rxn:2: `=` at character 2 leads nowhere
+    test.rxn:2: `.` at character 3 follows no atom
+    test.rxn:2: the bond before `)` at character 4 leads nowhere
+    test.rxn:2: `=` at character 1 follows no atom
+    test.rxn:2: `X` at character 2 is no part of a SMILES
+    test.rxn:2: `é` at character 1 is no part of a SMILES
+    test.rxn:2: `[é:1]` at character 4 is no atom
+    ");
     // 400 molecules of methane are equivalent: 400 times 400 links.
     let alike: Vec<String> = (1..=400).map(|number| format!("[CH4:{number}]")).collect();
     let alike = alike.join(".");
     let long = format!("{}>>C", "C".repeat(molecule::MAX_ATOMS + 1));
     let errors = [format!("{alike}>>{alike}"), long].map(|line| format!("{:#}", read(&line).unwrap_err()));
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @"
+    test.rxn:1: more than 100000 links lead to equivalent atoms of the reactants: leave out copies of a molecule
+    test.rxn:1: there are more than 4096 atoms on one side: no encoder takes that much
+    ");
 }
 
 #[test]

@@ -152,10 +152,31 @@ fn a_line_that_is_no_link_is_refused() {
     let many: Vec<String> = (0..=100).map(|kind| format!("a,1,2,{kind}\n")).collect();
     let many = format!("sentence,from,to,type\n{}", many.concat());
     let mut errors = tables.into_iter().chain([&*many]).map(|table| files.error("links.tsv", table));
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @r"
+    `links.tsv` has no link: the first line names the columns sentence, from, to and type, separated by tabs or commas, and each other line a link
+    `links.tsv` has no link: the first line names the columns sentence, from, to and type, separated by tabs or commas, and each other line a link
+    links.tsv:1: there is no column `sentence`: `a\t1\t2\tx`: the first line names the columns sentence, from, to and type, separated by tabs or commas
+    links.tsv:1: there is no column `type`: `sentence,from,to`: the first line names the columns sentence, from, to and type, separated by tabs or commas
+    links.tsv:1: column `p` is none of sentence, from, to, type: leave it out
+    links.tsv:1: column `to` is given twice: leave it out
+    links.tsv:2: the line has 3 fields, and the first line 4: `a,1,2`
+    links.tsv:2: `from` is `one`: expected the number of a word, counted from 1
+    links.tsv:2: `to` is `0`: expected the number of a word, counted from 1
+    links.tsv:3: a type of links has no name: name it, as in `maps`
+    links.tsv:2: `sentence` has 0 bytes: an id has 1 to 256
+    links.tsv:2: sentence of a.conllu:1: there is no word 3: the sentence has the words 1 to 2
+    links.tsv:3: sentence of a.conllu:5: word 2 is linked to itself: leave that link out
+    links.tsv:3: the corpus has no sentence `c`; `sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON lines) or #N, the number of a sentence in the corpus, counted from 0
+    links.tsv:2: the corpus has no sentence `c`, nor any other sentence of the file; `sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON lines) or #N, the number of a sentence in the corpus, counted from 0
+    links.tsv:3: there is no sentence #2: the corpus has 2 sentences, counted from #0; `sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON lines) or #N, the number of a sentence in the corpus, counted from 0
+    links.tsv:102: links are of the type `100`, and there are 100 other types before: leave out the types that are no question of yours
+    ");
     let text = Files::new("a.txt", "running text\n");
     let errors = ["#0", "x"].map(|name| text.error("links.tsv", &format!("sentence,from,to,type\n{name},1,2,x\n")));
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @"
+    links.tsv:2: a.txt:1 is running text, whose words the tokenizer finds: links are between words: give a corpus of words, CoNLL-U or `words` of JSON lines, or FASTA
+    links.tsv:2: the corpus has no sentence `x`, nor any other sentence of the file: its sentences have no ids; `sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON lines) or #N, the number of a sentence in the corpus, counted from 0
+    ");
     let twice = Files::new("a.conllu", &CORPUS.replace("= b", "= a"));
     assert_eq!(
         twice.error("links.tsv", "sentence,from,to,type\n#0,1,2,x\na,1,2,x\n"),
@@ -168,7 +189,7 @@ fn names_that_read_as_numbers_are_ids_or_refused() {
     // Digits alone are a number.
     let files = Files::new("a.conllu", CORPUS);
     let error = files.error("links.tsv", "sentence,from,to,type\n#+1,1,2,x\n");
-    insta::assert_snapshot!(error, @"");
+    insta::assert_snapshot!(error, @"links.tsv:2: the corpus has no sentence `#+1`, nor any other sentence of the file; `sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON lines) or #N, the number of a sentence in the corpus, counted from 0");
     let named = Files::new("a.conllu", &CORPUS.replace("= b", "= #0"));
     let error = named.error("links.tsv", "sentence,from,to,type\na,1,2,x\n");
     assert_eq!(
@@ -265,14 +286,35 @@ fn what_is_no_rule_is_refused_with_its_line() {
         format!("['']\n{verb}"),
     ];
     let errors = rules.map(|rules| files.error("rules.toml", &rules));
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @r#"
+    `rules.toml` has no rule: write a table for each type of links
+    rules.toml:1: `from` stands in no rule: write the name of a type above it, as in [comma]
+    rules.toml:1: unclosed table, expected `]`
+    rules.toml:1: rule `r` has no `from`: say which words, as in from = { upos = "VERB" }
+    rules.toml:4: rule `s` has no `to`: say which words, as in to = { upos = "VERB" }
+    rules.toml:2: `from` of rule `r` must be at least one condition, as { form = { pattern = "." } } of every word
+    rules.toml:2: `feats` must be a text, a list of texts or { pattern = "..." }
+    rules.toml:2: `form` must be a text, a list of texts or { pattern = "..." }
+    rules.toml:4: `same` of rule `r` must be the name of an annotation, or a list of names
+    CoNLL-U has no column `upso`: lemma, upos, xpos, feats, deprel, deps, misc, or an entry as in `feats.Number`; did you mean `upos`?
+    rules.toml:4: rule `r` has no key `nearst`: from, to, same, side, within, nearest; did you mean `nearest`?
+    rules.toml:4: `side` of rule `r` must be "left" or "right"
+    rules.toml:4: `within` of rule `r` must be a number of words, 1 or more
+    rules.toml:4: `nearest` of rule `r` must be true or false
+    rules.toml:4: `same` of rule `r` must be the name of an annotation, or a list of names
+    rules.toml:2: `from` of rule `r` must be a table of conditions, as in { upos = "VERB" }
+    rules.toml:2: `upos` must be a text, a list of texts or { pattern = "..." }
+    rules.toml:2: `upos` must be a text, a list of texts or { pattern = "..." }
+    rules.toml:2: `(` is no pattern: Parsing error at position 1: Opening parenthesis without closing parenthesis
+    rules.toml:1: a type of links has no name: name it, as in `maps`
+    "#);
     // 4,000 words, each with each other: 16 million pairs and no link.
     let words: Vec<String> = (1..=4000).map(|id| format!("{id}\tA\t_\t_\t_\t_\t_\t_\t_\t_\n")).collect();
     let words = words.concat();
     let long = Files::new("a.conllu", &words);
     let all = "[r]\nfrom = { form = 'A' }\nto = { form = 'A' }\nsame = 'lemma'\n";
-    insta::assert_snapshot!(long.error("rules.toml", all), @"");
+    insta::assert_snapshot!(long.error("rules.toml", all), @"rules.toml:1: rule `r` has more than 10000000 pairs of words to look at in the sentence of a.conllu:1: add `within`, or split the sentence");
     assert!(long.read("rules.toml", format!("{all}within = 1000\n").as_bytes()).is_ok());
     let text = Files::new("a.txt", "running text\n");
-    insta::assert_snapshot!(text.error("rules.toml", &format!("[r]\n{verb}")), @"");
+    insta::assert_snapshot!(text.error("rules.toml", &format!("[r]\n{verb}")), @"rules.toml:1: a.txt:1 is running text, whose words the tokenizer finds: rules are about words: give CoNLL-U, or `words` of JSON lines");
 }

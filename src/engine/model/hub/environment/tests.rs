@@ -64,7 +64,7 @@ fn times_are_seconds() {
 fn a_token_can_be_withheld() {
     let settings = Environment::of(&[("HF_TOKEN", "secret"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]);
     assert!(settings.token.is_none());
-    insta::assert_snapshot!(settings.token_places(), @"");
+    insta::assert_snapshot!(settings.token_places(), @"HF_TOKEN or the file `/home/ada/.cache/huggingface/token`, and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent");
 }
 
 #[test]
@@ -111,7 +111,10 @@ fn what_is_no_token_is_refused_and_not_shown() {
     let path = folder.path().join("token");
     fs::write(&path, "a".repeat(5000)).unwrap();
     let errors = [path.as_path(), folder.path()].map(|path| error("", Some(path)));
-    insta::assert_snapshot!(errors.join("\n").replace(folder.path().to_str().unwrap(), "DIR"), @"");
+    insta::assert_snapshot!(errors.join("\n").replace(folder.path().to_str().unwrap(), "DIR"), @"
+    cannot read an access token from the file `DIR/token`: remove it or log in again: it has more than 4096 bytes, the most that is read of it
+    cannot read an access token from the file `DIR`: remove it or log in again: it is a folder
+    ");
 }
 
 #[test]

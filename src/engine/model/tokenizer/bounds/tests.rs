@@ -34,7 +34,11 @@ fn what_it_would_make_is_refused_before_and_after() {
         normalized(long, &"b".repeat(5000)),
         normalized(NFKD, &"\u{fdfa}".repeat(140_000)),
     ];
-    insta::assert_snapshot!(refused.map(|outcome| outcome.unwrap_err().to_string()).join("\n"), @"");
+    insta::assert_snapshot!(refused.map(|outcome| outcome.unwrap_err().to_string()).join("\n"), @"
+    of 1 bytes of text its normaliser makes more than 1088, the most that are tokenised
+    of 5000 bytes of text its normaliser makes more than 4194304, the most that are tokenised
+    of 420000 bytes of text its normaliser makes more than 4194304, the most that are tokenised
+    ");
 }
 
 #[test]
@@ -47,7 +51,12 @@ fn parts_of_a_file_are_bounded() {
         format!(r#"{{"model": {{"vocab": {{}}, "unk_token": "{long}"}}}}"#),
         format!(r#"{{"normalizer": {{"type": "Prepend", "prepend": "{long}"}}}}"#),
     ];
-    insta::assert_snapshot!(files.map(|json| refused(&json)).join("\n"), @"");
+    insta::assert_snapshot!(files.map(|json| refused(&json)).join("\n"), @"
+    a token of its vocabulary has 1025 bytes, and no more than 1024 are read
+    a token of its vocabulary has 1025 bytes, and no more than 1024 are read
+    unk_token has 1025 bytes, and no more than 1024 are read
+    prepend has 1025 bytes, and no more than 1024 are read
+    ");
     ensure_bounded_file(br#"{"model": {"vocab": {"a": 0}}, "normalizer": {"type": "Replace", "pattern": {"Regex": "\\p{L}+(?!b)"}, "content": ""}}"#).unwrap();
 }
 

@@ -97,7 +97,7 @@ fn models_that_cannot_be_used() {
     );
     let message = error("sentencepiece-deberta", &|_| {}, json!({}));
     // The names of all classes follow.
-    insta::assert_snapshot!(message.split_once(" (read").unwrap().0, @"");
+    insta::assert_snapshot!(message.split_once(" (read").unwrap().0, @"cannot use sentencepiece model `DIR/spm.model`: it is a sentencepiece model of model_type bert, which has no class of its own for one");
     let misfit = json!({ "added_tokens_decoder": { "7": { "content": "ferryboat", "lstrip": false, "rstrip": false,
         "normalized": false, "single_word": false, "special": false } } });
     let messages = [
@@ -107,7 +107,13 @@ fn models_that_cannot_be_used() {
         error("sentencepiece-albert", &|_| {}, json!({ "keep_accents": "no" })),
         error("sentencepiece-albert", &|_| {}, misfit),
     ];
-    insta::assert_snapshot!(messages.join("\n"), @"");
+    insta::assert_snapshot!(messages.join("\n"), @r#"
+    cannot use sentencepiece model `DIR/spiece.model`: Llama tokenizers cut text by Bpe, and this model is trained for Unigram
+    cannot read sentencepiece model `DIR/spiece.model`: 11 bytes are said to follow, and fewer do: is it whole, and a model of sentencepiece?
+    extra_ids is 1000000000.0: expected a whole number of at most 65536
+    `DIR/tokenizer_config.json`: keep_accents is "no": expected true or false
+    vocabulary `DIR/spiece.model` does not fit its added tokens: `ferryboat` is to have id 7, and has 226
+    "#);
 }
 
 #[test]
@@ -121,5 +127,10 @@ fn a_table_of_replacements_that_is_not_there_is_not_made_room_for() {
     assert!(super::parse_replacements(&model(&[])).unwrap().is_none());
     let tables = [&[1][..], &[0; 4], &[0xff; 8], &[8, 0, 0, 0, 0, 0, 0, 0]];
     let errors = tables.map(|bytes| super::parse_replacements(&model(bytes)).unwrap_err().to_string());
-    insta::assert_snapshot!(errors.join("\n"), @"");
+    insta::assert_snapshot!(errors.join("\n"), @"
+    its precompiled_charsmap has 1 bytes, and says that 0 of them are its trie
+    its precompiled_charsmap has 4 bytes, and says that 0 of them are its trie
+    its precompiled_charsmap has 8 bytes, and says that 4294967295 of them are its trie
+    its precompiled_charsmap has 8 bytes, and says that 8 of them are its trie
+    ");
 }

@@ -168,7 +168,7 @@ fn damage_is_noticed_wherever_it_is() {
     }
     let mut longer = whole;
     longer.push(0);
-    insta::assert_snapshot!(refusal(&longer), @"");
+    insta::assert_snapshot!(refusal(&longer), @"it is damaged or cut short: run its shard again");
 }
 
 #[test]
@@ -193,7 +193,11 @@ fn counts_that_cannot_be_added_up_are_refused() {
         changed(&|it| it.passes[1].left_out_sentences = 1 << 47),
         changed(&|it| it.run_info = Some(run(2))),
     ];
-    insta::assert_snapshot!(refusals.join("\n"), @"");
+    insta::assert_snapshot!(refusals.join("\n"), @"
+    it holds what no run counts: a count of more than 70368744177664
+    it holds what no run counts: a count of more than 70368744177664
+    its header has the run of several shards
+    ");
     // A shard is one run, the whole may be merged of several.
     for (shard, shards) in [(half, 1), (Shard::WHOLE, 2)] {
         let ran = Observation { run_info: Some(run(shards)), ..observation() };
@@ -203,7 +207,7 @@ fn counts_that_cannot_be_added_up_are_refused() {
 
 #[test]
 fn another_format_version_is_named() {
-    insta::assert_snapshot!(refusal(b"headscope partial 12\nwhatever"), @"");
+    insta::assert_snapshot!(refusal(b"headscope partial 12\nwhatever"), @"it has format version 12, this program reads 11: use the version of headscope that wrote it, or remove it and run its shard again");
 }
 
 #[test]
@@ -213,5 +217,5 @@ fn sums_that_unpack_without_end_are_cut_off() {
     let zeros = vec![0; usize::try_from(UNCHECKED_UNPACKED_BYTES).unwrap() + 1];
     let bomb = assemble(&header, &zeros).unwrap();
     assert!(bomb.len() < 10_000);
-    insta::assert_snapshot!(refusal(&bomb), @"");
+    insta::assert_snapshot!(refusal(&bomb), @"its sums unpack to more than 67108864 bytes");
 }

@@ -356,7 +356,21 @@ mod tests {
             // The keys of the lines before are told.
             r#"{"anchor": "a", "positiv": "b"}"#,
         ];
-        insta::assert_snapshot!(lines.map(|line| refused(&[pair, line])).join("\n"), @"");
+        insta::assert_snapshot!(lines.map(|line| refused(&[pair, line])).join("\n"), @r#"
+        items.jsonl:2: an item of kind cloze, and that of line 1 is of kind pair: write one file for each kind
+        items.jsonl:2: the keys fit no kind of task: `{"good": "a"}`: an item has `good` and `bad` (pair), as the lines before
+        items.jsonl:2: the keys fit no kind of task: `{"text": "a", "prompt": "b", "answer": "b", "foil": "c"}`: an item has `good` and `bad` (pair), as the lines before
+        items.jsonl:2: not an item in JSON: invalid type: integer `1`, expected a string at column 10: `{"good": 1, "bad": "b"}`
+        items.jsonl:2: a `label` is of a `text`, of `text` and `text_pair`, or of `words`: `{"words": ["a"], "text_pair": "b", "label": 1}`
+        items.jsonl:2: there are 1 `labels` of 2 `words`: `{"words": ["a", "b"], "labels": [1]}`
+        items.jsonl:2: `labels` are of `words`: `{"text": "a", "labels": [1]}`
+        items.jsonl:2: there are 1 `foils` of 2 `words`: `{"words": ["a", "b"], "labels": [1, null], "foils": [2]}`
+        items.jsonl:2: word 2 has a label and no foil: `{"words": ["a", "b"], "labels": [1, 2], "foils": [0, null]}`
+        items.jsonl:2: the `foil` of an `answer` is text, not 5: `{"prompt": "a", "answer": "b", "foil": 5}`
+        items.jsonl:2: the keys fit no kind of task: `{"anchor": "a", "positive": "b"}`: an item has `good` and `bad` (pair), as the lines before
+        items.jsonl:2: a line is an object: `[1]`
+        items.jsonl:2: the keys fit no kind of task: `{"anchor": "a", "positiv": "b"}`: an item has `good` and `bad` (pair), as the lines before
+        "#);
         // A key that nothing reads is named, with the one that is like it.
         for (key, why) in [
             ("famliy", "items.jsonl:1: an item has no key `famliy`; did you mean `family`?"),
@@ -372,7 +386,12 @@ mod tests {
             r#"{"text": "a", "awnser": "b"}"#,
             r#"{"words": ["a"], "tags": ["b"]}"#,
         ];
-        insta::assert_snapshot!(lines.map(|line| refused(&[line])).join("\n"), @"");
+        insta::assert_snapshot!(lines.map(|line| refused(&[line])).join("\n"), @r#"
+        items.jsonl:1: the keys fit no kind of task: `{"gud": "a", "bad": "b"}`: an item has `good` and `bad` (pair)
+        items.jsonl:1: the keys fit no kind of task: `{"anchor": "a", "positiv": "b"}`: an item has `anchor`, `positive` and `negative` (triple)
+        items.jsonl:1: the keys fit no kind of task: `{"text": "a", "awnser": "b"}`: an item has `text` with one mask, or `prompt`, with `answer` and `foil` (cloze)
+        items.jsonl:1: the keys fit no kind of task: `{"words": ["a"], "tags": ["b"]}`: an item has `words` with `labels` (tag)
+        "#);
         let all = refused(&[r#"{"x": 1}"#]);
         assert!(all.starts_with("items.jsonl:1: ") && all.contains("`labels` (tag); `text` with one mask"), "{all}");
     }

@@ -233,7 +233,12 @@ fn what_cannot_be_fitted_says_why() {
         none(&[sentence(0, 3, "obj")]),
         none(&[sentence(0, 1, "obj"), sentence(1, 3, "obj")]),
     ];
-    insta::assert_snapshot!(summaries.concat(), @"");
+    insta::assert_snapshot!(summaries.concat(), @"
+    Syntactic heads from all attention heads: none, for no sentence of the sample has a dependency tree.
+    Syntactic heads from all attention heads: none, for no word of the sample has another word for its head.
+    Syntactic heads from all attention heads: none, for no word in blocks of odd number has another word for its head, so there is nothing to fit on or to score on: the sample is too small, or all of it is in few documents.
+    Syntactic heads from all attention heads: none, for no word in blocks of even number has another word for its head, so there is nothing to fit on or to score on: the sample is too small, or all of it is in few documents.
+    ");
 }
 
 #[test]
@@ -269,7 +274,12 @@ fn every_parser_is_scored_on_the_same_words() {
     let summary = view.summary.to_string();
     assert!(summary.contains("right-branching"), "{summary}");
     let headings = summary.lines().filter_map(|line| Some(line.split_once(':')?.0)).join("\n");
-    insta::assert_snapshot!(headings, @"");
+    insta::assert_snapshot!(headings, @"
+    Syntactic heads from all attention heads
+    Roots found by attention
+    Sentences whose heads by attention form a tree
+    Points lost without a layer (refitted)
+    ");
     let row_counts: Vec<usize> = view.tables.into_iter().map(|table| table.table().rows.len()).collect();
     assert_eq!(row_counts, [9, 2, 1, 0]);
     let weight = *report.heads[1].weight.get(Direction::DependentToHead);
