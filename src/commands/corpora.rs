@@ -12,7 +12,7 @@ use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::run::counting::count_tokens;
 use crate::passes::run::token_limit;
 use crate::sequences::reading::{Context as Reads, Spacing};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 use crate::system::parallel::core_count;

@@ -15,7 +15,7 @@ use crate::study::metrics::explanation::Explanation;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRow;
 use crate::study::{AnyStudy, Card, columns};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::ErrorExt;
 use crate::system::printable::write_to_string;
 

@@ -12,7 +12,7 @@ use super::saved::gate::GateOutcome;
 use super::saved::numbers::outcome::NumbersOutcome;
 use super::sentences::matching::MatchOutcome;
 use crate::report;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// JSON document that this program writes, with its schema.
 struct JsonDocument {

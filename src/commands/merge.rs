@@ -10,7 +10,7 @@ use super::reporting::{self, ReportOptions, compute_report, round_and_check};
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage, merge, partial};
 use crate::sequences::shard::Shard;
-use crate::system::counted::{format_count, format_ranges, plural};
+use crate::system::counts::{format_count, format_ranges, plural};
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, print_to_stderr};

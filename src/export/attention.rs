@@ -16,7 +16,7 @@ use super::svg::{Medium, truncate_text};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
-use crate::system::counted::plural;
+use crate::system::counts::plural;
 use crate::system::printable::one_line;
 
 /// Attention of one head over one sentence, between words and special tokens.

@@ -24,7 +24,7 @@ use crate::study::show::wording::{
     significance_text, word_class_deficit_text,
 };
 use crate::study::tracked::{RelationScores, RelationSide, TrackingHead};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 
 /// Short card of a head: one sentence, then a table of its labels, or of the nearest labels if the head has none.

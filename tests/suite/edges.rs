@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::answers::Answers;
 use crate::support::{self, changed_small, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
 use candle_core::{Device, Tensor};
-use headscope::model::controls::rotated::rotate_outputs;
+use headscope::model::controls::rotated_outputs::rotate_outputs;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
 use serde_json::{Value, json};

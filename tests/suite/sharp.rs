@@ -1,6 +1,6 @@
 //! Fresh weights whose attention is as sharp as that of trained weights, and outputs that are rotated at random.
 
-use headscope::model::controls::sharp::SharpnessSample;
+use headscope::model::controls::matched_sharpness::SharpnessSample;
 use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};

@@ -12,7 +12,7 @@ use crate::stats::block_test::{MIN_BLOCKS_FOR_TEST, MIN_EFFECTIVE_BLOCKS};
 use crate::stats::blocks::BLOCKS;
 use crate::study::health::Health;
 use crate::study::metrics::metric::{Denominator, Metrics};
-use crate::system::counted::plural;
+use crate::system::counts::plural;
 
 /// The corpus that a model was run over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

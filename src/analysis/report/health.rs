@@ -11,7 +11,7 @@ use crate::study::health::{Health, HealthCheck, HealthId};
 use crate::study::labels::policy::Policy;
 use crate::study::section::Section;
 use crate::study::show::wording::{decimal, whole_percent};
-use crate::system::boxed;
+use crate::system::embedded;
 
 pub fn run_health(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
     let (repeats, legibility) = (&corpus.repeats, &tally.legibility);
@@ -58,7 +58,7 @@ impl Report {
 
     /// Whether a run with a task read the built-in corpus because no corpus was named.
     pub fn uses_builtin_corpus_for_task(&self) -> bool {
-        self.settings.protocol.task.is_some() && self.corpus.name == boxed::DEFAULT_CORPUS
+        self.settings.protocol.task.is_some() && self.corpus.name == embedded::DEFAULT_CORPUS
     }
 
     /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The

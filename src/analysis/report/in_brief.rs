@@ -17,7 +17,7 @@ use crate::study::labels::{Label, Near};
 use crate::study::section::ViewContext;
 use crate::study::show::in_brief::{InBrief, Shortage};
 use crate::study::show::wording::{decimal, whole_percent, word_class_deficit_text};
-use crate::system::counted::{format_count, join_with_and, plural};
+use crate::system::counts::{format_count, join_with_and, plural};
 
 /// Maximum number of kinds of labels that a sentence names, the most frequent first. The remaining kinds are
 /// written as one sum.

@@ -8,8 +8,8 @@ use super::corpus::ContextInfo;
 use crate::passes::observation::identity::ModelInfo;
 use crate::sequences::reading::{Bos, Context, Reading};
 use crate::studies::registry;
-use crate::system::boxed;
-use crate::system::counted::{format_count, format_ranges, join_with_and, plural};
+use crate::system::counts::{format_count, format_ranges, join_with_and, plural};
+use crate::system::embedded;
 use crate::system::printable::escape_controls;
 
 impl Report {
@@ -53,7 +53,7 @@ impl Report {
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
         let read = read.map(|(context, reading)| sequences_remark(context, reading));
         let unhealthy = self.corpus.minor_check_messages(&self.model);
-        let overlap = boxed::overlap_warning(&self.model.id, &self.corpus.name).map(str::to_owned);
+        let overlap = embedded::overlap_warning(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
         let of_corpus = of_corpus.chain(self.missing_links_remark()).filter(|_| self.analyses_corpus());
         [of_model, of_corpus.collect()]

@@ -10,7 +10,7 @@ use crate::study::labels::{
 };
 use crate::study::show::in_brief::Shortage;
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 impl Report {
     /// Whether a head writes a constant, whatever it attends to. `false` for all heads if every head of the model

@@ -44,7 +44,7 @@ use crate::study::Subject;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::upstream::{NO_UPSTREAM_RESULTS, UpstreamResults};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::progress::run::RunProgress;
 use crate::system::terminal::print_to_stderr;

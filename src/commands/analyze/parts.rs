@@ -13,7 +13,7 @@ use crate::passes::observation::identity::Identity;
 use crate::passes::observation::partial::{self, DamagedPartial, Header};
 use crate::passes::observation::{Observation, Stage};
 use crate::sequences::shard::Shard;
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 use crate::system::interrupt;

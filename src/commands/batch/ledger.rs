@@ -11,7 +11,7 @@ use crate::export::{ReportFormat, json};
 use crate::passes::observation::partial;
 use crate::report::Report;
 use crate::report::roles::RoleCounts;
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::{self, Output};
 use crate::system::json::describe_error_in_line;

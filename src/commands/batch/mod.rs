@@ -23,7 +23,7 @@ use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
 use crate::model::{Hashes, PendingHashes};
 use crate::passes::run::{check_heads, token_limit};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::{ErrorClass, ErrorExt, ErrorFormat};
 use crate::system::files::output::Output;
 use crate::system::interrupt;

@@ -11,7 +11,7 @@ use super::ledger::{LedgerEntry, RunStatus};
 use crate::export::page;
 use crate::export::tables::csv;
 use crate::passes::observation::identity::Tool;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::files::output::Output;
 
 /// Row of the overview: a run, and what is known of it.

@@ -16,7 +16,7 @@ use anstream::ColorChoice;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::system::boxed;
+use crate::system::embedded;
 use crate::system::errors::{ErrorClass, ErrorFormat};
 use crate::system::machine::memory;
 use crate::system::terminal::{print, print_to_stderr};
@@ -200,7 +200,7 @@ fn first_positional(arguments: &[OsString], all: &clap::Command) -> Option<usize
 fn is_model_name(word: &OsStr) -> bool {
     let text = word.to_string_lossy();
     !text.starts_with('-')
-        && (text.starts_with(boxed::EMBEDDED_PREFIX) || text.contains('/') || Path::new(word).is_dir())
+        && (text.starts_with(embedded::EMBEDDED_PREFIX) || text.contains('/') || Path::new(word).is_dir())
 }
 
 #[cfg(test)]

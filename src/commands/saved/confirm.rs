@@ -14,7 +14,7 @@ use itertools::Itertools as _;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::sides::described::{Described, list_limit};
+use super::sides::description::{Described, list_limit};
 use super::sides::{self, Side};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
@@ -31,7 +31,7 @@ use crate::study::labels::{Assessment, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{aligned_table, decimal, plain_table, significance_text};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::printable::one_line;
 use crate::system::terminal;

@@ -15,7 +15,7 @@ use crate::model::weights::pruned::{PrunedWeights, RemovedHeads, is_weight_file}
 use crate::passes::ablation::Replacement;
 use crate::report::Report;
 use crate::study::section::{PruningOrder, ShareOf};
-use crate::system::counted::plural;
+use crate::system::counts::plural;
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::folder::{OutputFolder, files_below};
 use crate::system::printable::one_line;

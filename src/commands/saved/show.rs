@@ -16,7 +16,7 @@ use crate::report::{HeadReport, Report};
 use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::Label;
 use crate::study::tracked::RelationScores;
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::errors::{ErrorClass, ErrorExt, similar};
 use crate::system::printable::shorten;
 use crate::system::printable::write_to_string;

@@ -16,7 +16,7 @@ use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::passes::run::check_heads;
 use crate::sequences::sequence::Sequence;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::files::output::Output;
 

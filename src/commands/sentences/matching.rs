@@ -34,7 +34,7 @@ use crate::studies::registry;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
 use crate::study::show::wording::{aligned_table, decimal, plain_table};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::printable::one_line;
 use crate::system::terminal;

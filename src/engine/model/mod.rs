@@ -21,8 +21,8 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, anyhow};
 
 use adapter::Adapter;
-use controls::rotated::rotate_outputs;
-use controls::sharp::{SharpnessSample, match_sharpness};
+use controls::matched_sharpness::{SharpnessSample, match_sharpness};
+use controls::rotated_outputs::rotate_outputs;
 use families::architecture::Architecture;
 use files::names::MAX_CONFIG_BYTES;
 use files::{AdapterFiles, ModelFile, ModelFiles, Pooling};

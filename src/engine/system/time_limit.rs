@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Error, anyhow};
 
-use super::contained::abort_with;
 use super::errors::ErrorClass;
+use super::panics::abort_with;
 use super::parallel::lock_mutex;
 use super::{interrupt, terminal};
 
@@ -119,7 +119,7 @@ fn timeout_error(limit: Duration) -> Error {
 }
 
 /// Aborts the work of this thread if it has exceeded its time limit. The enclosing
-/// [`catch_panic`](super::contained::catch_panic) returns the error.
+/// [`catch_panic`](super::panics::catch_panic) returns the error.
 pub fn abort_if_over() {
     let slot = thread_slot();
     if slot.is_over.load(Ordering::Relaxed) {
@@ -176,8 +176,8 @@ fn processor_time() -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contained::catch_panic;
     use super::super::errors::ErrorExt;
+    use super::super::panics::catch_panic;
     use super::*;
 
     #[test]

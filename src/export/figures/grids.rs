@@ -8,7 +8,7 @@ use crate::export::svg::{Anchor, Medium, SMALL_TEXT_SIZE_PX, Svg, TEXT_SIZE_PX, 
 use crate::report::Report;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::errors::{ErrorExt, similar};
 
 /// Width of a cell in the grid of labels, in pixels.

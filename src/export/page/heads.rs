@@ -26,7 +26,7 @@ use crate::study::section::{CardTable, HeadCard, RelatedHead, Section, View};
 use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{decimal, signed_decimal, significance_text, word_class_deficit_text};
 use crate::study::{AnyStudy, Labelling, columns};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// Row of a table of labels on the page, as texts.
 #[derive(Serialize)]

@@ -23,7 +23,7 @@ use super::svg::{Medium, escape_text};
 use super::{figures, summary};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::report::{AttentionMaps, Caveat, Report, SentenceUnit, is_about_certainty};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 
 /// Templates of pages by name; all others fill in the blocks of `base`.

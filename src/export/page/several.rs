@@ -13,7 +13,7 @@ use crate::export::heads::{HeadCell, label_families};
 use crate::report::roles::RoleCounts;
 use crate::report::{HeadReport, Report};
 use crate::study::labels::{ABSENT, Label, REMOVED, UNLABELLED};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 /// Number of heads with a label of one label family, per report; `None` if no study of a report gives the family.
 #[derive(Serialize)]

@@ -22,7 +22,7 @@ use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus};
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 
 /// Maximum number of labels in the table of the strongest evidence.

@@ -15,7 +15,7 @@ use crate::study::labels::{BORDERLINE_MARK, CONSTANT_MARK, TIED_MARK, UNLABELLED
 use crate::study::show::summary::{Summary, table_width};
 use crate::study::show::wording::aligned_table;
 use crate::study::{AnyStudy, columns};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 
 pub(super) fn write_label_grid(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {

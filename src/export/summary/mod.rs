@@ -16,7 +16,7 @@ use crate::report::{CorpusFileInfo, CorpusInfo, Report};
 use crate::sequences::shard::Shard;
 use crate::study::labels::BORDERLINE_MARK;
 use crate::study::show::summary::Summary;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 pub use paragraphs::presets_text;
 use paragraphs::{append_block, unread_corpus_warning, write_brief_sentences, write_corpus_exclusions};

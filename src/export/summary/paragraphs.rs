@@ -10,7 +10,7 @@ use crate::sequences::reading::Spacing;
 use crate::study::labels::Label;
 use crate::study::metrics::metric::Values;
 use crate::study::show::summary::Summary;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 
 /// Why the model could not read the corpus, as the first line of a summary; `None` if it could.

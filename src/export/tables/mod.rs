@@ -20,7 +20,7 @@ use crate::studies::registry::STUDIES;
 use crate::study::labels::Label;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::table::{Cell, Table, TableRows};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::{ErrorExt, similar};
 use heads::{cell_in_column, place_cells};
 pub use heads::{head_objects, head_table, terminal_head_table};

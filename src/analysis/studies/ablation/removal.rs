@@ -23,7 +23,7 @@ use crate::study::metrics::by_block::MetricByBlock;
 use crate::study::metrics::metric::{Column, Fraction};
 use crate::study::show::wording::counted_sequences;
 use crate::study::{Estimates, EstimationContext, Ranking};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// A choice of head sets to remove; the run without one of these sets is an ablation variant.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {

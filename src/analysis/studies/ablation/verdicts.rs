@@ -10,7 +10,7 @@ use crate::stats::significance::{q_values_above_margin, q_values_of_present};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::figure::{Chart, Forest, ForestRow, Mark};
 use crate::study::{Estimates, EstimationContext, Policy};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 /// Verdict on removing a head. `negligible` is also a separate field: an effect can be both significant and negligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]

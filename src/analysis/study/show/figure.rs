@@ -2,7 +2,7 @@
 
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::study::labels::Label;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// The name that an enum variant without fields has in a report. Panics if the value is not serialized as a string.
 pub fn serialized_name(variant: &impl Serialize) -> String {

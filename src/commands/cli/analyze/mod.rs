@@ -1,7 +1,7 @@
 //! The arguments of `headscope analyze`.
 
-mod chosen;
 mod shard;
+mod study_options;
 pub mod words;
 
 use std::path::{Path, PathBuf};
@@ -35,11 +35,11 @@ use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::study::AnyStudy;
 use crate::system::errors::ErrorExt;
-use chosen::{
+use shard::ShardArgument;
+use study_options::{
     ablation_settings, control_runs, ensure_corpus_rereadable, ensure_study_runs, link_options, probed_columns,
     value_of_study_option,
 };
-use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -121,15 +121,15 @@ pub struct AnalyzeArguments {
     network: NetworkArguments,
     /// Switch studies on that do not run by default
     #[arg(
-        long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::study_parser(), help_heading = STUDIES_HEADING,
-        hide_possible_values = true, long_help = chosen::study_list()
+        long, value_name = "STUDY", value_delimiter = ',', value_parser = study_options::study_parser(), help_heading = STUDIES_HEADING,
+        hide_possible_values = true, long_help = study_options::study_list()
     )]
     with: Vec<String>,
     /// Switch studies off
     ///
     /// Their names are listed under --with. Several are separated by commas
     #[arg(
-        long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::study_parser(), help_heading = STUDIES_HEADING,
+        long, value_name = "STUDY", value_delimiter = ',', value_parser = study_options::study_parser(), help_heading = STUDIES_HEADING,
         hide_possible_values = true
     )]
     without: Vec<String>,
@@ -191,7 +191,7 @@ pub struct AnalyzeArguments {
     #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES_HEADING, hide_short_help = true, help = study_option_help("undirected",
         "types whose links count in both directions, as contacts do. Several are separated by commas"))]
     undirected: Vec<String>,
-    #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = chosen::parse_min_distance, help_heading = STUDIES_HEADING,
+    #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = study_options::parse_min_distance, help_heading = STUDIES_HEADING,
         hide_short_help = true, help = study_option_help("min-distance",
         "how far apart the words of a type's links are at least, as in contact=6. Several are separated by commas"))]
     min_distance: Vec<(String, usize)>,

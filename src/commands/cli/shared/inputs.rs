@@ -11,7 +11,7 @@ use crate::model::tokenizer::TokenizerOptions;
 use crate::model::tokenizer::residues::Parting;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::Spacing;
-use crate::system::boxed;
+use crate::system::embedded;
 use crate::system::errors::ErrorExt;
 
 /// Sources of a model beside its name: the Hub or only its cache, and a LoRA adapter.
@@ -86,9 +86,9 @@ pub const SPACINGS: &[NamedValue<Spacing>] = &[
 impl NetworkArguments {
     /// The named model, or the built-in default. Fails if a `box:` name is unknown.
     pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, UsageError> {
-        let model = ModelRef::parse(argument.unwrap_or(boxed::DEFAULT_MODEL));
+        let model = ModelRef::parse(argument.unwrap_or(embedded::DEFAULT_MODEL));
         if let ModelRef::Bundled(name) = &model {
-            boxed::model(name).with_option("model")?;
+            embedded::model(name).with_option("model")?;
         }
         let model = if self.offline { model.without_network() } else { model };
         let Some(adapter) = self.adapter.clone() else { return Ok(model) };
@@ -98,7 +98,7 @@ impl NetworkArguments {
 
 impl CorpusArguments {
     pub fn validate(self) -> Result<Vec<Input>, UsageError> {
-        let corpora = if self.corpus.is_empty() { vec![boxed::DEFAULT_CORPUS.into()] } else { self.corpus };
+        let corpora = if self.corpus.is_empty() { vec![embedded::DEFAULT_CORPUS.into()] } else { self.corpus };
         corpora.iter().map(|path| Input::parse(path, self.format)).collect()
     }
 }

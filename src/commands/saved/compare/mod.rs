@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 
+use super::sides::head_state::{self, Idleness, LabelStanding, assessments_by_label, has_same_thresholds};
 use super::sides::matching::HeadMatching;
-use super::sides::standing::{self, Idleness, LabelStanding, assessments_by_label, has_same_thresholds};
-use super::sides::{self, Side, SidesOptions, described};
+use super::sides::{self, Side, SidesOptions, description};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::tables::csv;
@@ -99,7 +99,7 @@ pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, 
     let places: Vec<usize> = (0..grid.head_count()).collect();
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
     let heads = compare_heads(a, b, partners);
-    let idle = standing::heads_idle_on_one_side(a, b, partners);
+    let idle = head_state::heads_idle_on_one_side(a, b, partners);
     let has_choices = heads.iter().any(|head| head.choice.is_some());
     let choice_fates = heads.iter().map(|head| head.choice.as_ref().map_or(Fate::None, |choice| choice.outcome));
     let heads_by_outcome = OutcomeCounts::from_fates(heads.iter().map(|head| head.outcome));
@@ -127,7 +127,7 @@ pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, 
         untold: UntoldCounts::from_labels(heads.iter().flat_map(|head| &head.labels)),
         families: compare_families(&heads),
         heads,
-        not_shared: described::differing_facts([&a.context, &b.context]),
+        not_shared: description::differing_facts([&a.context, &b.context]),
         a: a.description(),
         b: b.description(),
     }
@@ -209,7 +209,7 @@ fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> 
     let head = |place: usize| {
         let assessed = [&roles[0][place], &roles[1][partners[place]]];
         let choices = [&*choices[0][place], &*choices[1][partners[place]]];
-        let idle = standing::pair_idleness([(a, place), (b, partners[place])]);
+        let idle = head_state::pair_idleness([(a, place), (b, partners[place])]);
         // Labels that are no roles hold for untrained heads as well, so they cannot be lost.
         let roles = assessed.map(|all| all.iter().filter(|one| is_role(&one.label)).cloned().collect::<Vec<_>>());
         let labels = compare_labels([a, b], idle, roles.each_ref().map(|roles| &**roles));

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::commands::saved::sides::described::{Described, Fact};
-use crate::commands::saved::sides::standing::{IdleHead, LabelStanding};
+use crate::commands::saved::sides::description::{Described, Fact};
+use crate::commands::saved::sides::head_state::{IdleHead, LabelStanding};
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::label_fate;
 use super::outcome::Fate;
-use crate::commands::saved::sides::standing::LabelStanding;
+use crate::commands::saved::sides::head_state::LabelStanding;
 use crate::stats::block_test::{Estimate, Scale};
 use crate::studies::registry::default_policy;
 use crate::study::labels::{Assessment, MeasuredScore, ThresholdBound, assess, correct_for_multiple_tests};

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::outcome::{CompareOutcome, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use super::text;
-use crate::commands::saved::sides::described::{PageTable, render_comparison_page};
-use crate::commands::saved::sides::standing::LabelStanding;
+use crate::commands::saved::sides::description::{PageTable, render_comparison_page};
+use crate::commands::saved::sides::head_state::LabelStanding;
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
 use crate::study::show::table::Table;

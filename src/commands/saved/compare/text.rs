@@ -8,15 +8,15 @@ use super::outcome::{
     CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, MatchedHeads, OutcomeCounts,
     UntoldCounts,
 };
-use crate::commands::saved::sides::described::{Valued, list_limit, write_differing_facts, write_sides};
-use crate::commands::saved::sides::standing::{self, LabelStanding};
+use crate::commands::saved::sides::description::{Valued, list_limit, write_differing_facts, write_sides};
+use crate::commands::saved::sides::head_state::{self, LabelStanding};
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance_text, whole_percent};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::printable::one_line;
 
 /// Maximum number of listed labels without `--full`.
@@ -270,7 +270,7 @@ impl CompareOutcome {
             self.corpora.clone(),
             self.lineage.clone(),
             self.matching_sentence(),
-            standing::idle_heads_sentence(&self.idle, most),
+            head_state::idle_heads_sentence(&self.idle, most),
             of_fate("Lost", Fate::Lost),
             of_fate("Gained", Fate::Gained),
             beyond_one("a", [true, false]),

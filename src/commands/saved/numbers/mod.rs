@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, anyhow};
 use itertools::Itertools as _;
 
-use super::sides::described::{self, LeftAside, Valued};
-use super::sides::standing::{self, Idleness, LabelStanding, assessments_by_label, has_same_thresholds};
+use super::sides::description::{self, LeftAside, Valued};
+use super::sides::head_state::{self, Idleness, LabelStanding, assessments_by_label, has_same_thresholds};
 use super::sides::{self, Side, SidesOptions};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
@@ -22,7 +22,7 @@ use crate::studies::registry;
 use crate::study::labels::{Assessment, Label};
 use crate::study::metrics::number::{Number, Part, rule_name};
 use crate::study::metrics::unit::{PRECISION_TOLERANCE, PerUnit};
-use crate::system::counted::plural;
+use crate::system::counts::plural;
 use crate::system::errors::{ErrorClass, ErrorExt};
 use outcome::{
     Change, Compared, HeadChanges, IdleHeadLabels, LabelChange, LargestChange, Method, NumbersOutcome, OneSidedLabel,
@@ -99,7 +99,7 @@ fn compute_outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         relations,
         metrics,
         left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(untested_sections).collect(),
-        not_shared: described::differing_facts([&a.context, &b.context]),
+        not_shared: description::differing_facts([&a.context, &b.context]),
         a: a.description(),
         b: b.description(),
     })
@@ -127,7 +127,7 @@ impl ComparedLabels {
     /// The metric of its rule also differs between the analyses, with a q-value of at most `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().head_count()).collect();
-        let idle = standing::heads_idle_on_one_side(a, b, &places)
+        let idle = head_state::heads_idle_on_one_side(a, b, &places)
             .into_iter()
             .map(|head| IdleHeadLabels { head, firm_labels: Vec::new() });
         let mut result = Self { idle_heads: idle.collect(), ..Self::default() };
@@ -144,7 +144,7 @@ impl ComparedLabels {
         let [mut other_rules, mut other_counts, mut unassessed, mut untested] = [const { Vec::new() }; 4];
         for (place, (of_a, of_b)) in of_a.iter().zip(&of_b).enumerate() {
             let [of_a, of_b] = [of_a, of_b].map(|all| assessments_by_label(all));
-            let is_idle = standing::pair_idleness([(a, place), (b, place)]).map(|why| why.is_some());
+            let is_idle = head_state::pair_idleness([(a, place), (b, place)]).map(|why| why.is_some());
             for label in of_a.keys().chain(of_b.keys()).copied().collect::<BTreeSet<&str>>() {
                 let sides = [of_a.get(label).copied(), of_b.get(label).copied()];
                 let standings = sides.map(|side| side.map(LabelStanding::new));
@@ -325,7 +325,7 @@ impl<'a> NumberPairs<'a> {
         let (mut tested, mut corpus_dependent) = (Vec::new(), BTreeMap::new());
         // A head that writes a constant is not missing: its attention is compared.
         let runs_without = |head: usize| {
-            let idle = standing::pair_idleness([(a, head), (b, head)]);
+            let idle = head_state::pair_idleness([(a, head), (b, head)]);
             let is_missing = idle.map(|why| matches!(why, Some(Idleness::Absent | Idleness::Removed)));
             is_missing[0] != is_missing[1]
         };

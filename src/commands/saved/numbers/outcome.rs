@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::saved::compare::firm_count_text;
-use crate::commands::saved::sides::described::{Described, Fact, LeftAside, Valued};
-use crate::commands::saved::sides::standing::{self, IdleHead};
+use crate::commands::saved::sides::description::{Described, Fact, LeftAside, Valued};
+use crate::commands::saved::sides::head_state::{self, IdleHead};
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 use crate::study::metrics::number::Part;
 use crate::study::metrics::unit::{PerUnit, Unit};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::printable::one_line;
 
 /// Version of the outcome's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
@@ -249,7 +249,7 @@ impl NumbersOutcome {
     /// Line that names the heads in `idle`, at most `most` per reason, and counts their firm labels; `None` if empty.
     pub fn idle_heads_sentence(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
-        let words = standing::idle_heads_sentence(&heads, most)?;
+        let words = head_state::idle_heads_sentence(&heads, most)?;
         Some(match self.idle_head_label_count() {
             0 => words,
             count => {

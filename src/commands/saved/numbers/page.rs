@@ -3,11 +3,11 @@
 use std::fmt::{self, Write};
 
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
-use crate::commands::saved::sides::described::{
+use crate::commands::saved::sides::description::{
     LeftAside, PageTable, list_limit, render_comparison_page, write_differing_facts, write_not_compared, write_sides,
 };
 use crate::study::show::wording::{plain_table, significance_text};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::write_to_string;
 use crate::system::printable::{escape_controls, one_line};
 use anyhow::Result;

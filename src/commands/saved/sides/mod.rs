@@ -1,8 +1,8 @@
 //! The two sides of a comparison, each read from a report or a partial.
 
-pub mod described;
+pub mod description;
+pub mod head_state;
 pub mod matching;
-pub mod standing;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ use crate::study::labels::Assessment;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
 use crate::study::section::ViewContext;
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::errors::ErrorExt;
 use crate::system::printable::one_line;
-use described::{Described, LeftAside};
+use description::{Described, LeftAside};
 
 /// Options of the two analyses that are compared.
 pub struct SidesOptions {
@@ -312,7 +312,7 @@ pub fn unreadable_corpus_sentence(a: &Side, b: &Side) -> Option<String> {
 pub fn untested_differences(a: &Side, b: &Side) -> Option<LeftAside> {
     let (a, b) = (a.untested_sections(), b.untested_sections());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
-        !others.iter().any(|(other, theirs)| other == key && described::are_equal_when_rounded(value, theirs))
+        !others.iter().any(|(other, theirs)| other == key && description::are_equal_when_rounded(value, theirs))
     };
     let mut keys: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
     keys.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));

@@ -7,7 +7,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::corpus::formats::Format;
 use crate::corpus::lines::{Compression, lower_extension};
-use crate::system::boxed;
+use crate::system::embedded;
 use crate::system::errors::ErrorExt;
 
 /// Format and compression of a corpus file.
@@ -47,7 +47,7 @@ impl Input {
     /// Parses a corpus argument: `-` is standard input, `box:...` an embedded corpus; `format` overrides the file's extension.
     /// Fails if the format is unknown. A missing file is an error of [`Corpus::open`](crate::corpus::Corpus::open).
     pub fn parse(path: &Path, format: Option<Format>) -> Result<Self> {
-        if let Some(embedded) = boxed::corpus(path) {
+        if let Some(embedded) = embedded::corpus(path) {
             let (name, bytes) = embedded?;
             if format.is_some_and(|format| format != Format::Conllu) {
                 bail!(anyhow!("`{name}` is CoNLL-U").hint("leave out --format"));

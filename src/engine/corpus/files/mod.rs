@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use itertools::Itertools as _;
 
 use super::formats::Format;
-use crate::system::counted::plural;
+use crate::system::counts::plural;
 use crate::system::errors::ErrorExt;
 use crate::system::files::{input as reading, output};
 use input::{FileKind, Input, explain_open_error};

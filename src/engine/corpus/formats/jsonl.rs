@@ -24,7 +24,7 @@ use crate::corpus::relation::RelationNames;
 use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, word_position};
 use crate::corpus::sentence::written_text::{Misalignment, SurfaceToken, WrittenText};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::errors::ErrorExt;
 use crate::system::json::describe_error_in_line;
 use crate::system::printable::excerpt;

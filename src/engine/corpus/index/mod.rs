@@ -26,7 +26,7 @@ use super::formats::Format;
 use super::formats::reader::DocumentName;
 use super::lines::Compression;
 use super::sentence::SentenceGroup;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::ErrorExt;
 use crate::system::files::input;
 

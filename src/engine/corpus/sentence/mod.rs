@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Error, anyhow};
 
 use super::annotation::Annotation;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::ErrorExt;
 use links::LinkSet;
 use written_text::WrittenText;

@@ -11,7 +11,7 @@ use super::table::FAMILIES;
 use super::{Family, TensorNames};
 use crate::model::config::{Config, lookup};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::ErrorExt;
 use crate::system::printable::shorten;
 

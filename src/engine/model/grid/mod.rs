@@ -9,7 +9,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 
 /// Number of layers of a model, and of attention heads per layer.

@@ -11,7 +11,7 @@ use crate::model::files::{
     AdapterFiles, FileStore, ModelFile, ModelFiles, ModelLocation, files_in, gather_files, list_first_modules,
     list_subfolder_files,
 };
-use crate::system::boxed;
+use crate::system::embedded;
 use crate::system::errors::{ErrorClass, ErrorExt};
 use crate::system::progress::DownloadProgress;
 
@@ -52,7 +52,7 @@ impl ModelRef {
     /// name that exists on disk, or cannot be a Hub id, is a folder. Parsing never fails: [`resolve`](Self::resolve) reports a
     /// missing folder.
     pub fn parse(text: &str) -> Self {
-        if text.starts_with(boxed::EMBEDDED_PREFIX) {
+        if text.starts_with(embedded::EMBEDDED_PREFIX) {
             return Self::Bundled(text.to_owned());
         }
         if Path::new(text).exists() {
@@ -105,12 +105,12 @@ impl ModelRef {
                 Err(anyhow!("built without the Hub client (feature `hub`)").hint("give a model folder"))
             }
         };
-        let suggestion = match (boxed::similar_name(&self.to_string()), nearby) {
+        let suggestion = match (embedded::similar_name(&self.to_string()), nearby) {
             (Some(suggestion), _) => format!("or is `{suggestion}` meant, which is in the binary?"),
             (None, Some(suggestion)) => format!("or is the folder `{suggestion}` meant?"),
             (None, None) => return outcome.class(ErrorClass::Model),
         };
-        let misspelt = self.to_string().to_ascii_lowercase().starts_with(boxed::EMBEDDED_PREFIX);
+        let misspelt = self.to_string().to_ascii_lowercase().starts_with(embedded::EMBEDDED_PREFIX);
         outcome.class(if misspelt { ErrorClass::Usage } else { ErrorClass::Model }).hint_after("; ", suggestion)
     }
 
@@ -208,7 +208,7 @@ fn is_revision(text: &str) -> bool {
 /// Opens the files of a model in the binary of this program.
 fn open_bundled(name: &str) -> Result<ModelFiles> {
     // A usage error, as for a built-in corpus: the contents of the binary are as fixed as the options.
-    let files = boxed::model(name).class(ErrorClass::Usage)?;
+    let files = embedded::model(name).class(ErrorClass::Usage)?;
     let names = files.iter().map(|(name, _)| (*name).to_owned()).collect();
     let fetch = |file: &str, _: u64| {
         let (_, bytes) = files.iter().find(|(known, _)| *known == file).context("not in the box")?;

@@ -26,8 +26,8 @@ use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, TruncationD
 
 use super::files::names::{BPE_CODES, BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE_FILES, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
-use crate::system::contained::catch_panic;
 use crate::system::errors::{ErrorClass, ErrorExt};
+use crate::system::panics::catch_panic;
 use crate::system::time_limit;
 use bounds::{BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer};
 use config::{TokenizerConfig, TokenizerKind};

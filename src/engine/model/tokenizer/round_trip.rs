@@ -13,8 +13,8 @@ use tokenizers::Encoding;
 
 use super::bounds::Tokenizer;
 use super::entries::{VocabularyEntries, VocabularyEntry};
-use crate::system::contained::catch_panic;
 use crate::system::errors::ErrorExt;
+use crate::system::panics::catch_panic;
 
 /// Maximum share of lost entries. bert-base-uncased loses 1 of 23,694 entries with its own tokenizer; a vocabulary of chemical
 /// reactions loses 545 of 576 with BERT's default tokenizer.

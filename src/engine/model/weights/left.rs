@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Checkpoint;
 use crate::model::families::architecture::Architecture;
 use crate::model::families::{EmbeddingNames, Family};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::ErrorExt;
 
 /// Tensors of a checkpoint that are no part of the encoder, counted under the first part of their names.

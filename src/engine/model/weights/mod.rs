@@ -20,7 +20,7 @@ use super::families::Family;
 use super::families::architecture::{Architecture, is_prunable};
 use super::files::ModelFile;
 use super::files::names::is_pickle;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::ErrorExt;
 use foreign::foreign_kind;
 use itertools::Itertools;

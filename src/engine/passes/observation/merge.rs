@@ -10,7 +10,7 @@ use super::identity::Identity;
 use super::partial::{self, EXTENSION, RestoreSums};
 use super::{Observation, Stage};
 use crate::sequences::shard::Shard;
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::errors::{ErrorClass, ErrorExt};
 
 /// Maximum number of missing shards that a message names.

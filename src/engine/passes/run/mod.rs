@@ -29,7 +29,7 @@ use super::pass::{CorpusPortion, CorruptedVariants, EventKind, ModelWeights, Pas
 use super::setup::PassSetup;
 use crate::corpus::{Corpus, CorpusIdentity, CorpusScope, Index, Input, LinkOptions, SEGMENT_SENTENCES};
 use crate::model::Model;
-use crate::model::controls::sharp::SharpnessSample;
+use crate::model::controls::matched_sharpness::SharpnessSample;
 use crate::model::forward::Encoder;
 use crate::model::forward::batch::TokenClass;
 use crate::model::parameters::Objective;

@@ -25,7 +25,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::section::{LateFact, Section, View, ViewContext, stored};
 use crate::study::show::wording::{aligned_table, counted_sequences, plus_minus, signed_decimal, significance_text};
 use crate::study::{EstimationContext, Summary};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// Rise of the loss without clusters of similar heads, in nats per scored token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -11,7 +11,7 @@ use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::study::EstimationContext;
 use crate::study::section::stored;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// Maximum number of edges in the report's list of strongest edges.
 const MAX_LISTED_EDGES: usize = 20;

@@ -16,7 +16,7 @@ use crate::study::show::wording::{
     aligned_table, counted_sequences, plus_minus, sequence_noun, signed_decimal, significance_text,
 };
 use crate::study::{Summary, TableRows};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 const MAX_SHOWN_EDGES: usize = 10;
 

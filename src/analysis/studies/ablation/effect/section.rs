@@ -26,7 +26,7 @@ use crate::study::show::wording::{
     aligned_table, counted_sequences, decimal, empty_sample_reason, plus_minus, signed_decimal, significance_text,
 };
 use crate::study::{Estimates, EstimationContext, InBrief, Summary, TableRows};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::parallel::parallel_map;
 
 /// Effect of removing each head on the loss of the model's training objective.

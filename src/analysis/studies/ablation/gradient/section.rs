@@ -20,7 +20,7 @@ use crate::study::metrics::by_block::RankCorrelation;
 use crate::study::section::{LateFact, Section, View, ViewContext, stored};
 use crate::study::show::wording::{aligned_table, empty_sample_reason, plus_minus, signed_decimal};
 use crate::study::{Estimates, EstimationContext, Summary};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 const HALF_TABLE_ROWS: usize = 5;
 

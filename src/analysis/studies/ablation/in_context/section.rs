@@ -17,7 +17,7 @@ use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed_decimal, significance_text};
 use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 #[expect(clippy::struct_field_names, reason = "the keys of the report")]
 /// How much better a decoder predicts random tokens when it has read them before.

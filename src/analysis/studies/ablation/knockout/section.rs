@@ -14,7 +14,7 @@ use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, plus_minus, signed_decimal, significance_text};
 use crate::study::upstream::ArcClaim;
 use crate::study::{EstimationContext, Policy, Summary, TableRows};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnockoutSection {

@@ -20,7 +20,7 @@ use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Explanation, InBrief, ObservedPasses, PassSpec, Study,
     Summary, columns,
 };
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 pub struct OutputShift;
 

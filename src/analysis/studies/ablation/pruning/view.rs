@@ -15,7 +15,7 @@ use crate::study::section::{Section, SectionFacts, ShareOf, View, ViewContext};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
 use crate::study::show::wording::{aligned_table, empty_sample_reason, plus_minus};
 use crate::study::{InBrief, Summary, TableRows};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 impl Section for Curves {
     fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {

@@ -17,7 +17,7 @@ use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance_text};
 use crate::study::upstream::Obstacle;
 use crate::study::{InBrief, Policy, Summary, TableRows};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 /// Largest share of items with the most frequent answer at which heads get verdicts.
 ///

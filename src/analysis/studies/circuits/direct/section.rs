@@ -15,7 +15,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::wording::{aligned_table, plus_minus, signed_decimal};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// Maximum number of heads in the table of the summary.
 const MAX_TABLE_HEADS: usize = 10;

@@ -13,7 +13,7 @@ use crate::studies::ablation::removal::scored_counts_text;
 use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext};
 use crate::study::show::wording::{TableColumn, capitalize, column_table, decimal, plus_minus, whole_percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 impl Section for GatesResult {
     fn add_late_fact(&mut self, known: &LateFact<'_>) {

@@ -16,7 +16,7 @@ use crate::study::show::wording::{
     aligned_table, capitalize, decimal, plus_minus, serialized_name, significance_text, whole_percent,
 };
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 /// Maximum number of heads in the table of the summary.
 const MAX_ROWS: usize = 10;

@@ -14,7 +14,7 @@ use crate::study::section::{CardTable, HeadCard, Section, View, ViewContext, sto
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
 use crate::study::upstream::HeadAim;
 use crate::study::{Card, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use sums::{Candidate, Drawn, ExampleSums, HeadCandidates, MAX_WORDS, MIN_WORDS, Rank};
 
 pub struct ExampleSentences;

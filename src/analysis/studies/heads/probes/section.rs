@@ -14,7 +14,7 @@ use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext, downcast_section, stored};
 use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed_decimal, significance_text};
 use crate::study::{Policy, Summary};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 /// Maximum number of heads in the table of a task.
 const MAX_TABLE_HEADS: usize = 5;

@@ -16,7 +16,7 @@ use crate::study::labels::UNLABELLED;
 use crate::study::section::{HeadCard, LateFact, RelatedHead, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
 use crate::study::show::wording::{aligned_table, counted_sequences, sequence_noun, signed_decimal};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 
 stored!(Similarity as similarity);
 

@@ -9,7 +9,7 @@ mod metrics;
 mod moments;
 mod pack;
 mod rebuilt;
-mod replaced;
+mod replaced_inputs;
 mod section;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::FoldFit;
 use super::pack::{MeanInput, TokenPack};
-use super::replaced::{EMBEDDING_PART, POSITION_PART, ReplacedInputs};
+use super::replaced_inputs::{EMBEDDING_PART, POSITION_PART, ReplacedInputs};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::Needs;

@@ -21,7 +21,7 @@ use crate::study::section::{HeadCard, LateFact, Section, View, ViewContext, down
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
 use crate::study::show::wording::{aligned_table, decimal, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 pub const MIN_REBUILT_SHARE: Threshold = Threshold::rule(
     "chooses_rebuilt",

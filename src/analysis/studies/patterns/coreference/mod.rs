@@ -30,7 +30,7 @@ use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, ObservedPasses, PassSpec, Policy, Study, Summary,
     TableRows, columns,
 };
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::printable::one_line;
 use anaphors::{ANAPHOR_KINDS, BASELINES, MentionCounts};
 use metrics::{COREFERENCE_DETECTOR, CoreferenceInputs, METRICS, best_baselines};

@@ -9,7 +9,7 @@ use crate::model::grid::HeadPlace;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
 use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Figure> {
     let least = policy.count(&MIN_COUNT);

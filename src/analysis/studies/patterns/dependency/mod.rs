@@ -7,7 +7,7 @@ mod measure;
 pub mod parser;
 mod relation;
 pub mod section;
-mod specific;
+mod specificity;
 pub mod sums;
 pub mod tags;
 

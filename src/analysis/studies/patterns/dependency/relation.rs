@@ -17,7 +17,7 @@ use crate::study::labels::evidence::{self, ByDirection, Comparison, Direction, S
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{percent, plus_minus_percent, signed_decimal, special_token_note};
 use crate::study::tracked::{RelationScores, RelationSide, TrackingHead};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// Returns the directions in which arcs with the syntactic head on `side` are scored. Both for `None` (encoders). In a
 /// decoder, only the later word attends to the earlier.

@@ -11,7 +11,7 @@ use crate::study::labels::evidence::{Direction, Reach, Side};
 use crate::study::labels::{Policy, Threshold, ThresholdBound};
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{percent, plus_minus_percent, special_token_note};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 
 pub const MARGIN: Threshold = Threshold::rule(

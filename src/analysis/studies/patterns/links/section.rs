@@ -24,7 +24,7 @@ use crate::study::show::wording::{
 };
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Shortage};
 use crate::study::{Caveat, CaveatSubject, InBrief, Summary, TableRows, Unit};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::printable::one_line;
 
 /// Results on all types of links of a corpus, by name.

@@ -18,7 +18,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, downcast_section, stored};
 use crate::study::{Card, Caveat, CaveatSubject, ObservedPasses, PassSpec, Study, Subject, columns};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use metrics::{METRICS, RepeatInputs};
 use sums::RepeatSums;
 

@@ -17,7 +17,7 @@ use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::{Card, Caveat, CaveatSubject, ObservedPasses, PassSpec, Study, columns};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use metrics::{METRICS, chance_levels, metric_values};
 use sums::SegmentSums;
 

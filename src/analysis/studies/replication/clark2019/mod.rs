@@ -22,7 +22,7 @@ use crate::study::labels::evidence::Direction;
 use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::show::wording::serialized_name;
 use crate::study::{Card, Estimates, EstimationContext, ObservedPasses, PassSpec, Study, Subject};
-use crate::system::counted::plural;
+use crate::system::counts::plural;
 use distances::{Distances, HeadDistances};
 use syntax::{OFFSETS, RelationHits, SyntaxHits};
 use tokens::{Means, TokenMeans};

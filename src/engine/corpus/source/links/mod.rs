@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::formats::Format;
 use crate::corpus::sentence::links::{ConlluLinkColumn, LinkSet, LinkTypeOptions, LinkTypes};
 use crate::corpus::sentence::{Content, Origin, Sentence};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::ErrorExt;
 use crate::system::printable::excerpt;
 pub use file::NamedDigest;

@@ -13,7 +13,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use tokenizers::AddedToken;
 
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::errors::ErrorExt;
 use crate::system::machine::memory;
 

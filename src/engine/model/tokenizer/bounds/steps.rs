@@ -16,7 +16,7 @@ use tokenizers::{
 
 use super::file::MAX_TOKEN_BYTES;
 use crate::model::tokenizer::codes::{BpeCodes, CONTINUATION_MARK};
-use crate::system::contained::abort_with;
+use crate::system::panics::abort_with;
 use crate::system::time_limit;
 
 /// A tokenizer of the crate `tokenizers` whose normaliser, pre-tokenizer and model check the size of their input.

@@ -4,7 +4,7 @@ use tokenizers::{NormalizedString, Normalizer};
 use anyhow::{Result, anyhow};
 
 use super::*;
-use crate::system::contained::catch_panic;
+use crate::system::panics::catch_panic;
 
 fn normalized(normalizer: impl Into<BoundedNormalizer>, text: &str) -> Result<String> {
     let normalizer = normalizer.into();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::files::Pooling;
 use crate::model::parameters::ClassLabels;
 use crate::sequences::sequence::{PredictedToken, Sequence};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::printable::shorten;
 
 /// A kind of task, with the score of its items.

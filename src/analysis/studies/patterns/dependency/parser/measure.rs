@@ -9,7 +9,7 @@ use super::accuracies::{
 };
 use super::fit::{FittedParser, GRADIENT_TOLERANCE, RIDGE_PENALTY, map_folds};
 use super::graph::likeliest_head;
-use super::lexical::{EmbeddingSpace, LexicalBaseline, LexicalFit, LexicalSentence, WordCandidates};
+use super::lexical_baseline::{EmbeddingSpace, LexicalBaseline, LexicalFit, LexicalSentence, WordCandidates};
 use super::section::{FitReport, HeadWeights, LayerPart, PARSERS, ParserReport, RelationAccuracy, SimpleAccuracies};
 use super::sentence::{GoldHead, KeptSentence, KeptWord};
 use super::sums::ParserSums;

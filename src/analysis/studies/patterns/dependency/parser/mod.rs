@@ -4,7 +4,7 @@
 mod accuracies;
 mod fit;
 mod graph;
-mod lexical;
+mod lexical_baseline;
 mod links;
 mod measure;
 mod optimum;

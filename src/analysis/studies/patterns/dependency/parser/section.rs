@@ -17,7 +17,7 @@ use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
 use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::wording::{aligned_table, decimal, percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Summary, TableRows};
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 
 /// Names of the parsers in report order. The first five are fitted; the last four are a single head and simple rules.
 pub const PARSERS: [&str; 9] = [

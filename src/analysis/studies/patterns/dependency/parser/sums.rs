@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::lexical::KeptEmbeddings;
+use super::lexical_baseline::KeptEmbeddings;
 use super::sentence::{KeptSentence, ObservedSentence};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;

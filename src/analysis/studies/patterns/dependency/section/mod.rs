@@ -27,7 +27,7 @@ use crate::study::show::Shortage;
 use crate::study::show::wording::{column_table, whole_percent};
 use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, InBrief, Labelling, Policy, Summary, Unit};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::printable::one_line;
 use tables::{COLUMN_DROP_ORDER, COLUMNS, tables};
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::arcs::{AgreementCounts, DuplicateArcs, RelationSums, ScoredArc, scored_arcs};
 use super::relation::scored_directions;
-use super::specific::ArcsBySentence;
+use super::specificity::ArcsBySentence;
 use super::tags::{CUE_COUNT, Side};
 use crate::corpus::relation::POOLED_RELATION;
 use crate::model::grid::HeadGrid;

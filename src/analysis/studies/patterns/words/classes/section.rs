@@ -19,7 +19,7 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::show::wording::{TableColumn, column_table, percent, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary, TableRows};
-use crate::system::counted::plural;
+use crate::system::counts::plural;
 use crate::system::printable::{excerpt, one_line};
 
 /// Classes of the words of a corpus, with each attention head's attention to them.

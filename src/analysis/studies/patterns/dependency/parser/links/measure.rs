@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::zip;
 
-use super::kept::{KeptLinks, LinkEvidence, LinkedSequence, scores_pairs};
+use super::kept_links::{KeptLinks, LinkEvidence, LinkedSequence, scores_pairs};
 use super::models::{ChoiceModel, ContactModel, chooses_target};
 use super::section::{LinkFit, LinkParser, LinkParserResults, LinkWeights, PAIR_MODELS, TARGET_MODELS, attention_lead};
 use super::sums::LinkParserSums;
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, measure_accuracies};
 use crate::studies::patterns::dependency::parser::fit::map_folds;
-use crate::studies::patterns::dependency::parser::lexical::{EmbeddingSpace, LexicalBaseline, LexicalSentence};
+use crate::studies::patterns::dependency::parser::lexical_baseline::{
+    EmbeddingSpace, LexicalBaseline, LexicalSentence,
+};
 use crate::studies::patterns::dependency::parser::optimum::FitRecord;
 use crate::study::instruments::fold_scores::{FoldScores, HitCounts};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};

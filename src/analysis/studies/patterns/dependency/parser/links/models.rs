@@ -10,7 +10,7 @@ use std::iter::zip;
 
 use multiversion::multiversion;
 
-use super::kept::{KeptLinks, LinkEvidence};
+use super::kept_links::{KeptLinks, LinkEvidence};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::studies::patterns::dependency::parser::fit::{GRADIENT_TOLERANCE, RIDGE_PENALTY, ridge_penalty};
 use crate::studies::patterns::dependency::parser::optimum::{

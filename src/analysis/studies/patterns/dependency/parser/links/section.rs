@@ -18,7 +18,7 @@ use crate::studies::patterns::dependency::relation::signed_points;
 use crate::study::labels::evidence::Side;
 use crate::study::show::wording::{aligned_table, decimal, percent};
 use crate::study::{Summary, TableRows};
-use crate::system::counted::{format_count, plural};
+use crate::system::counts::{format_count, plural};
 use crate::system::printable::one_line;
 
 /// Names of the models that choose the target of a source, in report order. The first five are fitted; the last five are

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::kept::{LinkedSequence, ObservedLinks};
+use super::kept_links::{LinkedSequence, ObservedLinks};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
@@ -13,7 +13,7 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
-use crate::studies::patterns::dependency::parser::lexical::KeptEmbeddings;
+use crate::studies::patterns::dependency::parser::lexical_baseline::KeptEmbeddings;
 
 /// Maximum memory of the attention weights kept per model, in bytes (docs/BOUNDS.md).
 pub const MAX_KEPT_BYTES: u64 = 1 << 30;

@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::kept::{KeptLinks, LinkEvidence, LinkedSequence};
+use super::kept_links::{KeptLinks, LinkEvidence, LinkedSequence};
 use super::models::{CONTACT_GRADIENT_TOLERANCE, ChoiceModel, ContactModel, LOSS_WEIGHT};
 use super::section::{LinkParser, LinkParserResults, PAIR_MODELS, TARGET_MODELS, export_table, write_summary};
 use super::sums::LinkParserSums;

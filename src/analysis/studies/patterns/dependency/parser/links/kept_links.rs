@@ -14,7 +14,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::patterns::dependency::arcs::{OFFSET_CLASS_COUNT, offset_class};
-use crate::studies::patterns::dependency::parser::lexical::{LexicalSentence, WordCandidates};
+use crate::studies::patterns::dependency::parser::lexical_baseline::{LexicalSentence, WordCandidates};
 use crate::study::instruments::linked::choice::LinkChoice;
 use crate::study::instruments::linked::key::{LinkKey, direction_index};
 use crate::study::instruments::linked::pairs::LinkedPairs;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::system::counted::join_with_and;
+use crate::system::counts::join_with_and;
 use crate::system::errors::{ErrorExt, similar};
 
 /// Prefix of the names of models and corpora that are embedded in the program. A Hub id has no colon, and a file or

@@ -11,7 +11,7 @@ use crate::export::page;
 use crate::report::ReportContext;
 use crate::stats::interval::Interval;
 use crate::study::show::wording::with_interval;
-use crate::system::counted::format_count;
+use crate::system::counts::format_count;
 use crate::system::printable::one_line;
 
 /// File, model and corpus of an analysis that is compared.
