@@ -111,7 +111,8 @@ fn best_offset_or_rank(hits: &BTreeMap<i32, u64>) -> i32 {
 
 /// The item with the largest `count`; ties go to the first. `None` without items.
 pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u64) -> Option<T> {
-    items.into_iter().reduce(|best, next| if count(&next) > count(&best) { next } else { best })
+    let counted = items.into_iter().map(|item| (count(&item), item));
+    counted.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, item)| item)
 }
 
 /// The class of a link's source, and the class rules that choose a target of it. A class rule chooses the nearest
