@@ -19,7 +19,7 @@ pub struct Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlKind {
-    /// Takes away the learned weights: all weights are random, as before training.
+    /// Takes away the learned weights: the model is an untrained one, with random matrices as before training.
     RandomInit,
     /// Takes away the learned weights, but keeps each layer's sharpness of attention, to which random weights are scaled.
     RandomSharp,

@@ -63,8 +63,8 @@ impl Estimate {
         self.effective_blocks - 1.0
     }
 
-    /// Scale on which the t statistic is computed: `self.scale`, or [`Scale::Real`] for a share outside 0 to 1, which
-    /// has no logit.
+    /// Scale on which the t statistic is computed: `self.scale`, or [`Scale::Real`] for a value outside 0 to 1. A share
+    /// outside 0 to 1 has no logit.
     fn scale(&self) -> Scale {
         let within = (-ROUNDING_TOLERANCE..=1.0 + F32_TOLERANCE).contains(&self.value);
         if within { self.scale } else { Scale::Real }
@@ -268,7 +268,8 @@ impl Jackknife {
         self.estimate().map(|estimate| estimate.p_above(margin))
     }
 
-    /// Jackknife standard error, `SE² = (m - 1)/m · sum (θ_b - mean)²`, for `m` numbers `θ_b`, each without block `b`.
+    /// Jackknife standard error, `SE² = (m - 1)/m · sum (θ_b - mean)²`. `θ_b` is the number without block `b` of `m`
+    /// blocks, and `mean` the mean of all `θ_b`.
     fn jackknife_error(&self) -> f64 {
         let blocks = self.blocks() as f64;
         let mean = self.leave_one_out.iter().flatten().sum::<f64>() / blocks;

@@ -76,8 +76,8 @@ fn student_test(
 
 impl ReportedNumber {
     /// Standard error of the number, from the width `half` of one side of its interval. For a share of trials, it is at
-    /// least the standard error of independent trials: dependence between words of a sentence only adds variance, so a
-    /// lower value is due to chance.
+    /// least the standard error of independent trials. Words of a sentence depend on each other, which only adds
+    /// variance, so a lower value is due to chance.
     fn standard_error(&self, half: f64) -> f64 {
         let trial_variance = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let min_error = self.trials.map_or(0.0, trial_variance).max(0.0).sqrt();

@@ -11,7 +11,7 @@ use crate::system::errors::{ErrorExt, similar};
 /// folder of such a name is given as `./box:...`.
 pub const EMBEDDED_PREFIX: &str = "box:";
 
-/// Embedded model of the commands that need a model and name none.
+/// Name of the default model, embedded in the binary, for command lines that need a model and name none.
 pub const DEFAULT_MODEL: &str = "box:small";
 
 /// Name of the default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.

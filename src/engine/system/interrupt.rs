@@ -15,7 +15,7 @@ use super::terminal::print_to_stderr;
 /// Time limit for printing the final message, since standard error may be a pipe that nobody reads.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Message of an interrupted run as `(what it leaves, hint)`; `None` for the default message.
+/// Message of an interrupted run as `(what it leaves, hint)`; `None` for the default, [`REMOVED_OUTPUTS_MESSAGE`].
 static INTERRUPT_MESSAGE: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 /// Default message of an interrupted run.

@@ -138,9 +138,9 @@ macro_rules! config_struct {
 }
 pub(super) use config_struct;
 
-/// Reads one key of the text of a `config.json`: `text, key: Type = default`. The default is that of the family's
-/// configuration class in transformers (`BertConfig`, `GPT2Config` and so on), or marks the key as missing (`None`).
-/// Fails if the key is missing without a default, or has a value of another type.
+/// Reads one key of the text of a `config.json`: `text, key: Type = default`, or without a default. The default is that
+/// of the family's configuration class in transformers (`BertConfig`, `GPT2Config` and so on), or `None` for a missing
+/// key. Fails if the key is missing without a default, or has a value of another type.
 macro_rules! config_value {
     ($text:expr, $key:ident: $kind:ty) => {{
         #[derive(serde::Deserialize)]

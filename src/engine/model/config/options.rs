@@ -170,8 +170,8 @@ pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     Ok(*found)
 }
 
-/// Mapping from relative distances (query position less key position) to rows of DeBERTa's table of distance
-/// embeddings, which has `2 * span` rows (He et al. 2021).
+/// Mapping from distances to rows of DeBERTa's table of distance embeddings, which has `2 * span` rows (He et al. 2021). A
+/// distance is the query position less the key position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DistanceRowMap {
     /// Half the number of rows of the embedding table.

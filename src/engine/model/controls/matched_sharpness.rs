@@ -144,8 +144,8 @@ impl Visitor for LayerInputVisitor {
     }
 }
 
-/// Builds an encoder for [`layer_distance`] that repeats `layer` at each layer number. Weights outside its attention
-/// heads are zeros.
+/// Builds an encoder for [`layer_distance`], which needs only attention: `layer` stands at each layer number. Zeros
+/// replace the layer's output projection and feed-forward weights.
 fn attention_only_encoder(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     let Parameters { config, layer_indices, embeddings, .. } = parameters;
     let zero_linear = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };

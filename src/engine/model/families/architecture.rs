@@ -163,8 +163,9 @@ pub(in crate::model) fn is_prunable(family: &Family) -> bool {
 /// out of the projections to queries, keys and values, and its columns out of the output projection. The other heads keep
 /// their numbers, and embeddings of distances are not cut.
 ///
-/// `stems` has the name prefixes of all layers; layers with equal prefixes share weights and lack the same heads. Keys of `pruned_heads` number only layers with distinct weights, in
-/// the order of `stems`. Fails if a layer or head does not exist, a layer has no heads left, or the family cannot be pruned.
+/// `stems` has the name prefixes of all layers; layers with equal prefixes share weights and lack the same heads. Keys of
+/// `pruned_heads` number only layers with distinct weights, from 0, in the order of `stems`. Fails if a layer or head does
+/// not exist, a layer has no heads left, or the family cannot be pruned.
 fn parse_pruned_heads(json: &Value, family: &Family, config: &Config, stems: &[String]) -> Result<Vec<HeadPlace>> {
     let layers = match json.get("pruned_heads") {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -279,7 +280,7 @@ mod tests {
         }
     }
 
-    /// What a BERT of two layers and three heads, or an ALBERT whose one layer is run twice, lacks by `pruned_heads`.
+    /// Heads that a BERT of two layers and three heads, or an ALBERT whose one layer is run twice, lacks by `pruned_heads`.
     fn absent(model_type: &str, pruned: &str) -> Result<Vec<String>, String> {
         let text = format!(
             r#"{{"model_type": "{model_type}", "vocab_size": 9, "hidden_size": 12, "embedding_size": 4, "num_hidden_layers": 2,

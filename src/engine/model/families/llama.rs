@@ -69,7 +69,7 @@ config_struct! {
         sliding_window: Option<usize> = Some(4096),
         /// Whether any layer has a window (Qwen, SmolLM3).
         use_sliding_window: bool = false,
-        /// Number of the first layer with a window (Qwen).
+        /// Number, counted from 0, of the first layer with a window (Qwen).
         max_window_layers: usize = 28,
         layer_types: Option<Vec<String>> = None,
         /// Per layer, whether queries and keys rotate: 0 or 1 (SmolLM3).

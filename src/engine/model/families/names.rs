@@ -119,7 +119,7 @@ pub enum PositionBiasNames {
         rows: usize,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, at which the last bucket of each direction begins.
+        /// Distance, in tokens, from which on all distances of a direction are in its last bucket, which may begin earlier.
         longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022) in both directions: each attention head subtracts the distance times its own slope.
@@ -396,8 +396,8 @@ impl TensorNames {
         stems.find_map(|stem| tensor.strip_prefix(stem)?.split('.').next()?.parse().ok())
     }
 
-    /// Selects the first naming scheme whose [marker tensor](Self::marker_tensors) the checkpoint has, according to
-    /// `has`; without a match, the family's usual names.
+    /// Selects the first naming scheme whose [marker tensor](Self::marker_tensors), the first layer's output projection,
+    /// the checkpoint has, according to `has`. Without a match, these names, which are the family's usual ones.
     pub fn matching_spelling(&self, has: impl Fn(&str) -> bool) -> &Self {
         self.spellings().find(|names| names.marker_tensor().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }

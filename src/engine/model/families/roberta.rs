@@ -142,9 +142,9 @@ pub(super) fn read_xlm_roberta_xl(text: &str) -> Result<(Config, TensorNames)> {
 const ESM_LAYER: LayerNames =
     LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::LAYER_WITHOUT_DISTANCES };
 
-/// Possible names of the tensor of ESM's rotary frequencies: in transformers 5, in files saved by it (version 5.23
-/// writes a literal star), and in older files. All layers use one tensor. It is read, not computed, because it "may
-/// have been saved in float16" (transformers' `EsmModel.load_hook`).
+/// Names of the tensor of ESM's rotary frequencies: in transformers 5, in files that it saves (version 5.23 leaves a
+/// star in the name), and in older files. All layers use one tensor. It is read, not computed, because it "may have
+/// been saved in float16" (transformers' `EsmModel.load_hook`).
 const FREQUENCY_TENSORS: &[&str] = &[
     "rotary_embeddings.inv_freq",
     "encoder.layer.*.attention.self.rotary_embeddings.inv_freq",

@@ -119,8 +119,8 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Yields (index of the sequence, range of its tokens, range of its `compared_tokens`) for each sequence; ranges
-    /// are among the tokens of the batch and the compared tokens of the batch.
+    /// Yields (index, range of its tokens, range of its compared tokens) for each sequence. The ranges are among all
+    /// tokens of the batch, and among the concatenated `compared_tokens` of all sequences.
     pub(super) fn compared_spans(&self) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
         izip!(0.., self.spans(), spans_of_lengths(self.inputs.iter().map(|input| input.compared_tokens.len())))
     }

@@ -1,5 +1,5 @@
-//! Derivatives of a loss with respect to the gate of every attention head, at given gates, or averaged along the path
-//! on which all gates open together.
+//! Derivatives of a loss with respect to all attention heads' gates, at given gates, or averaged along the path on which
+//! all gates open together.
 
 use std::num::NonZeroU16;
 

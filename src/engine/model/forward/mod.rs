@@ -75,9 +75,10 @@ pub trait Encoder: Send + Sync {
         self.forward_from(PassStart::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// Runs a batch from the state `start`, with the interventions in `gates`. A pass from [`PassStart::Layer`] gives
-    /// the same bits as a pass from the embeddings with equal gates. Fails as [`Encoder::forward`], and if `start` or
-    /// `gates` do not fit the model and the batch.
+    /// Runs a batch from the state `start`, with the interventions in `gates`. With hidden states of an earlier pass
+    /// over the batch and equal gates, [`PassStart::Layer`] repeats the rest of that pass bit for bit. Gates below the
+    /// first layer that runs have no effect. Fails as [`Encoder::forward`], and if `start` or `gates` do not fit the
+    /// model and the batch.
     fn forward_from(
         &self,
         start: PassStart<'_>,

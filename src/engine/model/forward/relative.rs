@@ -33,8 +33,8 @@ pub(super) enum DistanceTerm {
 }
 
 impl DistanceTerm {
-    /// Moves the weights for distances out of the stored layers of `parameters`. Returns one term per layer; `None` for a layer
-    /// without such weights.
+    /// Moves the weights for distances out of the stored layers of `parameters`. Returns one term per stored layer; `None`
+    /// for a layer without such weights.
     pub fn take_from_layers(parameters: &mut Parameters) -> Vec<Option<Self>> {
         let Parameters { config, layers, .. } = parameters;
         let (heads, head_dim, reach) = (config.num_attention_heads, config.head_dim(), config.max_position_embeddings);

@@ -13,7 +13,7 @@ pub enum PositionBias {
         weight: Vec<f32>,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, at which the last bucket of each direction begins.
+        /// Distance, in tokens, from which on all distances of a direction are in its last bucket, which may begin earlier.
         longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the attention head.
@@ -25,7 +25,7 @@ pub enum PositionBias {
 
 impl PositionBias {
     /// Loads a bias table of shape `[rows, heads]`, whose first rows belong to the buckets. `buckets` is
-    /// `[number of buckets, distance at which the last one begins]`.
+    /// `[number of buckets, longest distance]`, the fields of [`PositionBias::Buckets`].
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], buckets: [usize; 2]) -> Result<Self> {
         let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
         let [buckets, longest_distance] = buckets;
@@ -56,8 +56,8 @@ impl PositionBias {
 }
 
 /// Bucket of a distance: key position minus query position. Each direction has half of the buckets. The first half of
-/// these hold one distance each, the second half logarithmic ranges. The last bucket holds all distances from
-/// `longest_distance` on.
+/// these hold one distance each, the second half logarithmic ranges. The last bucket of a direction holds all distances
+/// from `longest_distance` on, and shorter ones in its range.
 fn bucket_index(distance: isize, buckets: usize, longest_distance: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;

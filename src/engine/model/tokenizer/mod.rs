@@ -156,8 +156,8 @@ impl ModelTokenizer {
         time_limit::within_time_limit(bytes, place, || catch_panic(build)).cannot("use tokenizer", path.display())?
     }
 
-    /// Adapts the tokenizer to a run's options: it looks up words as vocabulary entries, or cuts text as its files say
-    /// and splits residues as the options say. Fails if it has to cut text but
+    /// Adapts the tokenizer to a run's options. It either looks up words as vocabulary entries, or cuts text as its files
+    /// say and splits residues as the options say. Fails if it has to cut text but
     /// [loses too many](RoundTrip::loses_too_many) entries of its vocabulary.
     pub fn with_options(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {

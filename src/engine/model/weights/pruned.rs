@@ -80,9 +80,9 @@ impl ProjectionLayout {
 }
 
 impl PrunedWeights {
-    /// Prepares the weights of `files` without the `removed` attention heads. Fails if a head does not exist or is
-    /// absent already, or if the weights cannot be read. Also fails if a head is not removed from all layers that share
-    /// its weights, or if a head has a constant but the output projection has no bias for it.
+    /// Prepares the weights of `files` without the `removed` attention heads. Fails if the model has an adapter, if a head
+    /// does not exist or is absent already, or if the weights cannot be read. Also fails if a head is not removed from all
+    /// layers that share its weights, or if the output projection has no bias for a given constant.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         Self::read_changes(files, removed).class(ErrorClass::Model)
     }

@@ -139,7 +139,7 @@ impl KeptPack {
         rows.iter().for_each(|row| self.values.extend_from_slice(row));
     }
 
-    /// Records an activation whose values are appended next.
+    /// Records an activation, whose values the caller appends next.
     fn push_event(&mut self, sequence: usize, layer: usize, part: KeptKind) {
         if self.events.is_empty() {
             let [events, values] = self.expected_sizes;

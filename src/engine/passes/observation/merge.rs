@@ -95,9 +95,9 @@ pub struct MissingShards {
     pub damaged: Vec<String>,
 }
 
-/// Finds the shards without a partial among the `of` shards of a run; the sums are not read. Fails if a file is no
-/// partial, or if a partial belongs to a run of more or fewer shards. Also fails if two partials are of different runs
-/// or stages, or of one shard.
+/// Finds the shards without a partial among the `of` shards of a run; the sums are not read. Damaged partials count as
+/// missing, and are listed. Fails if a file was never a partial, or if a partial belongs to a run of more or fewer
+/// shards. Also fails if two partials are of different runs or stages, or of one shard.
 pub fn find_missing_shards(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<StageShards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {

@@ -35,10 +35,9 @@ impl Choice {
     }
 }
 
-/// The sensitivity of the loss to each head: the absolute derivative of a sequence's mean loss with respect to the
-/// head's gate `ξ`, `|dL/dξ|`, summed over sequences (Michel et al. 2019, section 4.1). For a task, `L` is the loss of
-/// an item, which may have several sequences, and the sum is over items. Heads are chosen by the sums over
-/// even-numbered blocks.
+/// The sensitivity of the loss to each head: `|dL/dξ|`, summed over sequences (Michel et al. 2019, section 4.1). `L` is
+/// the mean loss of a sequence, and `ξ` the head's gate. For a task, `L` is the loss of an item, which may have several
+/// sequences, and the sum is over items. Heads are chosen by the sums over even-numbered blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossSensitivity {
     grid: HeadGrid,

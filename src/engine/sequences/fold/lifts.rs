@@ -9,8 +9,8 @@ use crate::sequences::span::WordSpan;
 /// Factors that turn attention between words into lift, which is attention divided by uniform attention over the visible
 /// keys.
 ///
-/// Under causal attention, a query with fewer visible keys gives each more weight, and a word of several tokens gets
-/// the attention of all of them. Without the factors, a word's syntactic head by uniform attention would always be the
+/// Under causal attention, a query with fewer visible keys gives each more weight. A word of several tokens gets the
+/// attention of all of them. Without the factors, a word's syntactic head by uniform attention would always be the
 /// next word, or the longest word before it (docs/methodology/causal.md). For bidirectional attention, all factors are
 /// 1.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,5 @@
-//! Attention between words, made of one head's attention between tokens: summed over the tokens of the key word, pooled
-//! over the tokens of the query word (docs/methodology/dependency.md).
+//! Attention between words (docs/methodology/dependency.md). It is one head's attention between tokens, summed over the
+//! tokens of the key word and pooled over the tokens of the query word.
 
 use std::ops::Range;
 

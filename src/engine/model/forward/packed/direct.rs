@@ -13,7 +13,7 @@ use crate::model::forward::{ForwardPass, NO_DIRECT_EFFECTS_ERROR};
 use crate::model::parameters::Norm;
 
 impl PackedEncoder {
-    /// Computes the vector `g ⊙ u` of each compared token, with `g` the weights of the final norm and `u` the token's
+    /// Computes the vector `g ⊙ u` of each compared token. `g` are the weights of the final norm, `u` is the token's
     /// vector in the prediction head. Then passes the direct effects of the embeddings to the visitor. Fails if logits
     /// are not linear in the residual stream.
     pub(super) fn begin_direct_effects(

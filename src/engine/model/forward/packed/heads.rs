@@ -57,12 +57,12 @@ impl<'a> ProjectedSequence<'a> {
         &self.bias[self.first_column(part, head)..][..self.head_dim]
     }
 
-    /// Returns a head's queries, keys or values (`part`) without bias, `[n, head_dim]`.
+    /// Returns a head's queries, keys or values (`part`) as `rows` holds them, `[n, head_dim]`.
     pub(super) fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
         Matrix::with_row_stride(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// Returns a head's queries, keys or values (`part`) without bias, as a view for the visitor.
+    /// Returns a head's queries, keys or values (`part`) as `rows` holds them, as a view for the visitor.
     fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }

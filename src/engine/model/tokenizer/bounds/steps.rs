@@ -19,7 +19,8 @@ use crate::model::tokenizer::codes::{BpeCodes, CONTINUATION_MARK};
 use crate::system::panics::abort_with;
 use crate::system::time_limit;
 
-/// A tokenizer of the crate `tokenizers` whose normaliser, pre-tokenizer and model check the size of their input.
+/// A tokenizer of the crate `tokenizers` whose normaliser, pre-tokenizer and model refuse what may take too much time or
+/// memory.
 pub(in crate::model::tokenizer) type Tokenizer =
     TokenizerImpl<BoundedModel, BoundedNormalizer, BoundedPreTokenizer, PostProcessorWrapper, DecoderWrapper>;
 

@@ -45,8 +45,8 @@ pub(super) enum Algorithm {
 /// Maximum number of pieces: the largest published vocabulary has a million (XLM-V, Liang et al. 2023).
 const MAX_PIECES: usize = 1 << 22;
 
-/// Maximum length of a piece, in bytes. The trainer's default limit is 16 characters (`max_sentencepiece_length`).
-/// User-defined pieces may be longer, but are only tags.
+/// Maximum length of a piece, in bytes. The trainer's default limit is 16 characters (`max_sentencepiece_length`);
+/// only user-defined pieces, which are tags, are longer than that.
 const MAX_PIECE_BYTES: usize = 1 << 10;
 
 impl SentencePieceModel {

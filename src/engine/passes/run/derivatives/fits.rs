@@ -29,8 +29,8 @@ use crate::system::progress::run::RunProgress;
 /// Maximum number of evaluations in a fit: four times as many as any trained model in fixtures/ takes.
 const MAX_EVALUATIONS: usize = 100;
 
-/// Convergence threshold for the derivatives of the objective with respect to the gates that can move, as a share of
-/// the penalty for one open gate. At the threshold, the objective exceeds its minimum by at most a hundredth of that
+/// Convergence threshold for the objective's derivatives with respect to the gates that can move, as a share of the
+/// penalty for one open gate. At the threshold, the objective exceeds its minimum by at most a hundredth of that
 /// penalty. Each gate is then within 0.01 of its best value.
 const GRADIENT_TOLERANCE: f64 = 0.02;
 

@@ -222,7 +222,7 @@ pub struct InterchangeInfo {
     pub skipped: BTreeMap<ItemSkip, u64>,
 }
 
-/// End of the message `no item of the task can be ...`, where heads exchange contexts between text and corrupted text.
+/// Words after `can be` or `cannot be` in messages about items whose heads exchange contexts with their corrupted text.
 pub const RUN_WITH_CORRUPTED_TEXT: &str = "run beside its corrupted text";
 
 /// The positions at which heads exchange their contexts.
