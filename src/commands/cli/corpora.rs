@@ -32,9 +32,9 @@ The file is a JSON object from each token of the model's vocabulary to a whole n
 
 /// Count the tokens of a corpus
 ///
-/// Writes how often each token of the model's tokenizer occurs. `headscope analyze --counts` takes token counts from this file,
-/// not from the analysed corpus. Standard input needs such a file, since it cannot be counted beforehand. Shards need not count
-/// the whole corpus each. Counts of a larger corpus make `rare` mean rare in that corpus.
+/// Writes how often each token of the model's tokenizer occurs. `headscope analyze --counts` takes token counts from the
+/// written file, not from the analysed corpus. Standard input needs such a file, since it cannot be counted beforehand. Shards
+/// then need not count the whole corpus each. Rare words are then the words that are rare in the counted corpus.
 #[derive(Args)]
 #[command(after_help = help_with_statuses(COUNTS_EXAMPLES, RUN_ERRORS))]
 pub struct CountsArguments {

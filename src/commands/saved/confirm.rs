@@ -144,7 +144,7 @@ fn untested_reasons(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], 
 }
 
 /// Tests the labels of the first report, each as (head index, label), in another corpus. Returns one result per label.
-/// q-values are corrected over all these labels; a confirmed label has a q-value of at most `max_q`.
+/// q-values are corrected over the labels that could be tested; a confirmed label has a q-value of at most `max_q`.
 fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
     let assessed = side.results.assessments_by_direction(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {
@@ -207,7 +207,8 @@ pub struct ConfirmOutcome {
     pub of_random_tokens: usize,
     /// Number of tested and of confirmed labels in each other corpus.
     pub corpora: Vec<CorpusOutcome>,
-    /// Firm labels of the first report, head by head, with their results in each other corpus.
+    /// Firm labels of the first report, head by head, with their results in each other corpus. Left out are `broad`, labels
+    /// that rest on random tokens, and labels of heads that write a constant (unless all heads do).
     pub labels: Vec<ConfirmedLabel>,
     /// Paths of the reports whose model has other weights than the first report's model; empty if all weights are equal.
     pub other_weights: Vec<String>,

@@ -142,8 +142,8 @@ pub struct AnalyzeArguments {
     ///
     /// Without -c only the task is run. FILE has JSON lines, one item each: `text` with its `label`; `words` with `labels`;
     /// `text` with one mask, or `prompt`, with `answer` and `foil`; `good` and `bad`, where the good text should be more
-    /// probable; or `anchor`, `positive` and `negative`. Optional keys: `corrupted`, the text with the words exchanged on which
-    /// the answer depends (study `interchange`); `family`, the template from which the item is made; `group`, its condition
+    /// probable; or `anchor`, `positive` and `negative`. Optional keys: `corrupted`, the text with other words where the answer
+    /// depends on them (study `interchange`); `family`, a name shared by items made from one template; `group`, a condition
     #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING)]
     task: Option<PathBuf>,
     /// Positions at which `interchange` exchanges the contexts of heads [default: all]

@@ -263,7 +263,7 @@ nothing. Both reports must be over the same text. \
 pub struct GateArguments {
     #[command(flatten)]
     sides: SidesArguments,
-    /// Roles to check, separated by commas [default: all roles]
+    /// Roles to check, as in syntactic,next-token [default: all roles]
     #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = PossibleValuesParser::new(role_categories()), hide_possible_values = true)]
     families: Vec<String>,
     /// Print the outcome as JSON, with the evidence of each label that is lost or cannot be told
@@ -310,12 +310,12 @@ impl GateArguments {
 pub struct SidesArguments {
     /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
     a: PathBuf,
-    /// Like A
+    /// Report or partial to compare with A (or `-`)
     b: PathBuf,
     /// Label A and B by a paper's thresholds. May be repeated
     #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policy_preset_parser())]
     presets: Vec<String>,
-    /// Thresholds for A and B, in a TOML file. Others are the preset's, else each report's own, else the defaults
+    /// Thresholds for A and B, in a TOML file. Others are as in --preset; without it, as in each report, or by default
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Fewest words with a relation, in each analysis, for a syntactic label or a comparison [default: the policy's, 100]

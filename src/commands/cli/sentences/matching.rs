@@ -35,7 +35,7 @@ sampling units and labelled over the other; then both halves change roles.
 pub struct MatchArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary
     a: String,
-    /// Model with the same layers, heads and tokenizer
+    /// Model to match with A: same layers, heads and tokenizer
     b: String,
     #[command(flatten)]
     network: NetworkArguments,

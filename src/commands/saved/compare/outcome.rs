@@ -32,8 +32,8 @@ pub struct CompareOutcome {
     pub idle: Vec<IdleHead>,
     /// Reason why no label is firm in an analysis whose model could not read the corpus; null if both models could.
     pub unread: Option<String>,
-    /// Number of sampling units of each analysis that has too few for a test, such as `9 documents in a`; null if both have
-    /// enough.
+    /// Number of sampling units of each analysis that has too few for a test, such as `9 documents (a test takes 10) in a`;
+    /// null if both have enough.
     pub too_few_units: Option<String>,
     /// File, model and corpus of the first analysis.
     pub a: Described,
@@ -47,7 +47,8 @@ pub struct CompareOutcome {
     pub choices_by_outcome: Option<OutcomeCounts>,
     /// Number of labels per outcome, summed over heads, without key-choice labels (`chooses:*`).
     pub labels_by_outcome: OutcomeCounts,
-    /// Number of labels with outcome `could_not_tell` that are firm in one analysis, in both or in neither.
+    /// Numbers of labels with outcome `could_not_tell`, by the analyses in which they are firm. Key-choice labels (`chooses:*`)
+    /// are not counted.
     pub untold: UntoldCounts,
     /// One object for each attention head, layer by layer.
     pub heads: Vec<HeadComparison>,
@@ -84,7 +85,7 @@ pub enum Fate {
     Changed,
     /// For a label: at least one analysis cannot decide, for the reason in `doubt`. For a head: every label has this outcome.
     CouldNotTell,
-    /// For a head only: it has no label, firm or borderline, in either analysis.
+    /// For a head only: `labels` is empty, since neither analysis has such a label of the head, firm or borderline.
     None,
 }
 
@@ -124,11 +125,12 @@ pub struct OutcomeCounts {
     /// Number of labels or heads with outcome `could_not_tell`. Labels firm in neither analysis are included here, but not in
     /// the printed count (`untold`).
     pub could_not_tell: usize,
-    /// Number of heads without a label, firm or borderline, in either analysis. Always 0 in counts of labels.
+    /// Number of heads with outcome `none`: no compared label, firm or borderline, in either analysis. Always 0 in counts of
+    /// labels.
     pub none: usize,
 }
 
-/// Number of labels with outcome `could_not_tell` that are firm in one analysis, in both or in neither.
+/// Numbers of labels with outcome `could_not_tell`, by the analyses in which they are firm: one, both or neither.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UntoldCounts {
     /// Number of labels firm in the first analysis only, and not shown to be lost.
@@ -156,7 +158,8 @@ pub struct HeadComparison {
     pub primary_a: String,
     /// First label of the head's partner in the second analysis; as `primary_a`.
     pub primary_b: String,
-    /// Every label of the head in either analysis except `broad`, firm or borderline, in alphabetical order.
+    /// Every label of the head in either analysis, firm or borderline, in alphabetical order. Not listed are `broad`, and the
+    /// key-choice labels (`chooses:*`) in `choice`.
     pub labels: Vec<LabelComparison>,
     /// How the head chooses where to attend, by its labels `chooses:*`; null if it has none in either analysis.
     pub choice: Option<ChoiceComparison>,

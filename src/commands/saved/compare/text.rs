@@ -185,14 +185,16 @@ fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt:
 }
 
 impl LabelEvidence {
-    /// Formats score, interval, threshold, test result and, for a firm syntactic label, the strongest beaten baseline.
+    /// Formats score, interval, threshold and test result; for a firm label of a relation or of links, also the strongest
+    /// beaten baseline.
     pub fn in_words(&self) -> String {
         let score = Valued { value: self.score, ci95: self.ci95 };
         let beyond = self.beaten_baseline_text();
         format!("{} of {}, {}{beyond}", score.in_words(3), decimal(self.threshold, 3), self.standing.phrase())
     }
 
-    /// Formats the strongest baseline that a firm syntactic label beats, after a comma; empty for other labels.
+    /// Formats the strongest baseline that a firm label of a relation or of links beats, after a comma; empty for other labels.
+    /// A borderline label is not shown to beat a baseline.
     fn beaten_baseline_text(&self) -> String {
         let reach = self.beyond.filter(|_| self.standing == LabelStanding::Firm);
         reach.map_or_else(String::new, |reach| format!(", {}", reach.noun_phrase()))

@@ -114,9 +114,9 @@ struct ComparedLabels {
     pub one_sided_labels: Vec<OneSidedLabel>,
     /// Heads that are absent, removed or constant in exactly one analysis, each with its firm labels in the other.
     pub idle_heads: Vec<IdleHeadLabels>,
-    /// Number of labels that are firm in at least one analysis, without key-choice labels (`chooses:*`).
+    /// Number of labels that are firm in at least one analysis, without `broad` and key-choice labels (`chooses:*`).
     pub firm_count: usize,
-    /// Number of firm labels that were compared, without key-choice labels (`chooses:*`).
+    /// Number of firm labels that were compared, without `broad` and key-choice labels (`chooses:*`).
     pub compared_count: usize,
     /// Labels that were not compared, with the reasons.
     pub left_aside: Vec<LeftAside>,

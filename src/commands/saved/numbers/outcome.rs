@@ -30,8 +30,8 @@ pub struct NumbersOutcome {
     pub task: Option<[String; 2]>,
     /// Reason why no label is firm in an analysis whose model could not read the corpus; null if both models could.
     pub unread: Option<String>,
-    /// Number of sampling units of each analysis that has too few for a test, such as `9 documents in a`; null if both have
-    /// enough.
+    /// Number of sampling units of each analysis that has too few for a test, such as `9 documents (a test takes 10) in a`;
+    /// null if both have enough.
     pub too_few_units: Option<String>,
     /// File, model and corpus of the first analysis.
     pub a: Described,
@@ -53,8 +53,8 @@ pub struct NumbersOutcome {
     /// scores first.
     pub labels: Vec<LabelChange>,
     /// Labels that are firm in one analysis only and are not shown to have changed. Either the test in the other cannot tell,
-    /// or the metric of the label does not differ. Such labels do not count as changes; `headscope compare` without `--numbers`
-    /// says more.
+    /// or the metric of the label is not shown to differ. Such labels do not count as changes; `headscope compare` without
+    /// `--numbers` says more.
     pub one_sided: Vec<OneSidedLabel>,
     /// Heads that do nothing in exactly one analysis. Their firm labels in the other are lost or gained, and count as changes.
     pub idle: Vec<IdleHeadLabels>,

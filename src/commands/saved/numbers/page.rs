@@ -70,7 +70,7 @@ impl NumbersText<'_> {
         self.write_table(out, &format!("Labels: {} changed", changes.len()), changes, MAX_LABELS, row)
     }
 
-    /// Writes the labels that are firm in one analysis only, without a significant difference between the analyses.
+    /// Writes the labels that are firm in one analysis only and are not shown to have changed.
     fn write_one_sided_labels(&self, out: &mut String) -> fmt::Result {
         let Some(words) = self.outcome.one_sided_labels_sentence() else { return Ok(()) };
         writeln!(out, "\n{words}")?;

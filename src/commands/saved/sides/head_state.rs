@@ -22,11 +22,13 @@ pub enum LabelStanding {
     Firm,
     /// The label is borderline: the score is above the threshold, but not significantly.
     Borderline,
-    /// The score is significantly below the threshold (one-sided test at 2.5 %), or the head is absent or removed.
+    /// The score is significantly below the threshold (one-sided test at 2.5 %), or the head is absent or removed. If a rule
+    /// has several thresholds, one score is significantly below its threshold.
     OutOfReach,
-    /// The score is below the threshold, but not significantly. Or another label excludes this label.
+    /// The label's rule is not met, but the score is not significantly below the threshold. The score may be above it if
+    /// another condition of the rule fails, such as the absence of another label.
     WithinReach,
-    /// The score is below the threshold, and rests on too few blocks for a test.
+    /// The label's rule is not met, and the score rests on too few blocks for a test.
     Untested,
     /// The head writes a constant in this analysis only, so it has no role whatever it attends to.
     WritesConstant,
@@ -116,7 +118,7 @@ impl Side {
 }
 
 /// Whether a head and its partner are absent, removed or constant, `[a, b]`; `None` for a head that works.
-/// If both write a constant, both are `None`: the heads are then compared by their attention.
+/// A head that writes a constant counts only if its partner works. Two such heads are compared by their attention.
 pub fn pair_idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))

@@ -49,7 +49,7 @@ pub struct Side {
     pub results: Results,
 }
 
-/// File of an analysis, read but not yet labelled.
+/// Content of an analysis's file, before its heads are labelled by the policy of the comparison.
 enum SavedFile {
     Report(Box<Report>),
     Partial(Shard, Box<Observation>),
@@ -253,7 +253,7 @@ impl Side {
         ))
     }
 
-    /// Text with the number of sampling units, such as `9 documents`, if there are too few for any test; else `None`.
+    /// Text with the number of sampling units, such as `9 documents (a test takes 10)`, if they are too few; else `None`.
     pub fn unit_count_if_too_few(&self) -> Option<String> {
         if !self.has_corpus() {
             return None;
@@ -293,7 +293,7 @@ impl Side {
     }
 }
 
-/// Number of sampling units of each analysis that has too few for any test, such as `9 documents in a`.
+/// Number of sampling units of each analysis that has too few for any test, such as `9 documents (a test takes 10) in a`.
 /// Returns `None` if both analyses have enough.
 pub fn too_few_units_reason(a: &Side, b: &Side) -> Option<String> {
     let words = [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("{} in {name}", side.unit_count_if_too_few()?)));
