@@ -63,11 +63,11 @@ impl Estimate {
         self.effective_blocks - 1.0
     }
 
-    /// Scale on which the t statistic is computed: `self.scale`, or [`Scale::Real`] for a value outside 0 to 1. A share
-    /// outside 0 to 1 has no logit.
+    /// Scale on which the t statistic is computed: `self.scale`, but [`Scale::Real`] for a share outside 0 to 1, which has
+    /// no logit.
     fn scale(&self) -> Scale {
         let within = (-ROUNDING_TOLERANCE..=1.0 + F32_TOLERANCE).contains(&self.value);
-        if within { self.scale } else { Scale::Real }
+        if self.scale == Scale::Share && !within { Scale::Real } else { self.scale }
     }
 
     /// `(value, standard error)` on the scale of the t statistic; for a logit, by the delta method.
@@ -395,11 +395,14 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_shares_ends_at_one() {
+    fn a_difference_of_shares_ends_at_one_and_at_minus_one() {
         // t.ppf(.975, 4) = 2.776445: .5 ± 2.776445 · .4 is -.611 to 1.611.
         let Interval(low, high) = estimate(0.5, 0.4, 5.0, Scale::Difference).interval();
         close(low, -0.610_578);
         assert_eq!(high, 1.0);
+        let Interval(low, high) = estimate(-0.5, 0.4, 5.0, Scale::Difference).interval();
+        assert_eq!(low, -1.0);
+        close(high, 0.610_578);
         let share = |values: &[f64]| Jackknife::new(values, &[1.0; 12]).with_scale(Scale::Share);
         assert_eq!(share(&[0.5; 12]).minus(&share(&[0.25; 12])).estimate().unwrap().scale, Scale::Difference);
     }
