@@ -46,14 +46,15 @@ pub struct TrackingHead {
     pub accuracy: f64,
     /// 95 % interval of `accuracy`.
     pub ci95: Option<Interval>,
-    /// Accuracy on the words for which the best fixed offset is wrong; null if there are no such words.
+    /// Accuracy on the words for which the best fixed offset is wrong. Null if there are no such words, and for a head
+    /// below the best offset if the report is rounded.
     pub where_offset_wrong: Option<f64>,
     /// Accuracy minus the accuracy of the best fixed offset.
     pub over_offset: f64,
     /// 95 % interval of `over_offset`.
     pub over_offset_ci95: Option<Interval>,
-    /// Accuracy minus the accuracy of the word-class baseline; null without that baseline. Rounded reports leave it out
-    /// for a head below the best offset.
+    /// Accuracy minus the accuracy of the word-class baseline. Null without that baseline, and for a head below the best
+    /// offset if the report is rounded.
     pub over_tags: Option<f64>,
     /// 95 % interval of `over_tags`.
     pub over_tags_ci95: Option<Interval>,

@@ -85,7 +85,8 @@ pub struct UseTest {
     pub loss: Option<f64>,
     /// 95 % interval of `loss_effect`.
     pub ci95: Option<Interval>,
-    /// Standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 blocks have a tested arc.
+    /// Standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 blocks have a tested arc,
+    /// or their numbers of arcs are very unequal.
     pub standard_error: Option<f64>,
     /// One-sided p-value for `loss_effect` being above 0; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]

@@ -100,8 +100,8 @@ impl Forest {
         Self { is_in_percent: true, no_effect: None, ..Self::with_zero_line(scale, marks, rows) }
     }
 
-    /// Forest plot of the first `MAX_FOREST_HEADS` of these heads, on a scale around 0. The text counts the heads that
-    /// are left out (empty without any); `what` is the plural noun of the plotted quantity, such as `effects`.
+    /// Forest plot of the first `MAX_FOREST_HEADS` of these heads, the largest first, on a scale around 0. The text counts
+    /// the heads that are left out, whose `what` (a plural noun such as `effects`) are smaller; it is empty without any.
     pub fn heads_with_zero_line(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(MAX_FOREST_HEADS) {
             0 => String::new(),

@@ -32,7 +32,7 @@ pub struct Shortage {
     pub count: u64,
     /// Number of `things` that the finding needs.
     pub required: u64,
-    /// Noun of the counted queries, sentences or items, as `[singular, plural]`.
+    /// Noun of the things that `count` counts, as `[singular, plural]`: queries, sentences, items and so on.
     pub things: [String; 2],
     /// Name of the policy's threshold that was missed; `None` if the requirement is no threshold.
     pub threshold: Option<&'static str>,

@@ -97,8 +97,8 @@ pub struct RandomSet {
     /// p-value that the loss stays within ± `band` without all but one head of the set, whichever is kept; see `p_one_will_do`.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value: twice `p`, corrected by Benjamini & Hochberg together with the other clusters' tests. Null unless all estimates
-    /// are within ± `band`.
+    /// q-value: twice `p`, corrected by Benjamini & Hochberg together with the other clusters' tests. Null unless the change
+    /// is within ± `band` whichever head of the set is kept.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
@@ -141,7 +141,8 @@ pub struct OutputShifts {
 /// Change of the loss, the output or the accuracy when heads are removed, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Mean change, above 0 for a rise: loss in nats per scored token or item, output as `1 - cos` per text token, or accuracy.
+    /// Mean change, above 0 for a rise: loss per scored token or item, output as `1 - cos` per text token, or accuracy. The
+    /// loss is in nats, for a task of triples in cosines.
     pub value: f64,
     /// 95 % interval of `value`.
     pub ci95: Option<Interval>,

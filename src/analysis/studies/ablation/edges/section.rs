@@ -36,8 +36,8 @@ pub struct EdgesReport {
     pub untrained: Untrained,
     /// Shifts between the heads of each two layers.
     pub layers: Vec<LayerPair>,
-    /// Edges whose shift most exceeds the product of both heads' average shifts, at most 20. They are ranked by the lower end
-    /// of the interval of `excess`.
+    /// Edges whose shift most exceeds the product of both heads' average shifts, at most 20. They are sorted by the lower end
+    /// of the interval of `excess`, the largest first.
     pub strongest: Vec<Edge>,
     /// Strongest edges of each head, layer by layer.
     pub heads: Vec<HeadEdges>,

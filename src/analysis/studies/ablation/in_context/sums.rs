@@ -133,7 +133,7 @@ pub struct HeadCopyTotals {
     /// Direct effect on the logit of the most attended token, minus the mean over the other tokens of the first copy,
     /// summed over queries.
     pub logit: ExactSum,
-    /// Percentile rank (0 to 1) of the most attended token's direct effect among the tokens of the first copy, summed
+    /// Share of the other tokens of the first copy with a smaller direct effect than the most attended token, summed
     /// over queries. Ties count one half.
     pub rank: ExactSum,
 }

@@ -91,7 +91,8 @@ fn test_arc_use(blocks: &[LabelArcLosses; BLOCKS]) -> UseTest {
     }
 }
 
-/// Indices of the table columns, in the order in which a table that is too wide drops them.
+/// Indices of the table columns, in the order in which a table that is too wide drops them: first arcs, then arcs off
+/// offset, use off offset, direction, used, use and q.
 const COLUMN_DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
 /// Loss with its 95 % interval, as text.

@@ -88,7 +88,7 @@ pub struct Curve {
     pub can_go: Vec<CanGo>,
 }
 
-/// Share of heads that can be removed before the loss rises by more than a given amount.
+/// Share of heads that can be removed before the loss rises, or the accuracy falls, by more than a given amount.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CanGo {
     /// Quantity that the allowed rise or fall is a share of.
@@ -96,11 +96,12 @@ pub struct CanGo {
     pub of: ShareOf,
     /// Allowed rise of the loss, or fall of the accuracy if `of` is `right`, as a share of the quantity `of`.
     pub rise: f64,
-    /// Share of all heads that can be removed: the heads of the order before the first rise above the allowed one.
+    /// Share of all heads that can be removed: the heads of the order before the first rise (or fall) above the allowed one.
     #[schemars(range(min = 0, max = 1))]
     pub share: f64,
     /// 95 % interval of `share`. The low end stops before the first rise that is not significantly below the allowed one. The
-    /// high end stops before the first rise that is significantly above it. Null with fewer than 10 scored blocks.
+    /// high end stops before the first rise that is significantly above it. Null with fewer than 10 scored blocks, or very
+    /// unequal ones.
     #[serde(default)]
     pub ci95: Option<Interval>,
 }
@@ -121,10 +122,11 @@ pub struct Interaction {
 }
 
 /// Largest allowed rises of the loss while heads are removed, relative to the loss with all heads or to its rise
-/// without any head. Both references serve, since a tenth of the loss can be half of that rise.
+/// without any head. Both references serve, since a tenth of the loss can be half of that rise. For a task, they also
+/// limit the fall of the accuracy, relative to the accuracy with all heads.
 pub const LOSS_RISE_LIMITS: [f64; 3] = [0.01, 0.05, 0.10];
 
-/// Quantities relative to which the allowed rise of the loss is measured.
+/// Quantities relative to which the allowed rise of the loss, or fall of the accuracy, is measured.
 ///
 /// Losses of items with classes are negative log-probabilities. Losses of other items are differences that may be
 /// negative, so no rise is relative to them.
@@ -249,7 +251,7 @@ impl Curve {
         }
     }
 
-    /// Removable heads by layer, as indices within the layer, for one allowed rise of the loss (`budget`).
+    /// Removable heads by layer, as indices within the layer, for one allowed rise or fall (`budget`).
     pub fn removable_by_layer(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &HeadPlace { layer, head } in self.heads.iter().take(self.removable_count(budget)) {
@@ -258,7 +260,7 @@ impl Curve {
         by_layer
     }
 
-    /// Number of heads that can be removed before the loss rises by more than `budget` allows.
+    /// Number of heads that can be removed before the loss rises, or the accuracy falls, by more than `budget` allows.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
     pub fn removable_count(&self, budget: &CanGo) -> usize {
         // The share of a saved report is rounded.

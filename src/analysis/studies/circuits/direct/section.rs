@@ -48,7 +48,7 @@ pub struct DirectResult {
 pub struct PartEffect {
     /// Mean effect, in nats; null if there are no items.
     pub effect: Option<f64>,
-    /// 95 % interval of `effect`; null where fewer than 10 blocks have an item.
+    /// 95 % interval of `effect`; null where fewer than 10 blocks have an item, or their numbers of items are very unequal.
     pub ci95: Option<Interval>,
 }
 

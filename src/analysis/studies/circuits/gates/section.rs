@@ -23,8 +23,8 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{ShareOf, stored};
 use crate::study::upstream::Obstacle;
 
-/// Largest rise of the loss, as a share, at which heads count as doing the task together. It is 1 %, the smallest
-/// allowed rise of `pruning`.
+/// Largest rise of the loss at which heads count as doing the task together, as a share of the quantity
+/// [`SetsAlone::of`]. It is 1 %, the smallest allowed rise of `pruning`.
 pub const MAX_LOSS_RISE: f64 = 0.01;
 
 /// Gates of all heads (0 to 1), fitted together for a low loss with few open gates.
@@ -140,13 +140,14 @@ pub struct SetsAlone {
     pub in_one: Vec<HeadPlace>,
     /// Rise of the mean loss above the loss with all heads, in nats.
     pub rise: f64,
-    /// 95 % interval of `rise`; null where fewer than 10 blocks were scored.
+    /// 95 % interval of `rise`; null where fewer than 10 blocks were scored, or very unequal ones.
     pub rise_ci95: Option<Interval>,
     /// Change of the task's accuracy from the accuracy with all heads; absent for losses of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64")]
     pub right_change: Option<f64>,
-    /// 95 % interval of `right_change`; absent for losses of tokens, and where fewer than 10 blocks were scored.
+    /// 95 % interval of `right_change`; absent for losses of tokens, and where fewer than 10 blocks were scored, or very
+    /// unequal ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Interval")]
     pub right_change_ci95: Option<Interval>,

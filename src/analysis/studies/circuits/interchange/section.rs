@@ -40,7 +40,7 @@ pub struct InterchangeResult {
     pub corruptions: Vec<CorruptionOfItems>,
     /// Gap: mean fall of an item's score through the corruption, in nats; null if no item was run.
     pub gap: Option<f64>,
-    /// 95 % interval of `gap`; null where fewer than 10 blocks have an item.
+    /// 95 % interval of `gap`; null where fewer than 10 blocks have an item, or their numbers of items are very unequal.
     pub gap_ci95: Option<Interval>,
     /// Whether `gap` is at least 4 standard errors above 0; otherwise no head has a share of it.
     pub gap_is_shown: bool,

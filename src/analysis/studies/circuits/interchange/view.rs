@@ -128,7 +128,7 @@ impl InterchangeResult {
         InBrief { shortage, ..InBrief::from_finding(found) }
     }
 
-    /// Describes the corruptions of the items with their numbers of changed tokens, separated by commas.
+    /// Describes the corruptions of the items with their mean numbers of changed tokens, separated by commas.
     fn corruption_text(&self) -> String {
         self.corruptions.iter().join(", ")
     }

@@ -306,8 +306,9 @@ const MAX_SPECIAL_TOKENS: usize = 8;
 pub struct Drawn {
     /// Text of each unit, `[units]`, cut after 24 letters.
     pub units: Vec<String>,
-    /// Index of the unit that each unit attends to most, `[units]`; a special token has its own index. If the label is about
-    /// arcs, only other words count; with `head->dep`, the entry is the word that attends most to the unit.
+    /// Index of the unit that each unit attends to most, `[units]`. If the label is about arcs, only other words count; with
+    /// `head->dep`, the entry is the word that attends most to the unit. A special token, or a word without a candidate, has
+    /// its own index.
     pub to: Vec<usize>,
     /// Attention weight between each unit and its entry in `to`, `[units]`, from 0 to 1; 0 for special tokens.
     pub weights: Vec<f64>,
