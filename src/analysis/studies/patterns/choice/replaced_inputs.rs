@@ -14,8 +14,8 @@ use crate::model::forward::WordEmbeddings;
 /// Replaced inputs of the tokens in a pack: the distinct parts, and which of them each token sums.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedInputs {
-    /// Distinct vectors that replaced inputs sum, `[parts, hidden]`: means, terms for positions, then terms for
-    /// embeddings.
+    /// Distinct vectors that replaced inputs sum, `[parts, hidden]`: means and terms for positions as they occur, then
+    /// terms for embeddings.
     pub parts: Vec<f32>,
     /// Rows of `parts` that each token sums, `[tokens]`.
     tokens: Vec<TokenParts>,

@@ -70,7 +70,7 @@ pub struct LayerChoice {
     pub ci95: Option<Interval>,
     /// Ridge penalty selected in each half of the blocks, as a share of the mean square of an embedding dimension.
     pub ridge: [f64; 2],
-    /// Mean of `rebuilt` in `choice.heads` over the layer's heads with non-uniform attention; null if there are none.
+    /// Mean of `rebuilt` in `choice.heads` over the layer's heads with non-uniform attention; all null if there are none.
     pub rebuilt: Rebuilt,
     /// Number of heads of the layer whose attention is not uniform.
     pub heads: usize,
@@ -116,11 +116,13 @@ pub struct HeadChoice {
     /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Shares of the head's distance from uniform attention explained without context (metric `rebuilt`); null if `is_even`.
+    /// Shares of the head's distance from uniform attention explained without context (metric `rebuilt`). All are null if
+    /// `is_even` is true.
     pub rebuilt: Rebuilt,
     /// 95 % interval of `rebuilt.position_token`.
     pub ci95: Option<Interval>,
-    /// Whether attention is uniform over visible keys (mean squared Hellinger distance below 0.01). If so, `rebuilt` is null.
+    /// Whether attention is uniform over visible keys (mean squared Hellinger distance below 0.01). If so, the values of
+    /// `rebuilt` are null.
     pub is_even: bool,
 }
 

@@ -67,7 +67,8 @@ const MAX_HEAD_RELATIONS: usize = 6;
 /// relation.
 ///
 /// The first shows the relations on which the head is the best one, or beats the best offset by the label margin. The
-/// second shows the relation with the largest lead over the best offset, among those on which it is the best head.
+/// second shows the relation with the largest lead over the best offset, among the relations on which it is the best
+/// head. Relations with too few words for a label are left out.
 pub(super) fn head_figures(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
     let clearest = |relation: &RelationMetrics| -> Option<(f64, Direction)> {

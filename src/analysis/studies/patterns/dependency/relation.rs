@@ -32,7 +32,7 @@ pub fn scored_directions(side: Option<Side>) -> &'static [Direction] {
 /// Accuracies of the attention heads, the best fixed offset and the best tag rules on one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationMetrics {
-    /// Name of the Universal Dependencies relation, with subtype if any; `all` pools all but `punct`.
+    /// Universal Dependencies relation with all its subtypes, or one subtype; `all` pools all relations but `punct`.
     pub relation: String,
     /// In a decoder, the side of the dependent on which the syntactic head stands. On the left the dependent sees its head, on
     /// the right the head sees its dependent. Absent in encoders, where both see each other.

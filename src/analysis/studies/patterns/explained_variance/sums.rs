@@ -22,7 +22,7 @@ pub struct ExplainedHeadSums {
     /// Products of attention with each cue, `[CUE_COUNT]`. A row adds at most 1 in magnitude, so there is room for 2 · 10^9
     /// rows.
     pub products: Vec<ComponentSum>,
-    /// Squares of attention weights minus the mean of their row.
+    /// Sum of `(a - m)²` over attention weights `a`, where `m` is the mean of the row.
     pub squares: ExactSum,
 }
 

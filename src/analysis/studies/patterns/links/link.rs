@@ -98,7 +98,7 @@ pub struct LinkMetrics {
 /// Pairs of words over which `precision_at_length` is computed, with its chance levels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairCounts {
-    /// Number of pairs taken: as many in each sentence as it has words.
+    /// Number of pairs taken: as many in each sentence as it has words, or all if it has fewer pairs.
     pub taken: u64,
     /// Expected share of linked pairs if as many pairs are drawn at random.
     #[schemars(range(min = 0, max = 1))]
@@ -209,7 +209,7 @@ pub struct HeadLinks {
     /// Value of `mass` expected from the head's preference for offsets alone.
     pub mass_expected: Option<f64>,
     /// Share of linked pairs among the pairs with the largest weights after the average product correction. A sentence of `L`
-    /// words has `L` such pairs. Null if `pairs` is.
+    /// words has `L` such pairs, or all if it has fewer. Null if `pairs` is.
     pub precision_at_length: Option<f64>,
     /// 95 % interval of `precision_at_length`.
     pub precision_ci95: Option<Interval>,

@@ -69,7 +69,7 @@ pub struct SentenceMasses {
 /// Buffers for one attention row and for column sums, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct WordRowBuffers {
-    /// Attention row without the query's own occurrences.
+    /// Attention row of a query, with 0 for other occurrences of its token.
     row: Vec<f32>,
     /// Sum of each column over attention rows.
     columns: Vec<f64>,

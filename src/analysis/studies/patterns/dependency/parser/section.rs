@@ -83,7 +83,7 @@ fn is_zero(count: &u64) -> bool {
 /// Accuracy of parsers on the words of one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationAccuracy {
-    /// Universal Dependencies relation, with subtype if any; `all` pools all but `punct`.
+    /// Universal Dependencies relation with all its subtypes, or one subtype; `all` pools all relations but `punct`.
     pub relation: String,
     /// Number of scored words of the relation.
     pub words: u64,

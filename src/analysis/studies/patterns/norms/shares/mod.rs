@@ -77,8 +77,8 @@ impl SumsOfSquares {
     }
 }
 
-/// Minimum total variance for which `between_sentence_component` has a value, as a share of the mean square. Outputs are f32, so
-/// their squares are accurate to about 1e-7.
+/// Minimum total variance for which `between_sentence_component` has a value, as a share of the mean square. Outputs are
+/// f32, so their squares are accurate to about 1e-7.
 const MIN_VARIANCE: f64 = 1e-6;
 
 fn finite_or_none(value: f64) -> Option<f64> {

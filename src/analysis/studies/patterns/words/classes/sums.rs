@@ -27,7 +27,7 @@ pub struct ClassKindBlock {
     pub queries: u64,
     /// Number of sentences with a query word. Related sentences count once.
     pub sentences: u64,
-    /// Number of pairs of a query word and another word, by offset.
+    /// Weight of uniform attention from query words to other words, by offset.
     pub pairs: PositionPairs,
     /// Attention of each head from query words by offset to the key, `[layers * heads]`.
     pub profiles: Vec<ProfileSums>,
@@ -42,7 +42,7 @@ pub struct ClassBlock {
     pub words: u64,
     /// Uniform attention to words of the class, summed over query words.
     pub even: ExactSum,
-    /// Pairs of a query word and a word of the class, by offset.
+    /// Weight of uniform attention from query words to words of the class, by offset.
     pub targets: TargetSums,
     /// Attention of each head to words of the class, `[layers * heads]`. Empty until the class occurs.
     pub heads: Vec<ExactSum>,

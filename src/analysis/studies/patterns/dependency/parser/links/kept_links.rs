@@ -50,9 +50,9 @@ pub struct KeptLinks {
     /// For pairs, the first entry is the number of linked pairs among the pairs with the largest corrected weights.
     pub hits: Vec<[u32; 2]>,
     /// Attention as half-precision bits. For sources, `[candidates of all sources, heads, 2]`: each head's attention
-    /// from source to candidate and back. For pairs, `[pairs, heads]`: each head's attention between both words,
-    /// symmetrised and with the average product correction ([`LinkedPairs::corrected_weights`]), times
-    /// [`PAIR_WEIGHT_FACTOR`].
+    /// from source to candidate and back. For pairs, `[pairs, heads]`: each head's attention between both words, summed
+    /// over both directions and with the average product correction, times [`PAIR_WEIGHT_FACTOR`]. The sum is twice
+    /// the result of [`LinkedPairs::corrected_weights`].
     terms: Vec<u16>,
 }
 

@@ -205,8 +205,8 @@ pub const CONTACT_GRADIENT_TOLERANCE: f64 = 1e-4;
 /// Logistic regression that predicts whether a pair of words is linked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactModel {
-    /// Coefficient of each attention head's weight between the two words, after the average product correction,
-    /// `[heads]`.
+    /// Coefficient of each attention head's weights between the two words, `[heads]`. The weights are summed over both
+    /// directions, with the average product correction.
     pub weights: Vec<f64>,
     /// Log-odds of a link if all weights are 0.
     bias: f64,

@@ -56,7 +56,7 @@ pub struct LinkParserResults {
 
 /// How well models find links of one type from all attention heads together. For types with a direction, and in decoders,
 /// accuracy is the share of sources for which the predicted candidate is a target. For undirected types in encoders, it is the
-/// share of linked pairs among the top-scored pairs: `L` pairs in a sentence of `L` words.
+/// share of linked pairs among the top-scored pairs: `L` pairs in a sentence of `L` words, or all if it has fewer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkParser {
     /// Name of the type of links.
