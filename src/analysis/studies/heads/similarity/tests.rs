@@ -208,7 +208,7 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
     let all = std::mem::take(&mut section.disagreement);
     section.disagreement = all[..1].to_vec();
     section.same_key_value_group = section.compare_key_value_groups(3);
-    let found = section.same_key_value_group.as_ref().unwrap().distance.clone().unwrap();
+    let found = section.same_key_value_group.as_ref().unwrap().distance.unwrap();
     let pair = |a: usize, b: usize| section.distance[a][b];
     let same = [pair(1, 0), pair(2, 0), pair(2, 1), pair(4, 3), pair(5, 3), pair(5, 4)];
     assert_eq!(found.pairs, 6);
