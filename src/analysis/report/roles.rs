@@ -40,8 +40,8 @@ impl Report {
     }
 }
 
-/// The heads whose first label is a firm role, by falling margin of that label; heads with equal margins keep their
-/// order. Heads that write a constant are left out.
+/// The heads whose first label is a firm role (not borderline), by falling margin of that label. Heads with equal margins
+/// keep their order, and heads that write a constant are left out.
 pub fn firm_heads_by_margin(report: &Report) -> Vec<&HeadReport> {
     let is_firm = |head: &&HeadReport| head.labels.first().is_some_and(is_firm_role);
     let mut firm: Vec<&HeadReport> = report.non_constant_heads().filter(is_firm).collect();

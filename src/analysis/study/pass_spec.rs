@@ -89,8 +89,8 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A subject before the first stage. Every query sees every key, and the corpus has no columns for probing tasks or
-    /// classes.
+    /// Makes the subject of a pass before the first stage: the model, and settings without any results. Every query sees
+    /// every key, and the corpus has no columns for probing tasks or classes.
     pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
         static ONE_CLASS: LazyLock<LayerClasses> = LazyLock::new(LayerClasses::default);
         Self {

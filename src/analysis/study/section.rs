@@ -76,7 +76,7 @@ impl View<'_> {
     }
 }
 
-/// A fact that is known only after all studies have measured; sections are completed by it.
+/// A fact that completes a study's section, and is known only after all studies have measured.
 pub enum LateFact<'a> {
     /// The metrics of all studies.
     Estimates(&'a Estimates),

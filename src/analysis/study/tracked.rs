@@ -53,8 +53,8 @@ pub struct TrackingHead {
     pub over_offset: f64,
     /// 95 % interval of `over_offset`.
     pub over_offset_ci95: Option<Interval>,
-    /// Accuracy minus the accuracy of the word-class baseline. Null without that baseline, and for a head below the best
-    /// offset if the report is rounded.
+    /// Accuracy minus the accuracy of the word-class baseline; null without that baseline. A rounded report also has null
+    /// for heads below the best offset, except the relation's best head.
     pub over_tags: Option<f64>,
     /// 95 % interval of `over_tags`.
     pub over_tags_ci95: Option<Interval>,

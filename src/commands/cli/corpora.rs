@@ -101,7 +101,7 @@ impl IndexArguments {
     }
 }
 
-/// Examples in the help of `headscope merge`. The examples of two stages name the studies that need them.
+/// Examples in the help of `headscope merge`. The examples with two stages name the studies that take two stages.
 fn merge_examples() -> String {
     let studies = registry::two_stage_study_names().join(", ");
     let probes = registry::study_name_of_option("probe");

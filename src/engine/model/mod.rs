@@ -51,7 +51,7 @@ pub struct Model {
     pub labels: Option<ClassLabels>,
     /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
-    /// Why the checkpoint's prediction head cannot be used; `None` if it can be used or there is none.
+    /// Reason why the checkpoint's prediction head cannot be used; `None` if it can be used, or if there is no such head.
     pub unsupported_head_reason: Option<&'static str>,
     /// Name of the merged LoRA adapter; `None` without one.
     pub adapter: Option<String>,

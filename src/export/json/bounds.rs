@@ -178,7 +178,7 @@ struct SchemaPart {
     fields: HashMap<String, usize>,
     /// Index of the node for the values of keys that the schema does not name.
     other_fields: Option<usize>,
-    /// Index of the node for the items of a list.
+    /// Index of the schema's node for the items of a list.
     items: Option<usize>,
 }
 

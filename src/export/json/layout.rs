@@ -78,7 +78,7 @@ impl JsonWriter {
         self.open_containers.contains(&Container::Row)
     }
 
-    /// Chooses the layout of an array when its first value begins: a line for each value if the first value `stands_alone`.
+    /// Chooses the layout of an array at its first value: a line for each value if `stands_alone`; else one line for all.
     fn begin_value(&mut self, out: &mut (impl Write + ?Sized), stands_alone: bool) -> io::Result<()> {
         let Some(values @ Container::Undecided) = self.open_containers.last_mut() else { return Ok(()) };
         *values = if stands_alone { Container::LinePerValue } else { Container::SingleLine };

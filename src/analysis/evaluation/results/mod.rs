@@ -171,8 +171,8 @@ impl Results {
         self.assess_heads(policy, |card| card.choices, labels::best_of_each_label)
     }
 
-    /// The assessments of every head by the detectors that `detectors` returns for a study's card. `select` chooses
-    /// which of one detector's assessments of a head are kept.
+    /// Returns the assessments of each head, `[layers * heads]`, by the detectors that `detectors` takes from a study's
+    /// card. `select` reduces one detector's assessments of a head to the kept ones.
     fn assess_heads(
         &self,
         policy: &Policy,

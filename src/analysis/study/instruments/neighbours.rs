@@ -87,7 +87,8 @@ impl<T> Neighbours<T> {
         Neighbour { index: begun.index, previous: neighbour, follows_other_group: previous.is_some() }
     }
 
-    /// The value of a head that was kept when the sequence's neighbour ran; `None` if none was kept.
+    /// The value that [`Self::keep_value`] kept for a head on the sequence's neighbour, the sequence before it. `None`
+    /// without a neighbour or a kept value.
     pub fn neighbour_value(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
         let kept = self.kept_values.get(&head)?;
         (kept.layer == layer && Some(kept.index) == neighbour.previous.map(|before| before.index))

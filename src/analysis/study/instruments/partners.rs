@@ -13,7 +13,7 @@ use crate::study::labels::evidence::Direction;
 /// weights comparable.
 #[derive(Clone, Debug)]
 pub struct Partners {
-    /// Whether each query sees only the words before it.
+    /// Whether no query sees a later word, as in a decoder.
     pub is_causal: bool,
     /// Range of word indices among which each word's partner is searched, `[words]`: the words of its sentence.
     candidate_ranges: Vec<Range<usize>>,

@@ -266,7 +266,7 @@ impl Evidence<'_> {
         assess(label, &number, self.metric(id, key), ThresholdBound::Above, threshold).into_iter().collect()
     }
 
-    /// The study's section of the report, as its type `S`. Panics if the section belongs to another study.
+    /// The study's section of the report. Panics unless `S` is the section's type.
     pub fn section<S: 'static>(&self) -> &S {
         self.section.downcast_ref().expect("a study gets back the section that it made")
     }

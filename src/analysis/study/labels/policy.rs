@@ -76,7 +76,7 @@ impl Threshold {
         Self { name, range: Range::Rule, default: Value::Share(default), meaning: about }
     }
 
-    /// A threshold from 0 to 1 whose rule is always on.
+    /// A threshold from 0 to 1 whose rule cannot be switched off.
     pub const fn share(name: &'static str, default: f64, about: &'static str) -> Self {
         Self { name, range: Range::Share, default: Value::Share(default), meaning: about }
     }

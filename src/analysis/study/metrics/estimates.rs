@@ -240,7 +240,7 @@ impl Estimates {
     }
 }
 
-/// Ratios in all cells of a list of columns, for one head or for a head without any preference.
+/// Ratios in all cells of a list of columns, for one head or for chance: a head that prefers no key.
 struct CellEstimates {
     /// Ratio of each cell over all blocks, `[cells]`.
     overall_ratios: Vec<Fraction>,
@@ -307,8 +307,8 @@ impl ClassChance {
         Self { values: Metrics::new(columns, cells.values()), ci95: cells.intervals(columns), denominators }
     }
 
-    /// Chance levels that are equal in all classes (`None` where they differ), and the largest denominators of any
-    /// class.
+    /// Chance levels that are equal in all classes of layers (`None` where they differ). Each denominator is the largest
+    /// in any class.
     fn from_classes(classes: &[Self]) -> Self {
         let Self { mut values, mut ci95, mut denominators } = classes[0].clone();
         for class in &classes[1..] {
@@ -322,7 +322,7 @@ impl ClassChance {
         Self { values, ci95, denominators }
     }
 
-    /// Chance levels and denominators of this class; `None` where they equal the `common` ones.
+    /// Chance levels and denominators of this class of layers; `None` for a value that `common` already has.
     fn differences_from(&self, common: &Self) -> (Values, Metrics<Option<Denominator>>) {
         let chance = self.values.zip_map(&common.values, |own, common| own.filter(|_| common == Some(&None)));
         let denominators =

@@ -149,7 +149,7 @@ impl EligibleCounts {
         self.sentences += u64::from(count > 0 && is_first);
     }
 
-    /// The ratio of a sum to `count`, with both counts as its evidence.
+    /// The mean `sum / count`, with `count` and `sentences` as its evidence.
     pub fn mean(self, sum: f64) -> Fraction {
         Fraction::mean(sum, self.count, self.sentences)
     }

@@ -62,8 +62,8 @@ impl Shortage {
         short(items, &MIN_QUERIES, ["item", "items"]).or_else(of_units)
     }
 
-    /// Shortage of evidence that keeps labels from a test; `rests_on` is the evidence that there is. `None` if it
-    /// is enough.
+    /// Shortage of evidence that keeps labels from being tested; `None` if the evidence suffices. `of` names the missing
+    /// finding, and `rests_on` is the available evidence.
     pub fn for_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let (count, things, least) = EvidenceGap::find(rests_on, policy)?.count_and_threshold();
         let both = [(rests_on.sentences, &MIN_SENTENCES), (rests_on.count, &MIN_QUERIES)];

@@ -15,7 +15,7 @@ use crate::system::json::{UniqueKeys, describe_error};
 pub(in crate::model) struct ConfigKey {
     /// Name of the field in `Config`.
     pub field: &'static str,
-    /// Names of the field in the file: the first one with a value counts. Empty: the field's own name.
+    /// Names of the field in the file; the first one with a value counts. If empty, the file has the name `field`.
     pub names: &'static [&'static str],
     /// JSON value for a key that is null or missing. Empty: `Config` accepts or refuses the null or missing key itself.
     pub default: &'static str,

@@ -83,7 +83,7 @@ impl DistanceSum {
         self.rows += queries.len();
     }
 
-    /// Mean squared Hellinger distance of the added attention rows; 0 without rows.
+    /// Mean squared Hellinger distance of the added attention rows from uniform attention; 0 without rows.
     fn mean(self) -> f64 {
         if self.rows == 0 { 0.0 } else { self.sum / self.rows as f64 }
     }

@@ -82,8 +82,8 @@ impl Biases {
 pub struct WeightInitialisation {
     /// Distribution of the weights of matrices, around 0.
     pub distribution: WeightDistribution,
-    /// `(part of a matrix's name, scale)`: the scale of matrices whose name contains the part. Other matrices have the scale
-    /// `initializer_range`.
+    /// `(part of a matrix's name, scale)`: the scale ([`WeightDistribution`]) of matrices whose name contains the part. The
+    /// first match counts; without a match, the scale is `initializer_range`.
     pub scales: Vec<(&'static str, f64)>,
     /// Initial weight of normalisations; 0 in models that add 1 to the weight.
     pub norms: f64,
@@ -119,7 +119,7 @@ pub enum PositionBiasNames {
         rows: usize,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, from which on all distances of a direction are in its last bucket, which may begin earlier.
+        /// Distance, in tokens, from which on a direction has only its last bucket. This bucket may hold shorter distances.
         longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022) in both directions: each attention head subtracts the distance times its own slope.
@@ -396,8 +396,8 @@ impl TensorNames {
         stems.find_map(|stem| tensor.strip_prefix(stem)?.split('.').next()?.parse().ok())
     }
 
-    /// Selects the first naming scheme whose [marker tensor](Self::marker_tensors), the first layer's output projection,
-    /// the checkpoint has, according to `has`. Without a match, these names, which are the family's usual ones.
+    /// Returns the naming scheme of a checkpoint. It is the family's first scheme whose [marker tensor](Self::marker_tensors)
+    /// the checkpoint has, as `has` tells, or `self`, the usual names, if there is none.
     pub fn matching_spelling(&self, has: impl Fn(&str) -> bool) -> &Self {
         self.spellings().find(|names| names.marker_tensor().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }

@@ -303,7 +303,7 @@ impl Layer {
         are_zero(values) || outputs.all(|row| are_zero(&row[head * size..][..size]))
     }
 
-    /// Returns the layer's linear layers.
+    /// Returns the linear layers: to queries, keys and values; attention output; feed-forward input; feed-forward output.
     fn linear_layers(&mut self) -> [&mut Linear; 4] {
         [&mut self.query_key_value, &mut self.attention_output, &mut self.intermediate, &mut self.output]
     }

@@ -34,8 +34,8 @@ impl PositionBias {
     }
 
     /// Computes the slopes of ALiBi for `heads` attention heads. If `heads` is a power of two, head `h`, counted from 1, has
-    /// the slope `2^(-8 h / heads)`. Otherwise, the slopes for the next smaller power of two come first. Every second slope
-    /// for the next larger one follows (the authors' released code).
+    /// the slope `2^(-8 h / heads)`. Otherwise, all slopes for the next smaller power of two come first, and then slopes 1, 3,
+    /// 5, ... for the next larger one (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn from_head_count(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;

@@ -62,8 +62,8 @@ impl VocabularyEntries {
         }
     }
 
-    /// Returns the number of characters of nearly all entries, if they share one length: 1 for letters, k for k-mers. `None` if
-    /// fewer than [`MIN_COMMON_LENGTH_SHARE`] do.
+    /// Returns the length in characters that nearly all entries share: 1 for letters, k for k-mers. `None` if the commonest
+    /// length has less than the share [`MIN_COMMON_LENGTH_SHARE`] of the entries.
     pub fn common_length(&self) -> Option<usize> {
         let lengths = self.whole_entries.iter().map(|entry| entry.text.trim_start_matches(' ').chars().count());
         let (length, entries) = lengths.counts().into_iter().max_by_key(|&(length, entries)| (entries, length))?;
@@ -112,7 +112,7 @@ const MIN_WORD_ENTRY_SHARE: f64 = 0.01;
 /// characters make up about nine tenths of Chinese text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries
 /// in Han are 1.8 % of all entries with letters.
 const MIN_CHARACTER_ENTRIES: usize = 1000;
-/// As [`MIN_CHARACTER_ENTRIES`], as a share of all entries that have a letter.
+/// Share of all entries with a letter that suffices instead of [`MIN_CHARACTER_ENTRIES`] in a small vocabulary.
 const MIN_CHARACTER_SHARE: f64 = 0.02;
 
 impl Scripts {

@@ -32,7 +32,7 @@ enum WordStart {
 }
 
 impl BoundaryMarks {
-    /// Finds the marks of a tokenizer's vocabulary, from its model, normaliser and pre-tokenizer.
+    /// Finds how a tokenizer's vocabulary marks the start and end of words, from its model, normaliser and pre-tokenizer.
     pub fn read(tokenizer: &Tokenizer) -> Self {
         let (mut start, mut end) = (WordStart::None, None);
         let joint = tokenizer.get_model().codes.is_some().then_some(CONTINUATION_MARK);

@@ -21,8 +21,8 @@ pub(super) fn separator_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) ->
     Ok(last.filter(|&place| place + 1 == around.len()).map(|place| around.get_ids()[place]))
 }
 
-/// Returns the id of the unknown token. The vocabulary's model names it; for a unigram model, the settings or defaults do.
-/// `None` if there is none.
+/// Returns the id of the unknown token; `None` if there is none. The vocabulary's model names the token. For a unigram model,
+/// the settings name it, or it is `<unk>` or `[UNK]`.
 pub(super) fn unknown_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     let token = match &tokenizer.get_model().model {
         ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
@@ -93,7 +93,8 @@ pub(super) fn bos_token_id(tokenizer: &Tokenizer, settings: &TokenizerConfig, ro
 }
 
 impl BeginningToken {
-    /// Adds the chosen special token before an encoded text that has none, or removes the one before it.
+    /// Changes the beginning of an encoded text. `Token` puts its token there unless the text begins with a special token,
+    /// `Nothing` removes a special token from there, and `Unchanged` leaves the text as it is.
     pub fn apply(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
         let has_own = encoding.get_special_tokens_mask().first() == Some(&1);
         match self {

@@ -60,8 +60,8 @@ struct KeptEvent {
 /// The kind of a kept activation, with the widths and counts by which [`KeptPack::replay`] splits its values.
 #[derive(Clone, Copy, Debug)]
 enum KeptKind {
-    /// A head. `attention` is `[number of attention weights, number of row entropies]`; `context` is the width of its
-    /// contexts, `None` if they are not kept.
+    /// Attention head. `attention` is `[number of attention weights, number of row entropies]`, and `context` the width of
+    /// the head's contexts; `None` if they are not kept.
     Head {
         head: usize,
         attention: [usize; 2],

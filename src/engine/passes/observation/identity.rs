@@ -217,7 +217,8 @@ pub struct TokenizerInfo {
 }
 
 impl ModelInfo {
-    /// The heads that write a constant; empty if all heads do, as in a toy model that has attention but writes nothing.
+    /// The heads that write a constant, whatever they attend to. Empty if every head does, as in a toy model whose heads write
+    /// nothing.
     pub fn constant_heads_unless_all(&self) -> &[HeadPlace] {
         let present = self.grid().head_count() - self.absent.len();
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }

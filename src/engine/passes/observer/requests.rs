@@ -14,7 +14,7 @@ pub fn single_head_set(place: HeadPlace) -> HeadSet {
     HeadSet::from([place])
 }
 
-/// The sets of one head each, in order.
+/// One set for each head, with this head alone, layer by layer.
 pub fn single_head_sets(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
     grid.head_places().map(single_head_set)
 }

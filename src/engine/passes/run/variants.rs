@@ -33,8 +33,8 @@ impl Variants {
         Self { baseline: first, ..Self::default() }
     }
 
-    /// The constant that replaces each head under constant ablation, `[layers * heads, head_dim]`. It is the replacement
-    /// for the first token class, since all classes have the same one.
+    /// The constant that replaces each head under constant ablation, `[layers * heads, head_dim]`. It is read from the first
+    /// token class, since constant ablation replaces all token classes alike.
     pub fn head_constants(&self) -> Vec<Vec<f32>> {
         let first_class_vector = |gate: &Gate| gate.replacement.as_ref().map(|by| by[0].clone()).unwrap_or_default();
         self.replacement_gates.iter().map(first_class_vector).collect()

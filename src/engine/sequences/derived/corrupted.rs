@@ -26,7 +26,7 @@ pub struct CorruptionSettings {
 /// The replacement for corrupted tokens.
 #[derive(Clone, Debug)]
 pub enum Noise {
-    /// The mask token, whose id this is. The model predicts the true token at each mask.
+    /// Mask token, given by its id. The model predicts the true token at each mask.
     Mask(u32),
     /// Tokens drawn in proportion to their frequency (Clark et al. 2020, section 3.2). The model predicts of every token
     /// whether it was replaced.

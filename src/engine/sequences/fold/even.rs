@@ -28,7 +28,7 @@ impl UniformAttention {
         1.0 / self.visibility.visible_count(query, self.tokens) as f64
     }
 
-    /// Entropy of the query's row of uniform attention, in nats: `ln v(query)`.
+    /// Entropy of the query's row of uniform attention, in nats: the logarithm of the number of visible keys.
     #[inline]
     pub fn entropy(self, query: usize) -> f64 {
         (self.visibility.visible_count(query, self.tokens) as f64).ln()

@@ -26,7 +26,7 @@ pub enum WorkExtent {
     Tokens(f64),
 }
 
-/// The expected work of a pass.
+/// Name and expected work of a pass, for the progress bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassWork {
     pub name: String,

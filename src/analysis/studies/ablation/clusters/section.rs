@@ -213,8 +213,8 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
         std::array::from_fn(|block| together[block] - sum[block])
     }
 
-    /// Intersection–union p-value that the change stays within ± `band` when all heads but one are removed, whichever
-    /// is kept. The second value is for the correction over clusters: `None` unless all estimates are within ± `band`.
+    /// Intersection–union p-value for equivalence: whichever head of the cluster is kept alone, the change stays within
+    /// ± `band`. The second value, for the correction over clusters, is `None` unless all estimates are within ± `band`.
     fn sufficiency_p_values(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
         let rests: Option<Vec<_>> =
             self.all_but_one_changes(places).iter().map(|rest| self.mean_change(rest).estimate()).collect();

@@ -50,7 +50,8 @@ impl Shifts {
         self.edges.get(edge).map_or(0.0, |sum| sum.value())
     }
 
-    /// Direct shift of the edge with this index, summed over attention rows; 0 if not measured.
+    /// Shift of the edge with this index while all blocks between its heads write their baseline outputs, summed over
+    /// attention rows; 0 if not measured.
     pub fn direct_shift_sum(&self, edge: usize) -> f64 {
         self.direct.get(edge).map_or(0.0, |sum| sum.value())
     }

@@ -153,7 +153,8 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
-    /// Fall of the gain and rise of the second copy's loss when the head is removed, as text.
+    /// Costs of removing the head, in nats per token, as text with intervals: `[fall of the loss difference between the two
+    /// copies, rise of the second copy's loss]`.
     fn cost_texts(&self) -> [String; 2] {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))

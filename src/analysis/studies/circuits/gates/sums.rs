@@ -28,7 +28,7 @@ pub type KeptHeadLossSums = RemovalSums<KeptHeadSets, Losses>;
 /// Scores of task items with only the heads of a kept set.
 pub type KeptHeadItemSums = RemovalSums<KeptHeadSets, Items>;
 
-/// Minimum number of fits, of the five to one fold, that must keep a head of the fold's kept set: all but one.
+/// Minimum number of a fold's five gate fits that must keep a head for it to be in the fold's kept set: all but one.
 pub const MIN_FITS_PER_KEPT_HEAD: usize = 4;
 
 /// Number of random sets of equal size for each kept set. Three sets show how far random sets differ from each

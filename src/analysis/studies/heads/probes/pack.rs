@@ -69,7 +69,7 @@ pub struct WordPack<K> {
 }
 
 impl<K> WordGroup<K> {
-    /// Number of distinct word embeddings in the group.
+    /// Number of kinds of words in the group. Words with equal tokens are of one kind and share an embedding.
     pub fn kind_count(&self) -> usize {
         self.kind_indices.len()
     }
@@ -103,7 +103,7 @@ impl<K> WordGroup<K> {
 }
 
 impl<K: Default + PartialEq> WordPack<K> {
-    /// Begins a sequence with these words that have a class. `None` if there is no such word.
+    /// Begins a sequence of the pack, given its words that have a class. `None` if it has no such word.
     pub fn begin(&mut self, words: Vec<WordRow>) -> Option<PackState> {
         if words.is_empty() {
             return None;

@@ -158,7 +158,7 @@ pub struct Untrained {
 }
 
 impl TaskProbes {
-    /// Sets the q-values of the heads' gains and the verdicts `adds`, by the policy.
+    /// Sets each head's `q`, and the policy's verdict `adds`: whether the head's gain is significantly above [`MIN_GAIN`].
     fn set_q_values(&mut self, policy: &Policy) {
         let enough = self.words >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let above = |head: &HeadProbe| head.p.filter(|_| enough && head.gain.is_some_and(|gain| gain > MIN_GAIN));

@@ -26,7 +26,7 @@ pub struct PackOutputs {
     /// Contexts of the current layer times the Gram matrix of the head's output projection, in the order of
     /// `contexts`.
     products: Vec<f32>,
-    /// Number of heads whose kernels are complete.
+    /// Number of heads whose kernels `centred` already has.
     heads: usize,
     /// U-centred kernels of each batch, `[batches]`, each `[heads, pairs of tokens]`.
     centred: Vec<Vec<f32>>,

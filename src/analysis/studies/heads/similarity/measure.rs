@@ -136,8 +136,8 @@ pub fn tree_joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     joined.steps().iter().map(join).collect()
 }
 
-/// Assigns each head to a cluster, which has the index of its first head. Clusters come from average linkage, cut
-/// at [`CUT_SHARE_OF_MEDIAN`] times the median distance.
+/// Returns the cluster of each head, `[heads]`, as the index of the cluster's first head. Clusters come from average
+/// linkage, cut at [`CUT_SHARE_OF_MEDIAN`] times the median distance.
 pub fn cluster_of_head(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
     // `kodama` numbers joins after the heads.

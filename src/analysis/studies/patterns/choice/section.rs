@@ -104,7 +104,7 @@ impl Rebuilt {
         Self { special, position, token, position_token, keys, queries }
     }
 
-    /// Shares of the distance restored, in the order of [`VARIANTS`].
+    /// Share of the head's distance from uniform attention that each of [`VARIANTS`] explains.
     fn variant_shares(&self) -> [Option<f64>; VARIANTS.len()] {
         [self.special, self.position, self.token, self.position_token, self.keys, self.queries]
     }

@@ -1,4 +1,4 @@
-//! Report entries for one dependency relation: how well attention heads and two baselines predict it.
+//! Report entries for one dependency relation: how well attention heads, the best fixed offset and tag rules predict it.
 
 use std::collections::BTreeMap;
 

@@ -31,7 +31,8 @@ pub struct ArcsBySentence {
     groups: Vec<RelationGroup>,
     /// Index of each arc's pool (`None` for `punct`), and the indices in `groups` of its relations in its sentence.
     pool_and_groups: Vec<(Option<usize>, Vec<usize>)>,
-    /// Right predictions of the current attention head by direction, `[in each pool, in each of groups]`.
+    /// Right predictions of the current attention head by direction, `[[pools], [groups]]`. A pool has all arcs of a sentence
+    /// but `punct`; in a decoder, all on one side.
     hits: [Vec<[u64; 2]>; 2],
 }
 

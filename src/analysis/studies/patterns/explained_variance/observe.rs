@@ -91,8 +91,8 @@ pub fn cue_products<'a>(
     (products, squares)
 }
 
-/// Sums an attention row's weights on keys with each pair cue: `[far left, the five pair cues, cosine]`. `number` is the
-/// index of the row.
+/// Sums the weights of the attention row with index `number` for each cue of query and key: `[keys far to the left, keys with
+/// each of the five pair cues, all keys times their cosines]`.
 #[inline(always)]
 fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_SUM_COUNT] {
     let query = cues.text_tokens[number];

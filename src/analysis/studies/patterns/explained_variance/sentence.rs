@@ -126,7 +126,8 @@ impl SentenceCues {
         (cues, products_by_form)
     }
 
-    /// Computes the cues that depend on one token alone.
+    /// Computes the cues that depend on one token alone, and the cosines between tokens. `keys_by_pair_cue`, `key_counts` and
+    /// `cue_means` have no entries yet.
     fn with_key_cues(sequence: &Sequence, lexicon: &TokenLexicon) -> Self {
         let n = sequence.ids.len();
         let is_text = |token: usize| !sequence.kinds[token].is_special();

@@ -101,7 +101,7 @@ impl ExplainedSums {
 pub struct ExplainedState {
     block: usize,
     cues: SentenceCues,
-    /// Whether the sentence has attention rows over each key set (all keys, text keys).
+    /// Whether the sentence has attention rows over `[all keys, text keys]`.
     forms: [bool; KEY_SET_COUNT],
     /// The preceding sequence in the pack, with which `places` compares attention rows.
     neighbour: Neighbour,

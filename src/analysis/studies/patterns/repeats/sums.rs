@@ -135,7 +135,8 @@ pub struct RepeatState {
     pairs: Vec<QueryKeyPair>,
     /// Queries with a text token at one of [`KEY_OFFSETS`], as (index of the offset, query, key).
     at_offset: Vec<(usize, usize, usize)>,
-    /// Result of [`detector_cells`]; empty if no head detectors are computed on the sequence.
+    /// Attention cells that head detectors sum, as (index in [`DETECTOR_NAMES`], query, key). Empty if no head detectors are
+    /// computed on the sequence.
     detected: Vec<(usize, usize, usize)>,
 }
 

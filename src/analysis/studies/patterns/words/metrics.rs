@@ -36,7 +36,8 @@ impl WordInputs<'_> {
         self.mean_over_queries(mass, self.sums.masses[mass].value() - POSITION_FACTOR * expected)
     }
 
-    /// As `lead_over_position`, for uniform attention, whose mass equals the mass expected from its offsets.
+    /// Value of `lead_over_position` under uniform attention: `1 - POSITION_FACTOR` times the mass, since uniform attention's
+    /// mass equals its `expected_mass`.
     fn uniform_position_lead(&self, mass: usize) -> Fraction {
         self.mean_over_queries(mass, (1.0 - POSITION_FACTOR) * self.sums.masses[mass].value())
     }

@@ -37,7 +37,7 @@ pub const MASS_COUNT: usize = TAG_COUNT + 4;
 
 /// Index of the mass on other words with the query's UPOS tag.
 pub const SAME_TAG_MASS: usize = TAG_COUNT;
-/// Index of the mean embedding similarity of attended keys to the query, which is averaged like a mass.
+/// Index, among the masses, of an average that is no mass: the embedding similarity of attended keys to the query.
 pub const SIMILARITY_MASS: usize = TAG_COUNT + 1;
 /// Index of the mass on other occurrences of the query's token id.
 pub const SAME_TOKEN_MASS: usize = TAG_COUNT + 2;

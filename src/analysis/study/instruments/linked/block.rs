@@ -12,8 +12,8 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::labels::evidence::Direction;
 
-/// Number of links' sources for which one attention head chooses a target (its hits), by the words among which it
-/// chooses. Pairs of counts are in the order of [`Direction::BOTH_OF_LINKS`].
+/// Hits of one attention head: sources of links for which the head chooses a target. They are counted for several sets of
+/// words from which it chooses. Pairs of counts are in the order of [`Direction::BOTH_OF_LINKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkHits {
     /// Hits among the candidates: the candidate with the largest weight is a target.

@@ -26,8 +26,9 @@ pub struct PositionChoices {
 }
 
 impl PositionChoices {
-    /// Computes the choices for the source `word`, given its index among the sentence's sources and their number.
-    /// `in_order` is the word that the rule `in-order` chooses; `tokens` returns the number of tokens of a word.
+    /// Computes the candidates that the position rules choose for the source `word`. `number` is the source's index among the
+    /// `sources` sources of its sentence. `in_order` is the choice of the rule `in-order`; `tokens` returns the number of
+    /// tokens of a word.
     pub fn new(
         word: usize,
         (number, sources): (usize, usize),

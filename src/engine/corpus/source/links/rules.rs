@@ -222,7 +222,8 @@ impl WordKey {
 }
 
 impl WordCondition {
-    /// Whether a word meets all `conditions`; `first` as for [`WordKey::value`]. Fails if a test cannot be computed.
+    /// Whether a word meets all `conditions`; the rules' columns begin at index `first` of
+    /// [`Annotation::requested`](crate::corpus::Annotation::requested). Fails if a regular expression cannot be matched.
     fn are_met(conditions: &[Self], word: &Word, first: usize) -> Result<bool> {
         for WordCondition { key, test } in conditions {
             let Some(value) = key.value(word, first) else { return Ok(false) };

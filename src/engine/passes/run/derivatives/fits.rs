@@ -64,7 +64,8 @@ impl<'a> GatedHeads<'a> {
         &self.groups
     }
 
-    /// The gates of all heads, with each group's gate set to its value in `shares`, `[groups]`, from 0 to 1.
+    /// The gates of all heads. The heads of a group (heads that share weights) have the group's value in `shares`, `[groups]`,
+    /// from 0 to 1.
     #[expect(clippy::cast_possible_truncation, reason = "shares are from 0 to 1")]
     fn gates_at_shares(&self, shares: &[f64]) -> Gates {
         let mut gates = self.open_gates.clone();

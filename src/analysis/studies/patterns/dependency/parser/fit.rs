@@ -16,7 +16,7 @@ pub const RIDGE_PENALTY: f64 = 1e-4;
 /// Gradient norm at or below which a fit ends.
 pub const GRADIENT_TOLERANCE: f64 = 1e-6;
 
-/// Returns the ridge penalty of the parameters `at`.
+/// Returns the ridge penalty at the point `at` of parameter space.
 pub fn ridge_penalty(at: &[f64]) -> f64 {
     RIDGE_PENALTY * at.iter().map(|at| at * at).sum::<f64>()
 }

@@ -135,8 +135,8 @@ impl ObservedSentence {
         Some(Self { kept, spans, has_root: root.is_some(), lifts })
     }
 
-    /// Stores the weights of one attention head, given its index and the index of its layer's attention mask. `folded`
-    /// is a buffer.
+    /// Stores the attention of one head, given the head's index and its layer's index among the classes of layers by
+    /// attention mask. `folded` is a buffer for the attention between words.
     pub fn keep_attention(
         &mut self,
         (head, class): (usize, usize),

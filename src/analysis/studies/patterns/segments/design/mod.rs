@@ -29,7 +29,7 @@ sums_of_a_head! {
     single {
         /// Attention to other text tokens of the query's sentence, summed over text queries.
         same,
-        /// Attention to other text tokens of the pair, summed over text queries.
+        /// Attention to other text tokens of both sentences, summed over text queries.
         any,
         /// Total sum of squares: squared deviations of all cells from `1/n`, where `n` is the number of tokens.
         total,

@@ -13,7 +13,7 @@ use crate::system::parallel::parallel_map;
 
 /// Sums for one word class, over the layers with one attention mask.
 struct WordClassSums<'a> {
-    /// Denominators that all classes of the class's kind (such as `token`) share.
+    /// Denominators for all classes of one kind, such as `token`.
     key: BlocksWithTotal<'a, ClassKindBlock>,
     /// Sums for the class.
     class: BlocksWithTotal<'a, ClassBlock>,

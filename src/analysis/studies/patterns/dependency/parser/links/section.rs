@@ -180,8 +180,8 @@ impl LinkParser {
         [self.title(), self.count.to_string(), attention].into_iter().chain(others).chain([lead, over]).collect()
     }
 
-    /// Returns a sentence for the attention head with the largest weight in the model of this type. `None` for all other
-    /// heads, and if that weight is not above 0.
+    /// Returns a sentence on the head's weight in the fitted model that predicts these links. `None` unless this weight is
+    /// above 0 and the largest of all attention heads.
     pub fn head_line(&self, place: HeadPlace) -> Option<String> {
         let larger_weight = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
         let best = self
@@ -211,8 +211,8 @@ impl LinkParser {
     }
 }
 
-/// Layout of a summary table: introduction, first columns, names of the models with a column besides attention, and
-/// indices of columns to drop if the table is too wide, first to last.
+/// Layout of a summary table: introduction, first columns, names of the models that have the next columns, and indices
+/// of columns to drop if the table is too wide, first to last.
 type LinkTableLayout = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
 const SOURCES_TABLE: LinkTableLayout = (
