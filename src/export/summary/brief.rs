@@ -185,7 +185,8 @@ pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result 
     Ok(())
 }
 
-/// Label families, each with two counts of heads in words: the mean over the seeds of a control, and the count of the report.
+/// Lists label families with two numbers of heads, as `separator 1.5 (model 3)`: the mean over the seeds of a control, and the
+/// number in the report.
 fn family_counts(
     report: &Report,
     runs: &[&ControlReport],

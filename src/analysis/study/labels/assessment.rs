@@ -86,8 +86,8 @@ pub fn assess(
     Some(Assessment { label, meets_rule: fires, p_below_threshold, is_attainable: attainable })
 }
 
-/// A threshold as text, with at most 3 decimals from 0.01 on, since a baseline plus a margin has many meaningless
-/// digits.
+/// Formats a threshold. A threshold of at least 0.01 gets at most 3 decimals, since the sum of a baseline and a margin
+/// has many meaningless digits.
 fn threshold_text(threshold: f64) -> String {
     let (exact, rounded) = (threshold.to_string(), format!("{threshold:.3}"));
     if exact.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { exact }

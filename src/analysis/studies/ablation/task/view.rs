@@ -165,7 +165,8 @@ impl TaskResult {
         )
     }
 
-    /// Writes how many heads are shown to be helpful. The text for none does not say that no head matters.
+    /// Sentence on how many heads are shown to help the task. If none is, the sentence does not claim that no head
+    /// matters.
     fn helpful_heads_text(&self) -> String {
         let (helpful, heads) = (self.verdicts.helpful, format_count(self.removed_count(), "head"));
         let shown = match helpful {

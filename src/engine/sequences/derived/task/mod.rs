@@ -36,7 +36,7 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// Whether the items have classes, which the labels of the model name.
+    /// Whether items of this kind have classes, named by the model's class labels.
     pub fn has_class_labels(self) -> bool {
         matches!(self, Self::Classify | Self::Tag)
     }
