@@ -114,8 +114,8 @@ fn baselines_in_words(label: &Label) -> String {
 }
 
 /// At most [`MAX_LABELS`] labels, each once with the head that shows it most clearly.
-/// Firm labels come before borderline labels. In each group, a decoder has [`DECODER_LABELS`] first; then labels of
-/// relations follow, then others.
+/// Firm labels come before borderline labels. In each group, a decoder's [`DECODER_LABELS`] come first, then labels of
+/// relations, then others.
 fn strongest_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {
