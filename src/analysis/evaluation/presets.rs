@@ -134,8 +134,8 @@ pub fn missing_study(
     needs.into_iter().find(|(_, study)| !ran(study))
 }
 
-/// How words are given to the tokenizer for these presets and studies: as in the published analyses that they
-/// repeat.
+/// Returns `Spaced` if one of `presets`, or a preset whose studies are all in `studies`, repeats an analysis with
+/// spaced words. Otherwise `Written`.
 pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
     let is_asked_for = |preset: &&Preset| {
         let named = |study: &&str| studies.iter().any(|name| name == study);

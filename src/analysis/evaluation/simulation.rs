@@ -97,7 +97,8 @@ impl Documents {
         Self { sentences: vec![1; usize::try_from(sentences).unwrap()], max_deviation: 0.0 }
     }
 
-    /// Documents with log-normal numbers of sentences around `median`, whose accuracies deviate from each other.
+    /// Draws documents with log-normal numbers of sentences, given the `median` and the standard `deviation` of the
+    /// logarithm. Accuracies differ between documents.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 or more, and far below 2^64")]
     fn with_lognormal_sizes(documents: usize, median: f64, deviation: f64, rng: &mut ChaCha8Rng) -> Self {
         let size = LogNormal::new(f64::ln(median), deviation).expect("a deviation of 0 or more");

@@ -85,7 +85,7 @@ pub struct ArcClaim {
     pub offset: i32,
 }
 
-/// Where one attention head attends, by one of its labels.
+/// Where one attention head attends according to one of its labels (the aim), and how closely it does so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadAim {
     /// Index of the attention head in lists of all heads.

@@ -133,7 +133,8 @@ impl CompletionsArguments {
 }
 
 impl ManArguments {
-    /// Writes a page for `root` and one for each of its commands.
+    /// Returns the command that writes one man page for `root`, and one for each command of `root`. Fails if a page
+    /// cannot be made.
     pub fn command(self, mut root: clap::Command) -> Result<Command, UsageError> {
         root.build();
         let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();

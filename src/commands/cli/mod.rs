@@ -148,7 +148,7 @@ pub fn parse() -> Command {
     command.unwrap_or_else(|usage| exit_with_usage_error(usage, name, Arguments::command()))
 }
 
-/// Adds to a command called by its old name a note on its new name, printed to standard error after success.
+/// Makes a command that was called by its old name also print its new name to standard error, after success.
 fn with_rename_notice(
     old: &'static str,
     new: &'static str,

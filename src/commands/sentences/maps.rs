@@ -218,7 +218,8 @@ fn uniform_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> V
     cumulative_products(layers.map(even), tokens)
 }
 
-/// Cumulative matrix products over `layers`, each mixed half with the identity; `[layers, tokens, tokens]`.
+/// Attention rollout: cumulative matrix products over `layers`, `[layers, tokens, tokens]`. Each factor is the mean of
+/// a layer's matrix and the identity.
 fn cumulative_products(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
     let mut products: Vec<f32> = Vec::new();
     let mut before: Vec<f32> = (0..tokens * tokens).map(|cell| f32::from(u8::from(cell % (tokens + 1) == 0))).collect();

@@ -132,8 +132,9 @@ fn install_handlers(format: ErrorFormat) -> Result<()> {
     Ok(())
 }
 
-/// The signals that this process ignores: bit `n - 1` is set for signal `n`. If they are unknown, `SIGHUP` alone counts
-/// as ignored, so that `nohup` works. A process that `SIGHUP` ends then leaves its temporary files to the next run.
+/// The signals that this process ignores: bit `n - 1` is set for signal `n`. If the signals are unknown, `SIGHUP` alone
+/// counts as ignored, so that `nohup` works; a process ended by `SIGHUP` then leaves its temporary files to the next
+/// run.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
     const HANG_UP: u64 = 1 << (signal_hook::consts::SIGHUP - 1);

@@ -114,8 +114,8 @@ fn baselines_in_words(label: &Label) -> String {
 }
 
 /// At most [`MAX_LABELS`] labels, each once with the head that shows it most clearly.
-/// Firm labels come before borderline labels. In each group, a decoder has [`DECODER_LABELS`] first; then labels of
-/// relations follow, then others.
+/// Firm labels come before borderline labels. In each group, a decoder's [`DECODER_LABELS`] come first, then labels of
+/// relations, then others.
 fn strongest_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {
@@ -185,7 +185,8 @@ pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result 
     Ok(())
 }
 
-/// Label families, each with two counts of heads in words: the mean over the seeds of a control, and the count of the report.
+/// Lists label families with two numbers of heads, as `separator 1.5 (model 3)`: the mean over the seeds of a control, and the
+/// number in the report.
 fn family_counts(
     report: &Report,
     runs: &[&ControlReport],

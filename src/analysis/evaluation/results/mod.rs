@@ -166,7 +166,7 @@ impl Results {
         self.choice_assessments(policy).into_iter().map(chosen).collect()
     }
 
-    /// The assessments of every head for the labels that say how it chooses its keys; `[layers * heads]`.
+    /// The assessments of each head, `[layers * heads]`, for the labels that say how the head chooses its keys.
     pub fn choice_assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
         self.assess_heads(policy, |card| card.choices, labels::best_of_each_label)
     }

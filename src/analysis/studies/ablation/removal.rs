@@ -188,8 +188,8 @@ impl<Q: RemovalQuantity> RemovalSums<SingleHeadsAndAll, Q> {
         estimates.with_block_sums(metric, MetricByBlock::new(self.head_count(), numerator, denominator))
     }
 
-    /// Ranks heads by rising effect, estimated on the even-numbered blocks. Empty unless every head was removed
-    /// alone.
+    /// Ranks heads by rising effect, estimated on the even-numbered blocks; `by` is the name of the ranking. Empty
+    /// unless every head was removed alone.
     pub fn rank_by_effect(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
         let even = &self.blocks.folds()[0];
         let of_head = |head| effect(even, Some(head)).value().filter(|_| self.has_single_removal(head));

@@ -144,8 +144,8 @@ impl ProfileSums {
     }
 }
 
-/// Rates of a target: in each bin of offsets, the share of uniform attention that is on the target's keys. They are
-/// known without one block of the corpus, and with it.
+/// Rates of a target: the share of uniform attention that is on the target's keys, in each bin of offsets. There is one
+/// rate over the whole corpus, and one over the corpus without one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TargetRates {
     /// Rate in each bin, over the corpus without the block.

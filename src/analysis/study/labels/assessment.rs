@@ -86,8 +86,8 @@ pub fn assess(
     Some(Assessment { label, meets_rule: fires, p_below_threshold, is_attainable: attainable })
 }
 
-/// A threshold as text, with at most 3 decimals from 0.01 on, since a baseline plus a margin has many meaningless
-/// digits.
+/// Formats a threshold. A threshold of at least 0.01 gets at most 3 decimals, since the sum of a baseline and a margin
+/// has many meaningless digits.
 fn threshold_text(threshold: f64) -> String {
     let (exact, rounded) = (threshold.to_string(), format!("{threshold:.3}"));
     if exact.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { exact }
@@ -119,8 +119,8 @@ pub fn assess_all(
     Some(Assessment { label, meets_rule: fires, p_below_threshold, is_attainable: attainable })
 }
 
-/// Assesses a label that any one of several rules gives; the rule with the best assessment represents the label. A
-/// rule that is met is better than others, and then a rule with a smaller p-value.
+/// Assesses a label that any one of several rules gives. Its best rule represents the label: rules that are met come
+/// first, then rules with smaller p-values.
 ///
 /// The p-value is the smallest of the rules' p-values times the number of rules that are on (Bonferroni). `None` if
 /// there is no rule.

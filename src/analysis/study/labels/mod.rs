@@ -146,7 +146,7 @@ pub struct LabelStyle {
 }
 
 impl LabelStyle {
-    /// A style without [`Self::is_named_in_controls`].
+    /// Returns a style whose [`Self::is_named_in_controls`] is false.
     pub const fn new(code: Option<&'static str>, colour: AnsiColor) -> Self {
         Self { code, colour, is_named_in_controls: false }
     }

@@ -187,8 +187,9 @@ impl Fraction {
         Self { evidence_basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
-    /// This ratio with NaN as its numerator, which leaves it without a value, and with its count as denominator. It
-    /// serves where no value is known, or where the chance level differs between heads while the count does not.
+    /// Returns a ratio without a value, but with this evidence: the numerator is NaN, the denominator the evidence
+    /// count. Used where the value is unknown, or where the chance level differs between heads while the count does
+    /// not.
     pub fn without_numerator(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.evidence_basis.count as f64, ..*self }
     }

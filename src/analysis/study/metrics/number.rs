@@ -20,8 +20,8 @@ pub struct Number<'a> {
     /// name that they have in rules.
     pub name: String,
     pub unit: Unit,
-    /// Name of the number of the head alone from which this number is computed, if this number also depends on the
-    /// corpus, such as a lead over chance. `None` if it depends on the head alone.
+    /// Name of the underlying number that depends on the head alone, such as `x` for the lead over chance
+    /// `x_over_chance`. `None` if this number itself depends on the head alone.
     pub base_number: Option<String>,
     /// Value of the number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,

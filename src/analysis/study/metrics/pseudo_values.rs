@@ -3,7 +3,7 @@
 use super::metric::Fraction;
 use crate::stats::blocks::BLOCKS;
 
-/// A jackknife replicate: a number with one block left out, and the share of its denominator in the other blocks.
+/// A jackknife replicate: a number computed without one block, and the other blocks' share of the number's denominator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replicate {
     /// The number, computed without the block.

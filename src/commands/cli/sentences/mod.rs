@@ -54,7 +54,7 @@ impl SentenceArguments {
         Ok(words)
     }
 
-    /// Validates the arguments. `tokenizer` says how text becomes tokens, and `strict` that skipping a sentence is an error.
+    /// Validates the arguments. `tokenizer` says how text becomes tokens. With `strict`, skipping a sentence is an error.
     /// `find` is a word that sentences of a corpus must have, and `limit` the maximum number of sentences.
     /// Fails if the corpora cannot be used, or `--truncate` is given and no corpus can have plain text.
     pub fn options(

@@ -163,7 +163,7 @@ fn brief_label_row((place, label): (HeadPlace, &LabelComparison), full: bool) ->
     [place.to_string(), one_line(label), outcome.phrase().to_owned(), a, b, thresholds]
 }
 
-/// Writes the labels that are firm in an analysis and were not kept; with `full`, every label.
+/// Writes the labels that are firm in at least one analysis and were not kept; with `full`, every label.
 fn write_labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
     let mut rows = sorted_labels(outcome);
     if !full {

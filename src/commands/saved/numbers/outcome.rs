@@ -246,7 +246,8 @@ impl NumbersOutcome {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// Line that names the heads in `idle`, at most `most` per reason, and counts their firm labels; `None` if empty.
+    /// Sentence on the heads that do nothing in exactly one analysis, at most `most` named per reason, with the number
+    /// of their firm labels. `None` without such heads.
     pub fn idle_heads_sentence(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = head_state::idle_heads_sentence(&heads, most)?;

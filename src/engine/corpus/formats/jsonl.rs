@@ -326,8 +326,8 @@ fn word_values(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str>>]
 }
 
 /// Class of each word in the classification `wanted`, or in the line's only classification; empty without classes. Fails if
-/// `wanted` is `None` and the line has several classifications. Also fails if a classification has not one class or null
-/// per word.
+/// `wanted` is `None` and the line has several classifications. Also fails unless the classification has a valid class or null
+/// for each word.
 fn word_classes(
     given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     words: usize,

@@ -13,12 +13,13 @@ pub struct Cost {
 
 const F32_BYTES: u64 = size_of::<f32>() as u64;
 
-/// Bytes per query–key pair of the longest sequence, for one attention head at a time. They hold its weights (f32), its
-/// attention between words twice (f64), and lift factors (f64). Measured: 27 to 31 bytes for 4,000 to 16,000 tokens.
+/// Bytes per query–key pair of the longest sequence, for one attention head at a time. The bytes hold attention weights
+/// (f32), two arrays of attention between words (f64), and lift factors (f64). Measured: 27 to 31 bytes for 4,000 to
+/// 16,000 tokens.
 const PAIR_BYTES: u64 = 32;
 
-/// Further bytes per query–key pair of the longest sequence in a backward pass, for one attention head at a time. They
-/// hold the derivatives with respect to its scores, and its capped scores.
+/// Further bytes per query–key pair of the longest sequence in a backward pass, for one attention head at a time. The
+/// bytes hold capped attention scores, and derivatives with respect to scores (both f32).
 const DERIVATIVE_PAIR_BYTES: u64 = 2 * F32_BYTES;
 
 /// Multiplies the factors; the product saturates at `u64::MAX`.

@@ -144,8 +144,8 @@ impl Visitor for LayerInputVisitor {
     }
 }
 
-/// Builds an encoder for [`layer_distance`], which needs only attention: `layer` stands at each layer number. Zeros
-/// replace the layer's output projection and feed-forward weights.
+/// Builds an encoder for [`layer_distance`], which needs only attention. Every layer of the encoder is `layer`, with
+/// zeros in place of the weights of the output projection and the feed-forward block.
 fn attention_only_encoder(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     let Parameters { config, layer_indices, embeddings, .. } = parameters;
     let zero_linear = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };

@@ -157,8 +157,8 @@ pub(super) fn read_config(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> 
     })
 }
 
-/// Checks the config, and makes Llama's tensor names with the layer names `layer` and the given biases. Fails if a size
-/// fits no encoder.
+/// Checks the config, and makes Llama's tensor names, but with the names `layer` within layers and with `biases`. Fails
+/// if a size fits no encoder.
 pub(super) fn check_config_and_name(
     config: Config,
     layer: &'static LayerNames,

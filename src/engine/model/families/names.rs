@@ -219,7 +219,8 @@ pub struct TokenHeadNames {
     pub activation: Option<Activation>,
 }
 
-/// Tensor names of the layers before the product with the tokens' embeddings, in a head that predicts tokens.
+/// Tensor names of the transform in a prediction head: the layers between the hidden states and the product with the
+/// token embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransformNames {
     /// Linear layer from the hidden states to the width of the embeddings.

@@ -133,9 +133,9 @@ pub struct ValueNorms<'a> {
     pub gram: &'a [f32],
 }
 
-/// The output of one attention head to the residual stream, `o_i = z_i W_O`, before the head's gate. Vectors of width
-/// `head_dim` give all its inner products without computing `o_i`. The value bias is left out (marked `°`): attention
-/// weights sum to 1, so it only adds a constant to every row.
+/// The output of one attention head to the residual stream, `o_i = z_i W_O`, before the head's gate. The fields give
+/// all inner products of outputs from vectors of width `head_dim`, without computing `o_i`. The value bias is left out
+/// (marked `°`): attention weights sum to 1, so it only adds a constant to every row.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadOutput<'a> {
     /// `[n, head_dim]`: contexts `z°_i = sum_j A[i,j] v°_j`, from values `v°_j` without their bias.

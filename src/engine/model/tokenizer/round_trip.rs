@@ -146,18 +146,18 @@ pub(super) fn measure(tokenizer: &Tokenizer, entries: &VocabularyEntries, unknow
 /// The outcome of encoding one vocabulary entry, worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// Encoded as one token, the entry itself.
+    /// The tokenizer encodes the vocabulary entry as one token, the entry itself.
     GivenBack,
     /// Encoded as known pieces of one word.
     Pieces,
-    /// Encoded as known pieces of one word, in lower case though the entry has capitals.
+    /// The vocabulary entry has capitals, and is encoded as known pieces of one word, in lower case.
     LowerCased,
     /// Encoded as the unknown token, or as several words.
     Lost,
 }
 
 /// Encodes one entry, with and without its leading space, because some tokenizers add or remove a space before a text. Returns
-/// the outcome, and the tokens unless the entry was given back.
+/// the outcome, and the tokens unless the entry is encoded as itself.
 fn encode_entry(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
     let encode = |text: &str| tokenizer.encode(text, false).map_err(|error| anyhow!("{error}"));
     let is_given_back = |encoding: &Encoding| encoding.get_ids() == [id];

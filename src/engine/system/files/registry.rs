@@ -70,7 +70,7 @@ pub(super) fn register_output(metadata: &Metadata) -> io::Result<ReplacedFile> {
     Ok(ReplacedFile(id))
 }
 
-/// Registers a file as written until the process ends.
+/// Marks a file as an output of this process. The mark stays until the process ends.
 pub(super) fn register_output_until_exit(metadata: &Metadata) {
     lock_mutex(&ACCESSED_FILES).written.extend(FileId::from_metadata(metadata));
 }

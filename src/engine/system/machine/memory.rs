@@ -31,7 +31,8 @@ pub fn available() -> Option<u64> {
     }
 }
 
-/// Fails unless `needed` bytes of memory are available; the error calls the need `what`.
+/// Fails if fewer than `needed` bytes of memory are available, except for needs that [`is_shortage`] never refuses.
+/// Never fails if the available memory is unknown. `what` names the need in the error.
 pub fn ensure_available(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
     let lacking = available().filter(|&free| is_shortage(needed, free));
     lacking.map_or(Ok(()), |free| Err(shortage_error(needed, free, &what())))

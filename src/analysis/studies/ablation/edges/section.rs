@@ -208,7 +208,7 @@ pub const UNTRAINED_SEED: u64 = 0;
 /// an untrained model's edges.
 const PERCENTILE_RANK: f64 = 0.95;
 
-/// Largest percentage by which the summary says that a shift exceeds chance. Beyond it, where `exp` may be infinite,
+/// Maximum percentage that the summary prints for a shift's excess over chance. Above it, where `exp` may be infinite,
 /// the summary says "more than 11 times".
 const MAX_PERCENT: f64 = 1000.0;
 

@@ -128,8 +128,8 @@ pub const LOSS_RISE_LIMITS: [f64; 3] = [0.01, 0.05, 0.10];
 
 /// Quantities relative to which the allowed rise of the loss, or fall of the accuracy, is measured.
 ///
-/// Losses of items with classes are negative log-probabilities. Losses of other items are differences that may be
-/// negative, so no rise is relative to them.
+/// The loss itself is a reference only for tokens, and for items with classes, whose losses are negative
+/// log-probabilities. The loss of other items is a difference, which may be negative.
 fn rise_references(task: Option<TaskKind>) -> &'static [ShareOf] {
     match task {
         None => &[ShareOf::Loss, ShareOf::AllHeads],

@@ -25,7 +25,7 @@ use crate::system::counts::{format_count, plural};
 /// head that writes a constant favours one token.
 const MAX_ONE_ANSWER_SHARE: f64 = 0.6;
 
-/// Half the number of rows of a shortened table: the row that counts the omitted rows belongs to the lower half.
+/// Number of rows at each end of a shortened table. At the lower end, one of these rows counts the omitted rows.
 const HALF_TABLE_ROWS: usize = 3;
 
 /// Maximum number of helpful heads that the opening sentence names.
@@ -165,7 +165,8 @@ impl TaskResult {
         )
     }
 
-    /// Writes how many heads are shown to be helpful. The text for none does not say that no head matters.
+    /// Sentence on how many heads are shown to help the task. If none is, the sentence does not claim that no head
+    /// matters.
     fn helpful_heads_text(&self) -> String {
         let (helpful, heads) = (self.verdicts.helpful, format_count(self.removed_count(), "head"));
         let shown = match helpful {

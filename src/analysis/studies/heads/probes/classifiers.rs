@@ -97,7 +97,7 @@ pub struct EmbeddingScores<'a> {
 pub struct HeadProbes {
     /// Classifiers on the head's context vectors alone.
     pub context_only: StackedClassifiers,
-    /// Context part of the classifiers on word embedding and context together. Their embedding part is in
+    /// Classifiers on embedding and context together, without the weights of the embedding. These weights are in
     /// [`LayerProbes::embedding_weights`].
     pub embedding_and_context: StackedClassifiers,
     /// Classifiers on the context alone for the control tasks.

@@ -75,7 +75,7 @@ pub struct QuarterMoments {
 merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
 
 impl QuarterMoments {
-    /// Number of text tokens in this quarter of the corpus.
+    /// Number of text tokens in this quarter of the jackknife blocks.
     pub fn text_token_count(&self) -> u64 {
         self.tokens.iter().sum()
     }

@@ -95,7 +95,7 @@ const REPLACEMENTS: [(Positions, &[usize]); 4] = [
     (Positions::Used, BOTH_PARTS),
 ];
 
-/// Indices in a token's `text_parts` of its terms for position and for embedding.
+/// Both indices in a token's `text_parts`: of the position term, and of the embedding term.
 const BOTH_PARTS: &[usize] = &[POSITION_PART, EMBEDDING_PART];
 
 /// Fits on both folds, and buffers for the current pack.

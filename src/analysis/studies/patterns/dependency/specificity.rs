@@ -29,7 +29,7 @@ struct RelationGroup {
 #[derive(Clone, Debug, Default)]
 pub struct ArcsBySentence {
     groups: Vec<RelationGroup>,
-    /// Index of each arc's pool (`None` for `punct`), and the indices in `groups` of its relations in its sentence.
+    /// Index of each arc's pool (`None` for `punct`), and an index in `groups` for each of the arc's relations.
     pool_and_groups: Vec<(Option<usize>, Vec<usize>)>,
     /// Right predictions of the current attention head by direction, `[[pools], [groups]]`. A pool has all arcs of a sentence
     /// but `punct`; in a decoder, all on one side.

@@ -62,7 +62,7 @@ impl KeySetSums {
 
 merge_fields!(KeySetSums { rows, keys, sentences, cues, heads });
 
-/// Products of attention and cues in each jackknife block, over the layers with one attention mask.
+/// Products of attention and cues in each jackknife block, over the layers that share an attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSums {
     grid: HeadGrid,

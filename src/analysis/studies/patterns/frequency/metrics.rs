@@ -40,7 +40,8 @@ impl FrequencyInputs<'_> {
     }
 }
 
-/// Mean of a shift over the `queries` that attend to other text tokens. The evidence counts all eligible queries.
+/// Mean frequency shift: `sum` over the `queries` that attend to other text tokens. The evidence counts include
+/// eligible queries that attend to none.
 fn mean_shift(sum: f64, queries: u64, EligibleCounts { count, sentences }: EligibleCounts) -> Fraction {
     Fraction::new(sum, queries as f64).with_evidence(count, sentences)
 }

@@ -97,8 +97,8 @@ merge_fields!(FrequencyExposure { others, queries, rarest, argmax, mass });
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyBlock {
     pub exposure: FrequencyExposure,
-    /// Pairs of a query outside the rarest tokens and another text token, by offset. Each weighs 1 divided by the number
-    /// of the query's visible text tokens (first element) or of all its visible keys (second).
+    /// Pairs of a query (a text token that sees one of its sentence's rarest tokens, but is none) and another text token, by
+    /// offset. A pair weighs 1 divided by the number of text tokens (first element) or keys (second) that the query sees.
     pairs: [PositionPairs; 2],
     /// Sums of each head, `[layers * heads]`.
     pub heads: Vec<FrequencyHeadSums>,
@@ -114,7 +114,7 @@ impl FrequencyBlock {
 
 merge_fields!(FrequencyBlock { exposure, pairs, heads });
 
-/// Attention to rare and common tokens in each jackknife block, over the layers with one attention mask.
+/// Attention to rare and common tokens in each jackknife block, over the layers that share an attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FrequencySums {
     grid: HeadGrid,

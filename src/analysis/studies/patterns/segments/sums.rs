@@ -44,7 +44,7 @@ pub struct SegmentBlock {
 
 merge_fields!(SegmentBlock { exposure, heads });
 
-/// Attention within and between sentences in each jackknife block, over the layers with one attention mask.
+/// Attention within and between sentences in each jackknife block, over the layers that share an attention mask.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SegmentSums {
     grid: HeadGrid,

@@ -76,8 +76,8 @@ pub struct WordsBlock {
 }
 
 impl WordsBlock {
-    /// Probability that the key at each offset is of the kind that each mass counts, over all blocks but `block`.
-    /// `None` leaves no block out.
+    /// Returns for each mass (attention to a kind of keys) the probability, by offset, that a key is of that kind.
+    /// Rates are over all blocks, and over all but `block`; `None` leaves no block out.
     pub fn rates(&self, block: Option<&Self>) -> Vec<TargetRates> {
         let rates = |mass: usize| {
             let queries = query_set(mass) as usize;

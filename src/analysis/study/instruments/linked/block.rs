@@ -66,7 +66,8 @@ pub struct LinkBlock {
     /// Number of sentences that follow a sentence of another group of dependent sentences, and how many of them have a
     /// similar length: `[all, similar]`.
     pub followers: [u64; 2],
-    /// Number of sources whose word index exists in the neighbouring sequence, as does the index of a candidate.
+    /// Number of sources for which the neighbouring sequence has the word indices of the source and of at least one
+    /// candidate.
     pub with_neighbour: u64,
     /// Number of pairs of words with the largest weights after the average product correction: in each sentence, as
     /// many pairs as it has words.

@@ -183,8 +183,8 @@ impl LinkRule {
 }
 
 impl WordKey {
-    /// Gets the annotation called `name`. A name that is no standard annotation is a column, which is added to `columns` if
-    /// it is new.
+    /// Makes the key for the annotation `name`. A name that is neither a standard annotation nor a feature is a column,
+    /// which is added to `columns` if it is new.
     fn new(name: &str, columns: &mut Vec<String>) -> Self {
         match name {
             "form" => Self::Form,

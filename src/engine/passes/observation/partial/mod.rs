@@ -170,8 +170,8 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fails unless `bytes` begin like a partial. Zeros count as damage, since a crash can leave them in the place of unwritten
-/// bytes.
+/// Fails unless `bytes` begin with the mark of a partial. A beginning of zeros is reported as damage, since a crash can
+/// leave zeros in place of unwritten bytes.
 fn ensure_magic(bytes: &[u8]) -> Result<()> {
     let beginning = &bytes[..bytes.len().min(MAGIC.len())];
     ensure!(beginning.iter().any(|&byte| byte != 0), damaged_error());

@@ -127,7 +127,8 @@ impl TaskReader<'_> {
         unknown.map(String::as_str)
     }
 
-    /// Adds to the error about a skipped item its location, and the hint on how to mend the item.
+    /// Completes the error about a skipped item with the item's location, a repair hint, the option `--task` and the
+    /// error class.
     fn skipped_item_error(&self, error: Error, item: &SkippedItem, file: &TaskFile) -> Error {
         let mask = self.mask.and_then(|mask| self.tokenizer.token(mask));
         error

@@ -36,7 +36,7 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// Whether the items have classes, which the labels of the model name.
+    /// Whether items of this kind have classes, named by the model's class labels.
     pub fn has_class_labels(self) -> bool {
         matches!(self, Self::Classify | Self::Tag)
     }
@@ -101,7 +101,7 @@ pub enum ItemSkip {
 
 impl std::error::Error for ItemSkip {}
 
-/// Formats the reason to follow a number of items, as in `3 items without exactly one mask`.
+/// Formats the reason such that it can follow a number of items, as in `3 items without exactly one mask`.
 impl fmt::Display for ItemSkip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -267,7 +267,8 @@ impl ItemTexts {
         self.items.len() as u64
     }
 
-    /// Number of sequences to run for the texts that satisfy `takes`; a text may be run once per token.
+    /// Number of sequences to run for the texts for which `takes` is true: one per text, or one per token if tokens are
+    /// masked in turn.
     pub fn sequence_count(&self, takes: impl Fn(&Sequence) -> bool) -> u64 {
         let taken = self.items.iter().flatten().filter(|sequence| takes(sequence));
         taken.map(|sequence| self.text_count(sequence)).sum::<usize>() as u64

@@ -28,8 +28,9 @@ pub struct GraphParser {
 pub struct NodeScores {
     /// Weights of one attention head between nodes.
     weights: Vec<f32>,
-    /// Scores `[nodes, nodes]`, dependent by candidate, from the dependent's attention to the candidate.
-    /// [`GraphParser::score_candidates`] leaves the scores from all evidence here.
+    /// Scores of candidates (columns) as syntactic heads of dependents (rows), `[nodes, nodes]`.
+    /// [`GraphParser::score_candidates`] sums attention from dependent to candidate here, and then adds all other
+    /// evidence.
     by_dependent: Vec<f64>,
     /// Scores `[nodes, nodes]`, candidate by dependent, from the candidate's attention to the dependent.
     by_candidate: Vec<f64>,

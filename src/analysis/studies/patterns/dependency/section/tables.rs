@@ -112,7 +112,8 @@ fn table_for_paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<
     TableRows::new("paper", testable_relations(relations, policy).into_iter().map(row).collect::<Vec<_>>())
 }
 
-/// Whether the best attention head has a firm label for the relation, by the corrected q-value.
+/// Whether the best attention head has a firm label for the relation: the rule is met, and the test against the best
+/// offset is significant.
 fn is_best_head_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
     let assessed = place.map_or_else(Vec::new, |place| assess_on_relation(relation, place, policy));

@@ -224,7 +224,6 @@ fn map_decreasing(measured: MeasuredScore, map: fn(f64) -> f64) -> MeasuredScore
     }
 }
 
-/// Maps a measured value `x` to `1 - x`.
 fn one_minus(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 1.0 - value)
 }

@@ -26,7 +26,7 @@ use crate::study::labels::evidence::Direction;
 /// digits. A power of two adds no rounding.
 const PAIR_WEIGHT_FACTOR: f32 = 1024.0;
 
-/// Evidence that a model of links uses.
+/// Evidence that a model of links uses: attention, distances, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEvidence {
     /// Whether the model uses the attention weights of all heads.
