@@ -198,7 +198,7 @@ fn nearest_label_cells(near: &Near) -> [String; 7] {
     [one_line(label), none, number_and_interval(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
-/// Phrase for whether a label beats a baseline, to be followed by the name of the baseline: "is beyond" (word classes).
+/// Verb phrase for whether a label beats a baseline, such as "is beyond". The name of the baseline follows.
 fn beats_baseline_phrase(label: &Label, reach: Reach) -> &'static str {
     if label.borderline {
         "is borderline, so that nothing is said of it beyond"

@@ -166,7 +166,7 @@ pub fn number_with_interval(Mark { value, ci95 }: Mark, shares: bool) -> String 
     format!("{}{unit}{}", scaled(value), ci95.map_or_else(String::new, interval))
 }
 
-/// Half-width of an interval below which the interval counts as having no width.
+/// Smallest half-width of an interval. A smaller one is rounding error, and counts as 0.
 const ROUNDING_WIDTH: f64 = 1e-9;
 
 /// Formats a number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.

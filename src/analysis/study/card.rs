@@ -1,4 +1,4 @@
-//! The card of a study: its name, its question and everything else about it that is data.
+//! The card of a study: its name, question, metrics, labels and figures, and when it runs.
 
 use std::ops::RangeInclusive;
 

@@ -49,8 +49,8 @@ impl PassSpec {
         Self { is_second_stage: true, ..self }
     }
 
-    /// This pass, moved to the second stage, where it can be replayed from kept activations. It needs the
-    /// activations `needs` of sequences for which `is_needed` is true. The first stage may keep them.
+    /// Moves this pass to the second stage, where activations that the first stage kept may replace forward passes. The pass
+    /// needs the activations `needs` of the sequences that `is_needed` selects.
     pub fn in_second_stage_from_kept(self, needs: Needs, is_needed: fn(&Sequence) -> bool) -> Self {
         Self { is_second_stage: true, keep: Some(KeepRequest { needs, applies_to: is_needed }), ..self }
     }

@@ -40,7 +40,7 @@ pub trait Section: Any + Send + Sync {
     }
 }
 
-/// All that is shown of a section, and all that other parts of the program read from it.
+/// Output of a section: texts, figures and tables to show, and results that other parts of the program read.
 #[derive(Default)]
 pub struct View<'a> {
     /// Whether the corpus has nothing that the study is about. The summary then leaves the study out.

@@ -20,7 +20,7 @@ pub struct UpstreamResults {
     pub negligible: Vec<usize>,
     /// Clusters of attention heads that attend alike, each with the heads' indices, ascending.
     pub clusters: Vec<Vec<usize>>,
-    /// Aims of the heads that have a label about where they attend.
+    /// Heads with a label about where they attend, each with its aim: the tokens that the label names.
     pub aims: Vec<HeadAim>,
     /// Reason why nothing can be said about attention heads on the run's task; `None` if there is no reason, or no
     /// task.

@@ -137,7 +137,8 @@ fn load_model(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// Output layer that a run needs. A model loaded for a later variant also serves the earlier ones, except `Classifier`.
+/// Output layer that a run needs. Among the first three variants, a model loaded for a later one also serves runs that need an
+/// earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredParts {
     /// No output layer: the run measures attention alone.

@@ -37,7 +37,7 @@ pub struct ModelInputs {
     pub revision: Option<String>,
     /// SHA-256 of `config.json`.
     pub config_sha256: String,
-    /// SHA-256 of the weights.
+    /// SHA-256 of all weight files together, in the order of their names.
     pub weights_sha256: String,
     /// SHA-256 of each tokenizer file, by file name.
     pub tokenizer_sha256: BTreeMap<String, String>,

@@ -35,7 +35,7 @@ pub struct FittedLoss {
     pub loss: f64,
     /// Mean loss with all heads removed.
     pub loss_without_heads: f64,
-    /// Penalty in the objective for one fully open gate, in the unit of the loss.
+    /// Penalty in the objective for one fully open gate, in the unit of the loss: the equivalence margin of a head's effect.
     pub band: f64,
 }
 

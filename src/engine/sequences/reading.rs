@@ -60,9 +60,9 @@ pub enum Bos {
     Never,
 }
 
-/// Default for the maximum number of tokens in a window. Some studies hold the attention of all heads over a window, whose
-/// size is quadratic in the tokens. For 144 heads, 512 tokens take 151 MB per thread, and the 2,048 positions of Pythia 2.4
-/// GB.
+/// Default for the maximum number of tokens in a window. Some studies hold the attention of all heads over a window, whose size
+/// is quadratic in the tokens. With 144 heads, it takes 151 MB per thread for 512 tokens, and 2.4 GB for Pythia's maximum of
+/// 2,048.
 pub const DEFAULT_WINDOW_TOKENS: usize = 512;
 
 /// Counts of the windows of a corpus; zeros if each sentence is read by itself.

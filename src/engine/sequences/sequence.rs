@@ -207,7 +207,7 @@ pub enum ScoreRule {
     Embedding(TripleRole, Pooling),
 }
 
-/// The place of a text in a triple.
+/// Role of a text in a task item of three texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TripleRole {
     /// The text that the two others are compared with.

@@ -225,7 +225,7 @@ impl<'a> SchemaPlace<'a> {
         }
     }
 
-    /// This position without a node of the schema, so that no range applies to its number.
+    /// Removes the schema's node from this position, so that [`Self::range_error`] accepts every number.
     pub(super) fn without_range(self) -> Self {
         Self { part: None, ..self }
     }

@@ -1,4 +1,4 @@
-//! The grids of the summary: the first label of each head, and how each head chooses, with their legends.
+//! Grids of the summary, with their legends: the first label of each head, and how each head chooses where to attend.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};

@@ -30,7 +30,7 @@ struct BegunSequence {
     index: u64,
     /// Number of the group of dependent sentences that the sequence belongs to.
     group: u64,
-    /// Number of the sequence's text tokens, or of its words.
+    /// Length of the sequence: number of text tokens, or of words in a study of words.
     length: usize,
 }
 

@@ -110,7 +110,6 @@ impl OffsetProfile {
         self.0[bin_index(query, key)] += 1.0;
     }
 
-    /// The sum of this profile and another.
     pub fn sum_with(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
         self
@@ -224,8 +223,8 @@ impl PositionPairs {
         self.rates_from_sums(&self.targets[target], block.map(|block| (block, &block.targets[target])))
     }
 
-    /// As [`Self::rates`], for a target whose sums are stored separately ([`Self::take_targets`]). `target` has its
-    /// sums over the corpus; `block` has the block's pairs and the target's sums in the block.
+    /// As [`Self::rates`], for a target whose sums are stored separately ([`Self::take_targets`]). `target` has the
+    /// target's sums over the corpus. `block` is `(sums over all pairs, sums of the target)` in the block.
     pub fn rates_from_sums(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> TargetRates {
         let mean = |block: Option<(&Self, &TargetSums)>| -> PerOffsetBin<f64> {
             std::array::from_fn(|bin| {

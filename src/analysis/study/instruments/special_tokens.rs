@@ -57,7 +57,7 @@ impl SpecialTokens {
     }
 }
 
-/// Whether the word is exactly one token.
+/// Whether the word has a single token, and shares it with no other word.
 fn is_one_token(word: &WordSpan) -> bool {
     word.len() == 1 && word.is_whole()
 }

@@ -54,8 +54,7 @@ impl VectorSums {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * PRODUCT_UNIT);
     }
 
-    /// Adds these sums of products of vectors with themselves to both halves of the symmetric matrix `into`,
-    /// `[size, size]`.
+    /// Adds these sums, the upper half of `a^T a`, to both halves of the symmetric matrix `into`, `[size, size]`.
     pub fn add_squares_to(&self, into: &mut [f64], size: usize) {
         let mut values = self.0.iter();
         for row in 0..size {

@@ -296,7 +296,8 @@ pub struct Verdict {
 const MAX_NEAREST_LABELS: usize = 2;
 
 impl Verdict {
-    /// Decides on a head from the assessments of all detectors. Labels with equal margins keep the order of `assessed`.
+    /// Makes the verdict on a head (its labels, or else the nearest ones) from the assessments of all detectors. Labels
+    /// with equal margins keep the order of `assessed`.
     pub fn new(assessed: Vec<Assessment>) -> Self {
         let (fired, missed): (Vec<_>, Vec<_>) = assessed.into_iter().partition(|assessment| assessment.meets_rule);
         // Sorting is stable: equal margins stay in the order of the table.

@@ -39,7 +39,6 @@ pub struct Bars {
     pub bars: Vec<Bar>,
 }
 
-/// One bar of a bar chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// Name of the bar, on the horizontal scale.

@@ -59,7 +59,7 @@ impl Summary {
 }
 
 impl From<String> for Summary {
-    /// A summary of whole lines; an empty text gives an empty summary.
+    /// Makes a summary from lines that each end with a line break. An empty text gives an empty summary.
     fn from(lines: String) -> Self {
         Self(if lines.is_empty() { Vec::new() } else { vec![Passage::Lines(lines)] })
     }

@@ -279,7 +279,8 @@ enum Obstacle {
     Rare,
     /// No test is possible (too few blocks, or no interval), and the numbers are equal within the tolerance.
     Equal,
-    /// The number is computed from frequencies in the corpus as well as from the head ([`Number::base_number`]).
+    /// The number also depends on frequencies in the corpus. The head's own number behind it ([`Number::base_number`])
+    /// is compared instead.
     CorpusDependent,
 }
 

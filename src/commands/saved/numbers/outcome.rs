@@ -260,7 +260,8 @@ impl NumbersOutcome {
         })
     }
 
-    /// Sentence on the compared numbers and the largest q-value of a change. `q_at_most`: text before it, as `q <=`.
+    /// Sentence on which numbers were compared, and on when a number counts as changed. `q_at_most` is the text before the
+    /// bound on q-values, such as `q <=`.
     pub fn numbers_sentence(&self, q_at_most: &str) -> String {
         let Self { compared, rate, tolerances: PerUnit { shares, nats, tokens }, method, .. } = self;
         if compared.numbers == 0 {
@@ -318,8 +319,8 @@ impl LabelChange {
         if self.a.firm { "lost" } else { "gained" }
     }
 
-    /// Whether the compared metric differs from the metric of the label's rule in an analysis.
-    /// Then the text names each metric.
+    /// Whether the label's score rests on another metric than `number` in `a` or `b`. If so, texts name the metric of each
+    /// score.
     pub fn has_several_numbers(&self) -> bool {
         [&self.a, &self.b].iter().any(|side| side.number != self.number)
     }

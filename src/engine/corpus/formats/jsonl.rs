@@ -50,7 +50,7 @@ struct Line {
     family: Option<JsonName>,
     /// Other programs' key for `heads`. Beside `words`, it is an error without `heads`, since the tree would be lost.
     head: Option<IgnoredAny>,
-    /// Other programs' key for `relations`. Beside `words`, it is an error without `relations`.
+    /// Other programs' key for `relations`. A line with `words` and this key, but without `relations`, is an error.
     deprel: Option<IgnoredAny>,
 }
 

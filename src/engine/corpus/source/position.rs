@@ -12,7 +12,7 @@ pub(super) struct ReadingPosition {
     pub bytes_read: Arc<AtomicU64>,
     /// Index of the next sentence.
     pub next_index: u64,
-    /// Index of the first sentence of the current document in the corpus.
+    /// Index in the corpus of the first sentence of the current document.
     pub document: u64,
     /// Number of documents begun so far; skipped documents do not count.
     pub documents: u64,

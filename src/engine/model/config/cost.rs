@@ -5,7 +5,7 @@ use super::Config;
 /// Cost of a forward pass: memory, and number of attention weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Bytes of memory that one worker takes, including the statistics of one attention head's weights at a time.
+    /// Bytes of memory that one worker takes. Buffers per pair of tokens count for one attention head, since heads run in turn.
     pub bytes: u64,
     /// Number of attention weights: pairs of tokens within each sequence, times the attention heads of all layers.
     pub attention_weights: u64,

@@ -72,7 +72,7 @@ config_struct! {
         /// Number, counted from 0, of the first layer with a window (Qwen).
         max_window_layers: usize = 28,
         layer_types: Option<Vec<String>> = None,
-        /// Per layer, whether queries and keys rotate: 0 or 1 (SmolLM3).
+        /// For each layer, 0 if queries and keys do not rotate, else 1 (SmolLM3).
         no_rope_layers: Option<Vec<u8>> = None,
         /// Without `no_rope_layers`, every layer whose number, counted from 1, is a multiple of this has no rotation
         /// (SmolLM3).

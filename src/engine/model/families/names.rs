@@ -248,7 +248,7 @@ impl TokenHeadNames {
         Self { transform: Some(TransformNames::biased(dense, norm)), decoder, bias: Some(bias), activation: None }
     }
 
-    /// Names of a prediction head that only multiplies by each token's embedding, in most families' spelling.
+    /// Prediction head that is one matrix without transform or bias, by its tensor name in most families.
     pub(super) const LM_HEAD: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
 
     /// Tensor that marks a checkpoint with this prediction head: the transform's linear layer, or else the tokens' embeddings.

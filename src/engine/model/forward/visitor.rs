@@ -186,7 +186,7 @@ pub struct FinalNorm<'a> {
     pub constants: &'a [f32],
 }
 
-/// A part of a layer's computation that a visitor can receive for all sequences at once.
+/// Intermediate result of a layer that a visitor receives for all sequences at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockOutput {
     /// Queries, keys and values as projected, without their biases; only the packed encoder shows them.

@@ -57,7 +57,6 @@ pub trait Tensors: Sync {
     /// Reads the values of the tensor `name`, row-major. Fails if there is no tensor of this name and shape.
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
 
-    /// Whether the source has a tensor `name`.
     fn has_tensor(&self, name: &str) -> bool;
 }
 

@@ -57,7 +57,7 @@ struct ProjectionLayout {
 }
 
 impl ProjectionLayout {
-    /// Returns the shape of the weight tensor.
+    /// Returns the shape of the tensor in the file. A convolution has a third dimension, its width of 1.
     fn shape(self) -> Vec<usize> {
         match self.groups {
             Some(groups) => vec![self.outputs, self.inputs / groups, 1],

@@ -325,7 +325,8 @@ fn rfc3339(time: SystemTime) -> String {
 }
 
 impl RunInfo {
-    /// Facts about a run on this machine, which began at `started_at`.
+    /// Facts about a run on this machine. `duration` is the time since `started_at`, `analysis` the time since the model was
+    /// loaded.
     pub fn new(started_at: SystemTime, duration: Duration, analysis: Duration, threads: NonZeroUsize) -> Self {
         Self {
             shards: 1,

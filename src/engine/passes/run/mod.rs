@@ -134,7 +134,8 @@ impl Runner<'_> {
         self.run_each(corpus, passes)
     }
 
-    /// Runs each pass over its part of the corpus. A sampled pass runs its baseline and all its ablation variants.
+    /// Runs each pass over its portion of the corpus. A pass over a sample runs without ablation and with each of its ablation
+    /// variants.
     fn run_each(&self, corpus: &CorpusIdentity, passes: impl IntoIterator<Item = PassToRun>) -> Result<Vec<PassSums>> {
         let run = |(pass, observers): PassToRun| {
             self.progress.next_pass();

@@ -40,8 +40,8 @@ impl CorpusPart {
         Self { shard, sample: Sample::ALL, parity: None }
     }
 
-    /// Whether this part of the corpus includes sentence number `sentence`. `family` is the number of its group or
-    /// document, which decides its jackknife block.
+    /// Whether this part of the corpus includes sentence number `sentence`. `family` is the number of the sentence's sampling
+    /// unit, which determines its jackknife block.
     pub fn contains(self, sentence: u64, family: u64) -> bool {
         let has_parity = |parity: usize| block_of(family) % 2 == parity;
         self.shard.contains(sentence) && self.sample.contains(sentence) && self.parity.is_none_or(has_parity)

@@ -33,7 +33,7 @@ pub struct WordAttention {
 struct WordRun {
     words: Range<usize>,
     tokens: Range<usize>,
-    /// Span of the run's only word, if that word shares a token with another; `None` for a run without shared tokens.
+    /// Span of the run's single word if it shares a token with another word; else `None`.
     shared: Option<WordSpan>,
 }
 

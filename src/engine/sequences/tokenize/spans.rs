@@ -10,8 +10,8 @@ use crate::sequences::span::WordSpan;
 /// Assigns tokens to words; `words` has the byte range of each word in the encoded text, ascending. `None` for a word
 /// without tokens.
 ///
-/// A token belongs to the words that have visible characters in it, in shares by the number of these characters. Only a
-/// token without visible characters is shared by its invisible ones. The space before a word belongs to no word, even
+/// A token belongs to the words that have visible characters in it, in shares by the number of these characters. A token
+/// without visible characters is shared equally by the words that overlap it. The space before a word belongs to no word, even
 /// inside the word's token. A token of space alone joins the token after it if the tokenizer cut both from one piece, as
 /// sentencepiece cuts `▁` and `(`. Otherwise it belongs to no word.
 pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]) -> Vec<Option<WordSpan>> {

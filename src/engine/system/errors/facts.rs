@@ -185,7 +185,8 @@ pub trait ErrorExt: Sized {
         })
     }
 
-    /// Attaches a hint that the message already contains, for [`hint`] and errors printed as JSON.
+    /// Attaches a hint for [`hint`] and for errors printed as JSON. The message stays unchanged, since it already
+    /// contains the hint.
     fn with_included_hint(self, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| annotate_error(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
     }

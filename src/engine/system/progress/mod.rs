@@ -31,7 +31,7 @@ fn enable_redraw(bar: &ProgressBar) {
 pub trait DownloadProgress {
     /// Called when the download of a file begins. `bytes` is its size, 0 if the server does not tell it.
     fn start(&self, _file: &str, _bytes: u64) {}
-    /// Called when further bytes of the file have arrived.
+    /// Called when this number of further bytes of the file is present, received now or by an earlier try.
     fn advance(&self, _bytes: u64) {}
     /// Called when the download of a file ends, complete or not.
     fn finish(&self) {}

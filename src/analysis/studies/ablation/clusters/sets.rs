@@ -67,8 +67,8 @@ pub fn all_but_one(cluster: &[usize], kept: usize) -> Vec<usize> {
 }
 
 impl Removals for Clusters {
-    /// Head sets to remove. They are each cluster, each of its single heads, each cluster or random set without one
-    /// head, and all heads. Empty without clusters.
+    /// Head sets to remove: all heads, each cluster, and each head of a cluster alone. Also each cluster and each random set
+    /// less one of its heads. Empty without clusters.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| all_but_one(set, kept)).collect::<Vec<_>>();
         let of_cluster = |cluster: &Vec<usize>| {

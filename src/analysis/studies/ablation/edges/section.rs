@@ -250,8 +250,8 @@ impl Untrained {
         )
     }
 
-    /// Ratio of a shift just above chance to the product of average shifts, in words. `None` if the untrained model has
-    /// no shift.
+    /// Phrase that compares a shift at the bound for chance with the product of the two average shifts: `some 30 % more than`.
+    /// `None` if the untrained model has no shift.
     fn excess_text(&self) -> Option<String> {
         self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
             percent if percent <= MAX_PERCENT => format!("some {percent:.0} % more than"),

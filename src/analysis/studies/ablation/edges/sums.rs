@@ -190,8 +190,8 @@ impl Sums for EdgeSums {
     }
 }
 
-/// The order of a model's edges, the pairs of a head and a head of a later layer. They are listed by source layer,
-/// target layer, source head and target head.
+/// Numbering of a model's edges, each from a head to a head of a later layer. The order is by source layer, target layer,
+/// source head and target head.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeIndex(pub HeadGrid);
 
@@ -300,7 +300,8 @@ impl Edge {
 pub struct EdgeEstimate {
     /// Squared Hellinger distance between the target's attention with and without the source, mean over rows.
     pub shift: f64,
-    /// Direct shift: as `shift`, with baseline outputs of all blocks between the two heads; `None` if not measured.
+    /// Direct shift: as `shift`, but all blocks between the two heads keep their outputs from the run with the source. `None`
+    /// if not measured.
     pub direct: Option<f64>,
     /// Excess and tests of the edge; `None` for a shift of 0, which has no excess.
     pub edge: Option<Edge>,

@@ -40,7 +40,7 @@ merge_fields!(ArcLosses { arcs, kept, exchanged });
 pub struct LabelArcLosses {
     /// Losses over arcs whose syntactic head stands at the relation's best offset from the dependent.
     pub at_offset: ArcLosses,
-    /// Losses over arcs whose syntactic head stands at any other offset.
+    /// Losses over arcs whose syntactic head stands at any offset but the relation's best.
     pub off_offset: ArcLosses,
 }
 

@@ -100,8 +100,8 @@ impl GatesResult {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    /// The positive verdict as a sentence: which heads do the task together, and how much loss they cost without all
-    /// others.
+    /// Sentence for the positive verdict: the heads that do the task together, and the rise of the loss without all
+    /// other heads.
     fn verdict_sentence(&self, alone: &SetsAlone) -> String {
         let unit = self.loss_unit_name();
         format!(

@@ -75,7 +75,7 @@ struct ScoreBuffers {
     embeddings: Option<WordEmbeddings>,
     /// Word vectors of the current pack, grouped by the fold of the words.
     pack: WordPack<usize>,
-    /// Words of each group of `pack`, `[groups][words]`.
+    /// Words to predict, in the order of the groups (folds) in `pack` and of their words, `[groups][words]`.
     words: Vec<Vec<ScoredWord>>,
     scores: [Vec<f32>; 2],
 }

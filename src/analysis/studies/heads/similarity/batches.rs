@@ -150,7 +150,7 @@ impl PackOutputs {
         batches.filter(|batches| batches.count > 0)
     }
 
-    /// Sums over the batches, from the kernels of all heads.
+    /// Sums the products of each pair of heads' kernels over the batches.
     fn sum_over_batches(&self, heads: usize) -> Batches {
         let covariances = vec![0.0; HeadPairs(heads).pair_count_with_self()];
         let mut sums = Batches { block: self.block, covariances, ..Batches::default() };

@@ -102,7 +102,7 @@ impl Similarity {
         }
     }
 
-    /// Grid of the compared heads, with one layer for each entry of `disagreement`; `None` if no token was seen.
+    /// Grid of the compared heads; `disagreement` has one entry per layer. `None` if no token was seen.
     pub fn grid(&self) -> Option<HeadGrid> {
         let (layers, heads) = (self.disagreement.len(), self.distance.len());
         (layers > 0).then(|| HeadGrid { layers, heads: heads / layers })

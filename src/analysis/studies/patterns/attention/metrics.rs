@@ -13,7 +13,8 @@ pub fn metric_values(exposure: &TokenExposure, sums: &TokenSums<ExactSum>) -> Ve
     metric::cells(METRICS, |metric, cell| (metric.value)(exposure, sums, cell))
 }
 
-/// Chance levels, in the order of [`metric_values`]: as a metric defines its own, or its value under uniform attention.
+/// Chance levels, in the order of [`metric_values`]: by the metric's own chance function, or else its value under uniform
+/// attention.
 pub fn chance_levels(exposure: &TokenExposure, uniform: &TokenSums<ExactSum>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(exposure, uniform, cell))
 }

@@ -23,7 +23,7 @@ use crate::stats::exact::{ExactSum, add_elementwise};
 use crate::study::instruments::roots::{AttentionSquareRoots, distance_from_uniform};
 
 /// Names of the inputs without context that replace a layer's inputs. The first four keep special tokens only,
-/// positions, tokens, or both. The last two are replaced in keys only or in queries only, and keep both there.
+/// positions, tokens, or both. The last two keep both, and replace the inputs of keys only or of queries only.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
 
 /// Index in [`VARIANTS`] of the inputs that keep special tokens only.

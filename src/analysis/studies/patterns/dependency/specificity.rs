@@ -37,8 +37,8 @@ pub struct ArcsBySentence {
 }
 
 impl ArcsBySentence {
-    /// Groups `arcs` by sentence and relation. `sentence` returns the index of an arc's sentence. `all` has the indices
-    /// of the relation `all`: one in an encoder, in a decoder one for each side of the syntactic head.
+    /// Groups `arcs` by sentence and relation. `sentence` returns the index of an arc's sentence. `all` has the relation
+    /// indices of the pooled relation: one index in an encoder, one for each side of the syntactic head in a decoder.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pool_indices, mut group_indices) = (BTreeMap::new(), BTreeMap::new());
         let (mut places, mut pooled_arcs) = (Vec::new(), Vec::<u64>::new());

@@ -33,7 +33,7 @@ impl ExplainedInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// Share explained over one key set; `share` is an index in [`Shares`](super::shares::Shares).
+    /// Share explained over the key set with index `form`; `share` is an index in [`Shares`](super::shares::Shares).
     fn explained_share(&self, form: usize, share: usize) -> Fraction {
         let KeySetSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {

@@ -277,8 +277,8 @@ pub struct LeadTest {
     pub q: Option<f64>,
 }
 
-/// Rules that an attention head with a link label may beat: rules of position, then rules of the same class as well,
-/// then all.
+/// Groups of rules that a head with a link label may beat: rules of position, rules that choose a word of the source's
+/// class, all other rules.
 pub const LINK_REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {

@@ -56,7 +56,7 @@ impl LinkTypeSums {
     }
 }
 
-/// Counts on all types of links.
+/// Sums of the study `links`, for each type of links.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinksSums {
     grid: HeadGrid,

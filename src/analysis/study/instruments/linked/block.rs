@@ -27,7 +27,7 @@ pub struct LinkHits {
     pub beside: [u64; 2],
     /// As `beside`, with the weights at the same word indices of the neighbouring sequence: choices by position alone.
     pub elsewhere: [u64; 2],
-    /// Number of sources with a special token whose weight is larger than the weight of every candidate.
+    /// Number of sources for which a special token has a larger weight than every candidate.
     pub to_special: [u64; 2],
     /// Weight of sources on their targets, summed over sources.
     pub mass: ExactSum,

@@ -229,8 +229,8 @@ impl<'a> LinkedWords<'a> {
         [left, right, nearest, in_order, longest]
     }
 
-    /// Number of equal classes around two words: counted outwards from the words, before them and after them, up to the
-    /// first difference on each side.
+    /// Length of the context that two words share: how many words before them, and after them, have pairwise equal
+    /// classes. Counting stops at the first difference on each side.
     fn shared_context_length(&self, word: usize, other: usize) -> usize {
         let Range { start, end } = self.sentences[word];
         let equal = |(a, b): &(usize, usize)| self.classes[*a] == self.classes[*b];

@@ -26,9 +26,9 @@ pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
 }
 
-/// Assesses `label`, for which two leads of `metric` (at `key`, if it has keys) are tested by the block test. The lead
-/// over uniform attention must reach `margin`; the lead over [`POSITION_FACTOR`] times the position-matched chance
-/// level must reach 0.
+/// Assesses `label` by block tests of two leads (differences) of `metric`, at `key` if the metric has keys. The lead over
+/// uniform attention must reach `margin`. The lead over [`POSITION_FACTOR`] times the position-matched chance level must reach
+/// 0.
 pub fn assess_content(
     label: &str,
     metric: &str,

@@ -203,7 +203,7 @@ impl ItemContent {
 /// Assigns numbers to sampling units, by the value of the key `family`, or else of `document`.
 #[derive(Default)]
 struct UnitNumbers {
-    /// Number of each named unit. A name is `(whether it is a family, value)`.
+    /// Number of each named sampling unit, by `(whether the key is "family", value of the key)`.
     named: HashMap<(bool, Box<str>), u64>,
     next: u64,
 }

@@ -196,8 +196,8 @@ impl Relations {
         Ok(())
     }
 
-    /// Writes how many firm syntactic labels reach [`Reach::Relation`], and how many [`Reach::Tags`]. Writes nothing
-    /// without firm labels.
+    /// Writes how many firm syntactic labels beat other arcs ([`Reach::Relation`]), and how many also word classes
+    /// ([`Reach::Tags`]). Writes nothing without firm labels.
     fn write_beaten_baselines(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.relations.iter().flat_map(|one| (0..one.by_head.len()).map(move |place| (one, place)));
         let mut assessed: Vec<Vec<Assessment>> =

@@ -39,7 +39,8 @@ sums_of_a_head! {
         uniform_sink_product: SINK_KIND_COUNT,
         /// Squared norm `|s_i|²` of the output's part from each kind of sink.
         sink_square: SINK_KIND_COUNT,
-        /// Sum over sentences of `n |mean s_i|²`, for each kind of sink; `n` is the sentence's number of queries.
+        /// Sum over sentences of `n |mean s_i|²`, where `s_i` is the output's part from each kind of sink. `n` is the
+        /// sentence's number of queries.
         sink_mean_square: SINK_KIND_COUNT,
     }
     single {
@@ -63,7 +64,8 @@ sums_of_a_head! {
         /// Squared norm `|o°_i|²` of the output without value bias.
         square,
         uniform_square,
-        /// Sum over sentences of `n |mean o°_i|²`; `n` is the sentence's number of queries.
+        /// Sum over sentences of `n |mean o°_i|²`, where `o°_i` is the output without value bias. `n` is the sentence's number
+        /// of queries.
         mean_square,
     }
 }

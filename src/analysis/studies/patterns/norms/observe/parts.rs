@@ -106,8 +106,8 @@ impl SinkPart<'_> {
         product[column..][..C].copy_from_slice(&through);
     }
 
-    /// Sums `[s_i p_i, s_i q_i, s_i, p_i]` over `Q` queries, separately for `C` columns, with `p_i = s_i W_O W_Oᵀ` and
-    /// `q_i = o°_i W_O W_Oᵀ`. f32 suffices for so few queries.
+    /// Sums `[t_i p_i, t_i q_i, t_i, p_i]` over `Q` queries, separately for `C` columns of `head_dim`. `t_i` is the sinks' part
+    /// of the context `z°_i`, `p_i = t_i W_O W_Oᵀ` and `q_i = z°_i W_O W_Oᵀ`. f32 suffices for so few queries.
     #[inline(always)]
     fn sum_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
         let HeadActivations { attention, values, norms, output } = self.head;

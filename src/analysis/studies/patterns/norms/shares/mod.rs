@@ -15,7 +15,8 @@ pub struct OutputShares {
     pub sentence: FractionsByBlock,
     /// As `constant`, for the output's part from each kind of sink.
     pub sink_constant: [FractionsByBlock; SINK_KIND_COUNT],
-    /// Share of the sum of squares that lies between sentences, for the output's part from each kind of sink.
+    /// Share of `sum |s_i|²` that lies between sentences, where `s_i` is the output's part from a kind of sink. Unlike
+    /// `sentence`, it is no variance component.
     pub sink_sentence: [FractionsByBlock; SINK_KIND_COUNT],
 }
 

@@ -208,7 +208,7 @@ pub struct ContactModel {
     /// Coefficient of each attention head's weights between the two words, `[heads]`. The weights are summed over both
     /// directions, with the average product correction.
     pub weights: Vec<f64>,
-    /// Log-odds of a link if all weights are 0.
+    /// Intercept: log-odds of a link between words whose regressors are all 0.
     bias: f64,
     pub record: FitRecord,
 }
