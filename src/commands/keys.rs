@@ -98,7 +98,7 @@ impl JsonDocument {
 }
 
 /// Adds to `places` each key below `path` that is named `word` or has `word` as a possible value, with its meaning.
-/// `enclosing` holds the object schemas around `schema_at_path`; they are not searched again, so that recursion ends.
+/// `enclosing` holds the object schemas around `schema_at_path`. They are skipped below it, so that recursive schemas end.
 fn collect_matching_keys<'a>(
     path: &str,
     schema_at_path: &'a Value,

@@ -69,8 +69,8 @@ impl SentenceAttention {
     }
 
     /// Counts of the words that have arcs to others: `[matched forward, matched backward, all]`.
-    /// Forward: among all other words, the word attends most to a target of its arcs.
-    /// Backward: among all other words, it is a target of its arcs that attends most to the word.
+    /// Forward: of the other words, the one to which the word attends most is a target of its arcs.
+    /// Backward: of the other words, the one that attends most to the word is a target of its arcs.
     /// `None` for a complete tree, where each word has an arc, and for a sentence without annotation.
     fn match_counts(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };

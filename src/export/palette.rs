@@ -59,7 +59,6 @@ impl Hue {
     }
 }
 
-/// Number of steps of a heat map.
 pub const HEAT_MAP_STEPS: usize = 9;
 
 /// Blues of falling lightness: on white, the largest number is the darkest.

@@ -238,9 +238,9 @@ fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
     sentences.iter().filter(|sentence| !sentence.is_empty()).join(" ")
 }
 
-/// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
+/// Sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
 ///
-/// A borderline label is a "perhaps". For a head without a label, the nearest label is named.
+/// A borderline label follows the word "perhaps". For a head without a label, the nearest label is named.
 pub(super) fn head_sentence(head: &HeadReport, sections: &Sections, known: ViewContext<'_>) -> String {
     if head.is_removed() {
         return format!("{} is removed (`--remove`).", head.place);

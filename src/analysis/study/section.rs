@@ -80,7 +80,7 @@ impl View<'_> {
 pub enum LateFact<'a> {
     /// The metrics of all studies.
     Estimates(&'a Estimates),
-    /// The label policy. Under its thresholds, a section tests again and gives its verdicts.
+    /// The label policy. Sections repeat their tests with its thresholds, and set their verdicts.
     Policy(&'a Policy),
     /// Kind of a control that was run, and the study's sections from the control runs, one for each seed.
     Control(ControlKind, &'a [&'a dyn Section]),
@@ -190,7 +190,7 @@ pub struct PruningOrder {
 
 impl PruningOrder {
     /// Number of heads that can be removed, in this order, while the loss rises (or the accuracy falls) by at most the
-    /// share `rise` of `measure`. `None` if the order was not measured by it.
+    /// share `rise` of the quantity `measure`. `None` if the order has no limits relative to `measure`.
     pub fn removable_heads(&self, rise: f64, measure: ShareOf) -> Option<usize> {
         let mut budgets = self.budgets.iter().filter(|(limited, ..)| *limited == measure).peekable();
         budgets.peek()?;

@@ -29,8 +29,8 @@ impl Compression {
     /// File name extensions with the compression that each implies.
     const EXTENSIONS: [(&str, Self); 2] = [("gz", Self::Gzip), ("zst", Self::Zstd)];
 
-    /// Length of the longest magic number of a compression, in bytes: so many first bytes of a file identify any
-    /// compression.
+    /// Length of the longest magic number of a compression, in bytes. The first bytes of a file, up to this length,
+    /// identify its compression.
     pub(super) const MAX_MAGIC_BYTES: usize = 4;
 
     /// Magic number of the compression, with which its files begin: RFC 1952, 2.3.1, and RFC 8878, 3.1.1. Empty for

@@ -104,7 +104,7 @@ pub struct Frequency {
     /// Frequency rank of the token: one more than the number of more frequent tokens.
     pub rank: u64,
     /// Share of all occurrences that belong to rarer tokens, plus half the share that belongs to equally frequent tokens,
-    /// itself included; from 0 to 1.
+    /// this token included; from 0 to 1.
     pub commonness: f64,
 }
 

@@ -165,8 +165,8 @@ impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
 }
 
 impl<Q: RemovalQuantity> RemovalSums<SingleHeadsAndAll, Q> {
-    /// Estimates the metrics `columns` from their `values` in each block. If every head was removed alone, also stores
-    /// `effect` in each block under the name `metric`.
+    /// Estimates the metrics `columns`; `values` returns their ratios from the sums of a block. If every head was removed
+    /// alone, also stores the block sums of `effect`, as the metric `metric`.
     pub fn estimate_metrics(
         &self,
         columns: &[Column],

@@ -109,7 +109,7 @@ pub fn head_effects(
 }
 
 /// Sets the q-values of two families of tests. One tests the difference from 0, over all heads; the other tests
-/// equivalence, over heads with an effect within the band.
+/// equivalence, over heads with an effect within the equivalence margins ±`band`.
 fn set_q_values(heads: &mut [HeadEffect], band: Option<f64>) {
     let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
     heads.iter_mut().zip(q_values_of_present(&p)).for_each(|(head, q)| head.q = q);

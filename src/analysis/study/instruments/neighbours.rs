@@ -49,7 +49,8 @@ struct KeptValue<T> {
 pub struct Neighbour {
     /// Index of the sequence (not of its neighbour) in the corpus.
     index: u64,
-    /// The sequence's neighbour; `None` if the preceding sequence is none.
+    /// The sequence's neighbour. `None` at the start of a pack, or if the preceding sequence is of the same group or of
+    /// dissimilar length.
     previous: Option<BegunSequence>,
     /// Whether the preceding sequence of the pack belongs to another group, even if its length differs too much for a
     /// neighbour.
@@ -95,7 +96,7 @@ impl<T> Neighbours<T> {
             .then_some(&kept.value)
     }
 
-    /// Keeps the value of a head in a sequence, if the next sequence needs it.
+    /// Keeps `value`, a study's result for a head in this sequence, if this sequence is the neighbour of the next one.
     pub fn keep_value(&mut self, neighbour: &Neighbour, layer: usize, head: usize, value: impl FnOnce() -> T) {
         if self.wanted_sequences.contains(&neighbour.index) {
             self.kept_values.insert(head, KeptValue { index: neighbour.index, layer, value: value() });

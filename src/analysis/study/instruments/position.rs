@@ -34,8 +34,8 @@ const FIRST_RIGHT_FAR_BIN: usize = FIRST_LEFT_FAR_BIN + FAR_BINS_PER_SIDE;
 /// A value for each bin of offsets.
 pub type PerOffsetBin<T> = [T; OFFSET_BIN_COUNT];
 
-/// Uniform attention times the key's share in a target (such as a word class), summed over the (query, key) pairs in
-/// each bin of offsets.
+/// Weight of uniform attention on a target (such as a word class), summed over the (query, key) pairs in each bin of
+/// offsets. A key counts by the share of it that is in the target.
 pub type TargetSums = PerOffsetBin<ExactSum>;
 
 /// Index of the bin of the offset from `query` to `key`.

@@ -38,7 +38,7 @@ impl AttentionSquareRoots {
         &self.values[place * size..][..size]
     }
 
-    /// The square roots of all heads that were added, `[heads, rows, tokens]`.
+    /// Square roots of the attention weights of all added heads, `[heads, rows, tokens]`.
     pub fn values(&self) -> &[f32] {
         &self.values
     }

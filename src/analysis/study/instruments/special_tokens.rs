@@ -1,4 +1,4 @@
-//! The weights between words and special tokens, which are no candidates for the other end of an arc or link
+//! Weights between words and special tokens. A special token is no candidate for the other end of a word's arc or link
 //! (docs/methodology/links.md).
 
 use crate::model::forward::attention::AttentionView;

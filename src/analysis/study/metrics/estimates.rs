@@ -78,7 +78,7 @@ pub struct Estimates {
     /// The metrics of each head with one block left out, for each block, `[layers * heads]`; empty unless
     /// `EstimationContext::keeps_replicates`.
     pub without_blocks: Vec<Jackknives>,
-    /// Sums by block of the metrics that other studies rank-correlate with a metric of theirs, by the metric's id.
+    /// Block sums, by metric id, of the metrics with which other studies rank-correlate their own.
     pub metrics_by_block: BTreeMap<&'static str, MetricByBlock>,
 }
 
@@ -208,7 +208,7 @@ impl Estimates {
         self
     }
 
-    /// Denominators of all metrics of the head at index `place`, shared and own ones.
+    /// Denominators of all metrics of the head at index `place`: its own where it has one, else the shared one.
     pub fn denominators_of(&self, place: usize) -> Metrics<Denominator> {
         let own = |common: &Denominator, own: Option<&Option<Denominator>>| own.copied().flatten().unwrap_or(*common);
         self.denominators.zip_map(&self.own_denominators[place], own)
@@ -242,7 +242,7 @@ impl Estimates {
 
 /// Ratios in all cells of a list of columns, for one head or for chance: a head that prefers no key.
 struct CellEstimates {
-    /// Ratio of each cell over all blocks, `[cells]`.
+    /// Ratio of each cell over all blocks, `[cells]`. A metric has one cell, or one for each of its keys.
     overall_ratios: Vec<Fraction>,
     /// Ratios in each block, `[BLOCKS][cells]`.
     block_ratios: Vec<Vec<Fraction>>,
@@ -291,7 +291,8 @@ impl CellEstimates {
     }
 }
 
-/// Chance levels and denominators in one class of layers: the estimates for a head without any preference.
+/// Chance levels and denominators in the layers of one class (with one attention mask). They are the estimates for a head
+/// without any preference.
 #[derive(Clone)]
 struct ClassChance {
     /// Chance level of each metric.

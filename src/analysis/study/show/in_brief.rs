@@ -30,7 +30,7 @@ pub struct Shortage {
     pub missing_finding: String,
     /// Number of `things` in the text or task.
     pub count: u64,
-    /// Number of `things` that the finding needs.
+    /// Minimum number of `things` for the finding.
     pub required: u64,
     /// Noun of the things that `count` counts, as `[singular, plural]`: queries, sentences, items and so on.
     pub things: [String; 2],

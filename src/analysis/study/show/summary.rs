@@ -11,7 +11,7 @@ use textwrap::{Options, WordSplitter, wrap};
 #[derive(Clone, Debug, Default)]
 pub struct Summary(Vec<Passage>);
 
-/// Lines of text or one table, in the order in which the summary shows them.
+/// Part of a summary: lines of text, or one table.
 #[derive(Clone, Debug)]
 enum Passage {
     /// Lines of text, each with its line break.

@@ -18,7 +18,7 @@ use crate::system::printable::{one_line, shorten};
 pub(super) enum ShardArgument {
     /// Shard I of N, given as numbers.
     Explicit(Shard),
-    /// `auto/N`: the job's number in an array of N jobs decides the shard. The value stands for N: it is shard 1 of N.
+    /// `auto/N`: the job's number in an array of N jobs decides the shard. The value holds shard 1 of N, and so the count N.
     Auto(Shard),
 }
 

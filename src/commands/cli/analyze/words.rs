@@ -17,7 +17,7 @@ fn clap_command() -> Command {
     AnalyzeArguments::augment_args(Command::new("headscope analyze"))
 }
 
-/// Options of `headscope analyze` with their numbers of values, and their parser.
+/// Long options of `headscope analyze`, each with the number of values that it takes, and the function that parses them.
 pub fn option_syntax() -> OptionSyntax {
     let takes = |action: &ArgAction| match action {
         ArgAction::SetTrue => OptionArity::NoValue,

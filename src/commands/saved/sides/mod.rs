@@ -151,8 +151,8 @@ impl Side {
     }
 
     /// Whether a label that depends on token counts can be compared. Labels without token counts always can be.
-    /// Both analyses must have the same counts file; without counts files, corpora that differ by at most a tenth in size.
-    /// The reason is that the rarity of a sentence's rarest token grows with the corpus.
+    /// Both analyses must have the same counts file. Without counts files, their corpora must differ by at most a tenth in
+    /// size. The reason is that the rarity of a sentence's rarest token grows with the corpus.
     pub fn has_comparable_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted =
             registry::study_of_label(label).is_some_and(|study| study.card().token_counts == TokenCountUse::Needed);

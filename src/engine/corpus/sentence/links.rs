@@ -170,8 +170,8 @@ impl LinkTypes {
         Self { types: BTreeMap::new(), options }
     }
 
-    /// Gets the link type `name`. It is directed and without a minimum distance, unless options say otherwise. Fails if
-    /// the known type has other properties, if the name is empty or too long, or if there are too many types.
+    /// Gets or adds the link type `name`. It is directed and without a minimum distance, unless options say otherwise. Fails
+    /// if the name has a type with other properties, if it is empty or too long, or if there are too many types.
     pub(in crate::corpus) fn get_by_name(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
         self.intern(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }

@@ -344,8 +344,8 @@ impl Corpus {
         Ok(None)
     }
 
-    /// Sets the fields of a sentence that depend on its place in the corpus, except for its family: index, document,
-    /// entity fields.
+    /// Sets the fields of a sentence that depend on its place in the corpus, such as index and document. Only its family
+    /// (group of related sentences) is not set.
     fn with_corpus_place(&mut self, sentence: Sentence, index: u64) -> Sentence {
         let sentence =
             self.position.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));

@@ -145,7 +145,7 @@ impl DebertaConfig {
         }
     }
 
-    /// Builds the config and the tensor names without score terms for distances, as in all versions. The score scale is
+    /// Builds the config and the tensor names that all versions share, without score terms for distances. The score scale is
     /// `1 / sqrt(head size * term_count)`, so that the sum of all terms has the variance of a single term. Fails if
     /// embeddings are narrower than hidden states, or a size fits no encoder.
     fn build_shared_layout(

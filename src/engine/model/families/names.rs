@@ -271,7 +271,7 @@ pub struct DiscriminatorNames {
 /// linear layer, applied token by token, whose outputs depend only on the inputs in their own group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvolutionGroups {
-    /// Numbers of groups of the projections to `[queries, keys, values]`.
+    /// Numbers of groups in the convolutions for `[queries, keys, values]`.
     pub query_key_value: [usize; 3],
     /// Number of groups of the output projection.
     pub attention_output: usize,

@@ -92,7 +92,8 @@ impl ModelLocation<'_> {
         }
     }
 
-    /// Finds a weight file whose unreadable format satisfies `matters`, and how to convert it; `None` without one.
+    /// Finds a weight file in an unreadable format for which `matters` returns true, and says how to convert it. `None` if
+    /// there is no such file.
     fn find_other_weights(
         &self,
         names: &BTreeSet<String>,

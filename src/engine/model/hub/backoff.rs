@@ -29,7 +29,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Makes a temporary failure for which the Hub asks no wait.
+/// Makes a temporary failure for which the Hub requested no wait.
 pub(super) fn temporary_failure(error: Error) -> Failure {
     Failure::Unavailable { error, wait: None }
 }

@@ -35,7 +35,8 @@ pub struct Checkpoint {
     name_in_file: HashMap<String, String>,
     /// Architecture family, whose prefixes may precede tensor names.
     family: Family,
-    /// Number of values beyond those stored in the files, in expanded tensors, whose values share locations.
+    /// Number of values that expanded tensors have beyond the stored ones, over all files. Values of an expanded tensor
+    /// share stored locations.
     expanded_values: usize,
     /// Names of the tensors that have been read.
     read_names: Mutex<BTreeSet<String>>,

@@ -339,7 +339,7 @@ impl RunInfo {
         }
     }
 
-    /// Adds `more` to the duration of the run and to that of the analysis.
+    /// Adds `more` to `duration_seconds` and to `analysis_seconds`.
     pub fn with_added_time(self, more: Duration) -> Self {
         let more = more.as_secs_f64();
         let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);

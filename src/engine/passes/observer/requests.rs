@@ -9,7 +9,6 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 /// The heads that an ablation variant removes, at least one. Heads that the whole pass removes are not among them.
 pub type HeadSet = BTreeSet<HeadPlace>;
 
-/// The set with a single head.
 pub fn single_head_set(place: HeadPlace) -> HeadSet {
     HeadSet::from([place])
 }

@@ -28,7 +28,7 @@ pub struct AblationVariant {
 }
 
 impl Variants {
-    /// Makes variants that consist of the baseline alone, which runs with the gates `first`.
+    /// Makes a baseline with the gates `first`, without ablation variants.
     pub fn baseline_only(first: Gates) -> Self {
         Self { baseline: first, ..Self::default() }
     }

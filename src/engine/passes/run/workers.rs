@@ -48,8 +48,8 @@ impl CorpusPart {
     }
 
     /// Makes windows of at most `max_tokens` tokens from the sentences, and keeps those whose first sentence is in this
-    /// part of the corpus. A window is drawn whole, since sentences drawn one by one would leave gaps. The amount of
-    /// text is about the same. `tally` counts all windows of the shard.
+    /// part of the corpus. A window is drawn whole, since sentences drawn one by one would leave gaps. Both ways draw about
+    /// equally much text. `tally` counts all windows of the shard.
     pub fn draw_windows(
         self,
         sentences: impl Iterator<Item = Result<Sequence>> + Send,

@@ -8,7 +8,7 @@ use crate::sequences::span::WordSpan;
 pub struct DisplayUnits {
     /// The tokens of each unit, `[units]`.
     pub spans: Vec<WordSpan>,
-    /// Index of the word that each unit is, `[units]`; `None` for a unit that is no word.
+    /// Index of each unit's word, `[units]`; `None` for a unit that is no word.
     pub words: Vec<Option<usize>>,
     /// Index of the unit that contains each word, `[words]`.
     pub unit_of_word: Vec<usize>,

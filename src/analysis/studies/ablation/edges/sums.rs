@@ -34,7 +34,7 @@ pub struct Shifts {
     /// Squared Hellinger distance of each edge (pair of an earlier and a later head), summed over attention rows.
     /// Empty without rows, to keep the block small.
     pub edges: Vec<ExactSum>,
-    /// Direct shifts, summed as `edges`: all blocks between the two heads write their baseline outputs. Empty if not
+    /// Direct shifts: as `edges`, but all blocks between the two heads write their baseline outputs. Empty if not
     /// measured.
     pub direct: Vec<ExactSum>,
 }

@@ -89,7 +89,7 @@ impl KnockoutSums {
         }
     }
 
-    /// The sums of a block that count this arc: at the relation's best offset, or off it.
+    /// Sums of the block to which the arc adds: [`LabelArcLosses::at_offset`] or [`LabelArcLosses::off_offset`] of its label.
     fn losses_of_arc(&mut self, block: usize, arc: &TestedArc) -> &mut ArcLosses {
         let LabelArcLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
         if arc.is_at_offset { at_offset } else { off_offset }
@@ -241,8 +241,8 @@ impl AttentionExchange {
         Some(Self { query, partner, distance_match, rotation })
     }
 
-    /// The query word's attention rows in the two runs, `[partner's mass kept, partner's mass exchanged]`. Masses on
-    /// third words are rotated in both.
+    /// The query word's attention rows in the two runs, `[partner's mass kept, partner's mass exchanged]`. In both runs,
+    /// each word of `rotation` first takes over the mass of the word before it.
     ///
     /// The mass of a word is divided equally among its tokens. The masses on special tokens and on the query word
     /// stay, so a row keeps its sum.

@@ -63,11 +63,11 @@ const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baselin
 const RANDOM_PREFIX: &str = "random";
 
 impl Curves {
-    /// Sentence on how many heads can be removed in the first order, beside the largest number over the random orders.
+    /// Sentence on how many heads can be removed in the first of `orders`, beside the largest number over the random orders.
     /// `None` without an interval.
     ///
-    /// For a task, the limit is the smallest listed fall of the accuracy. Otherwise it is the largest listed rise of
-    /// the loss, relative to the rise without any head.
+    /// For a task, the limit is the smallest listed fall of the accuracy. Otherwise it is the largest listed rise of the
+    /// loss, as a share of its rise when all heads are removed.
     fn removable_heads_text(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),

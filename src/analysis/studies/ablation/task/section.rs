@@ -255,7 +255,7 @@ impl GroupResult {
 
 stored!(TaskResult as task);
 
-/// Mean rise of the loss per item when the head is removed; 0, the chance level, for `None`.
+/// Mean rise of the loss (minus the score) per item when `head` is removed. Without a head it is 0, the chance level.
 fn mean_loss_rise<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
     ratio_of_sums(items, |item| item.score(None) - item.score(head), |_| 1.0)
 }
@@ -282,8 +282,8 @@ fn ratio_of_sums<'a>(
     Fraction::new(sum, all).with_evidence(count, units)
 }
 
-/// Mean rise of the loss over all items (fall of the mean score) when the head is removed; 0, the chance level, for
-/// `None`.
+/// Mean rise of the loss (minus the score) over all items when `head` is removed. Without a head it is 0, the chance
+/// level.
 pub fn overall_effect(items: &Items, head: Option<usize>) -> Fraction {
     mean_loss_rise(items.values(), head)
 }

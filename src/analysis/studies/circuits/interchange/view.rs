@@ -139,7 +139,8 @@ impl InterchangeResult {
         known.sorted_by(|a, b| b.0.total_cmp(&a.0)).map(|(_, head)| head).collect()
     }
 
-    /// Writes how many heads have each verdict. If no head carries the answer, the text says that none is shown to.
+    /// Text with the number of heads of each verdict. If no head carries the answer, it begins "none of 12 heads is shown to
+    /// carry the answer".
     fn verdict_counts(&self) -> String {
         let all = format_count(self.heads.len(), "head");
         let counts = self.verdicts;
@@ -156,7 +157,7 @@ impl InterchangeResult {
         format!("{carry}{}", others.collect::<String>())
     }
 
-    /// Reason why the gap is too uncertain for heads to have a share of it, as a clause; `None` if they may have one.
+    /// Clause that says why no head has a share of the gap: the gap is too uncertain. `None` if `gap_is_shown`.
     fn gap_not_shown_reason(&self) -> Option<String> {
         if self.gap_is_shown {
             return None;

@@ -158,7 +158,7 @@ impl<K: Default + PartialEq> WordPack<K> {
         }
     }
 
-    /// Stores the contexts of one of the `heads` of a layer for words.
+    /// Stores the context of attention head `head`, one of the layer's `heads`, as a mean over the tokens of each word.
     fn store_contexts(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for WordRow { row_place: at, tokens } in words {

@@ -118,7 +118,7 @@ struct PackBuffers {
     pack: WordPack<(usize, TaskSet)>,
     /// Rows of the pack's words, by fold, task index and class name.
     classes: BTreeMap<(usize, usize, String), Vec<RowPlace>>,
-    /// Rows of the pack's words, by index of the word's group and bucket of its form.
+    /// Rows of the pack's words, by (index of the word's group in the pack, hash bucket of the word's form).
     buckets: BTreeMap<(usize, u8), Vec<RowPlace>>,
     /// Buffer for products of features.
     products: Vec<f64>,

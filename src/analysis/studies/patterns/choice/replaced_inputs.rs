@@ -26,8 +26,8 @@ pub struct ReplacedInputs {
 struct TokenParts {
     /// Row of [`ReplacedInputs::parts`] with the mean input.
     base_part: usize,
-    /// Rows of [`ReplacedInputs::parts`] with the regression's terms, `[position, embedding]`. `None` for special
-    /// tokens, which have the mean alone.
+    /// Rows of [`ReplacedInputs::parts`] with the regression's terms, `[position, embedding]`. `None` for first and special
+    /// tokens, whose replaced input is the mean alone.
     text_parts: Option<[usize; 2]>,
 }
 
@@ -36,7 +36,8 @@ pub const POSITION_PART: usize = 0;
 /// Index in [`TokenParts::text_parts`] of the regression's term for the embedding.
 pub const EMBEDDING_PART: usize = 1;
 
-/// Row in [`ReplacedInputs::parts`] by fold and key. A key is a position, or a mean and token id.
+/// Row in [`ReplacedInputs::parts`] by (fold, key). The key of a position's term is the position; the key of a mean is
+/// its kind and token id.
 type PartIndices<K> = BTreeMap<(usize, K), usize>;
 
 impl ReplacedInputs {

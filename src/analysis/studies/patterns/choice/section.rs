@@ -98,7 +98,7 @@ pub struct Rebuilt {
 }
 
 impl Rebuilt {
-    /// Creates the shares from `share`, which returns the share of the distance restored for an index in [`VARIANTS`].
+    /// Fills the fields from `share`, which takes an index in [`VARIANTS`] and returns the share of the distance restored.
     fn new(share: impl Fn(usize) -> Option<f64>) -> Self {
         let [special, position, token, position_token, keys, queries] = std::array::from_fn(share);
         Self { special, position, token, position_token, keys, queries }

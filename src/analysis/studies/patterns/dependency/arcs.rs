@@ -261,8 +261,8 @@ impl DuplicateArcs {
             .all(|(right, all)| (0..OFFSET_CLASS_COUNT).all(|place| holds(place, right[place], all[place])))
     }
 
-    /// Returns how many duplicate arcs an attention head predicts right in one direction: in all offset classes, and in
-    /// the offset class `place`.
+    /// Returns how many arcs in duplicate sentences an attention head predicts right in one direction:
+    /// `[in all offset classes, in the offset class place]`.
     pub fn hit_counts(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
     }

@@ -281,7 +281,8 @@ pub(super) struct MarginExcess {
     pub difference: ShareDifference,
     /// One-sided p-value of the test that the difference exceeds the margin. `None` without a standard error.
     pub p: Option<f64>,
-    /// Whether the difference is at least the margin. [`RelationMetrics::specificity_tests`] asks for more.
+    /// Whether the difference is at least the margin. In [`RelationMetrics::specificity_tests`], the head must also beat
+    /// the best offset.
     pub is_above_margin: bool,
 }
 

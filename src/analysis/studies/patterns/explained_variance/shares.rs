@@ -54,7 +54,7 @@ struct KeySetTotals {
     gram: GramMatrix,
     /// Products of each head's attention with each cue, `[cues, heads]`.
     products: DMatrix<f64>,
-    /// Squares of each head's attention, centred within rows, `[heads]`.
+    /// Sum of squares of each head's attention, centred within rows, `[heads]`.
     squares: Vec<f64>,
     /// Number of attention rows.
     rows: f64,

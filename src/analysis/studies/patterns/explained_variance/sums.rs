@@ -103,7 +103,7 @@ pub struct ExplainedState {
     cues: SentenceCues,
     /// Whether the sentence has attention rows over `[all keys, text keys]`.
     forms: [bool; KEY_SET_COUNT],
-    /// The preceding sequence in the pack, with which `places` compares attention rows.
+    /// The sequence and its neighbour, the preceding sequence. [`ExplainedSums::places`] compares the attention rows of both.
     neighbour: Neighbour,
 }
 

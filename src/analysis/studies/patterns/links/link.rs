@@ -308,11 +308,11 @@ impl LinkMetrics {
         Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.if_testable()
     }
 
-    /// Tests whether an attention head beats the rules that `reach` names by their margin. Returns the test, and
-    /// whether all differences reach the margin.
+    /// Tests whether an attention head's accuracy exceeds that of each rule in `reach` by the margin. Returns the test, and
+    /// whether all differences are large enough.
     ///
-    /// [`Leads::among_class`], with the margin 0, is tested too unless `reach` is `Place`, and [`Leads::same_places`]
-    /// if it is `All`. Both are tested only if they rest on at least `min_count` sources.
+    /// Unless `reach` is `Place`, [`Leads::among_class`] must also exceed 0. If `reach` is `All`, [`Leads::same_places`]
+    /// must also reach the margin. Both are tested only if they rest on at least `min_count` sources.
     pub fn test_leads(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),

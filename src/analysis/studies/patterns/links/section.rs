@@ -78,8 +78,8 @@ impl LinksSection {
         testable.sorted_by_key(|links| Reverse(links.count)).collect()
     }
 
-    /// Runs the tests for each of [`LINK_REACHES`], and computes their q-values. A family of tests has one reach, and
-    /// every attention head and direction on the types with enough sources.
+    /// Runs the tests for each of [`LINK_REACHES`], and computes their q-values. The tests at one reach are one family: every
+    /// attention head and direction, on each type with enough sources.
     fn set_q_values(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_QUERIES);
         for (step, reach) in LINK_REACHES.into_iter().enumerate() {

@@ -44,7 +44,7 @@ impl NormInputs<'_> {
         fraction.with_evidence(self.exposure.queries, self.exposure.families)
     }
 
-    /// Mean over text queries, without those whose attended values are all 0.
+    /// Mean over text queries, except queries whose attended values are all 0.
     fn mean_over_queries(&self, sum: ExactSum) -> Fraction {
         self.mean_over_remaining_queries(self.sums.without_norm, sum)
     }

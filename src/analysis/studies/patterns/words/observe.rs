@@ -20,7 +20,7 @@ pub enum QuerySet {
     Words,
     /// Words that see another word with their UPOS tag.
     Tagged,
-    /// Text tokens whose visible keys differ in embedding similarity to them.
+    /// Text tokens that see keys with different embedding similarities to the query.
     WithSimilarity,
     /// Text tokens that see another occurrence of their own token id.
     Repeated,

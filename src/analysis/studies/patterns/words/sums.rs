@@ -69,7 +69,8 @@ pub struct WordsBlock {
     pub exposure: WordExposure,
     /// Each mass under uniform attention to visible keys.
     pub uniform: [ExactSum; MASS_COUNT],
-    /// Query-key pairs by offset, for each query set. Targets are the kinds of keys with a mass over the set.
+    /// Uniform attention over the query-key pairs of each query set, by offset. A target is a kind of keys whose mass is
+    /// averaged over the set.
     pairs: [PositionPairs; QUERY_SET_COUNT],
     /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<WordHeadSums>,

@@ -41,7 +41,6 @@ impl LinkedWords<'_> {
 }
 
 impl LinkedPairs {
-    /// Number of words of the sentence.
     pub fn word_count(&self) -> usize {
         self.words.len()
     }

@@ -53,7 +53,7 @@ impl PositionChoices {
 pub struct PositionHits {
     /// Hits of each fixed offset from the source, by the offset in words.
     pub offsets: BTreeMap<i32, u64>,
-    /// Hits of the k-th candidate before (negative k) or after the source, by k.
+    /// Hits of each rank rule, by rank k: the k-th candidate before the source (negative k) or after it.
     pub ranks: BTreeMap<i32, u64>,
     /// Hits of each rule of [`FIXED_PLACE_RULES`].
     pub fixed: [u64; FIXED_PLACE_RULES.len()],

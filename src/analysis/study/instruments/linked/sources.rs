@@ -14,7 +14,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Side;
 
-/// A word from which links start, with the candidates for their targets and the candidates that baseline rules choose.
+/// Source word of links, with its candidate targets and the candidates that baseline rules choose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkSource {
     /// Index of the word.

@@ -107,7 +107,8 @@ macro_rules! over_chance {
     };
 }
 
-/// Explanation of a metric's lead over [`POSITION_FACTOR`] times its position-matched chance.
+/// Explanation of a metric's lead over [`POSITION_FACTOR`] times its position-matched chance, the metric of a head with
+/// the same preference for offsets and no other.
 macro_rules! over_position {
     ($metric:literal) => {
         Explanation {

@@ -22,7 +22,7 @@ use crate::system::files::digest::hex;
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
-/// Names of the columns, in the order in which lines are split.
+/// Names of the columns. The fields of a split line have this order, whatever the order in the file.
 const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
 
 #[derive(Debug, Default)]

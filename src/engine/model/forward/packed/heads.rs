@@ -62,7 +62,7 @@ impl<'a> ProjectedSequence<'a> {
         Matrix::with_row_stride(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// Returns a head's queries, keys or values (`part`) as `rows` holds them, as a view for the visitor.
+    /// Returns a view of a head's queries, keys or values (`part`) in `rows` for the visitor, `[n, head_dim]`.
     fn view(&self, part: usize, head: usize) -> Rows<'a> {
         Rows::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }

@@ -32,8 +32,8 @@ const MAX_NORMALIZED_BYTES: usize = 4 << 20;
 /// grows elevenfold, more than any other character (Unicode Standard Annex 15).
 const MAX_GROWTH: (usize, usize) = (64, 1 << 10);
 
-/// Length in bytes up to which a part of a normaliser processes a text without an estimate of the result's length.
-/// Replacements are short, so such a result stays within bounds.
+/// Length in bytes up to which most parts of a normaliser need no estimate of their result's length. A replacement has at
+/// most [`MAX_TOKEN_BYTES`], so the result stays within [`MAX_NORMALIZED_BYTES`].
 const MAX_PIECE_BYTES: usize = MAX_NORMALIZED_BYTES / MAX_TOKEN_BYTES;
 
 /// A normaliser that breaks off if its result would be too long to tokenise.

@@ -15,7 +15,8 @@ use crate::studies::patterns::dependency::arcs::offset_class;
 pub struct GraphParser {
     /// Indices of the attention heads whose weights are used, ascending.
     pub heads: Vec<usize>,
-    /// Coefficients of each attention head's weights: from the dependent, and to it, `[heads]`.
+    /// Coefficients of each attention head's weights, `[heads]`: of the weight from dependent to candidate, and of the
+    /// weight from candidate to dependent.
     pub weights: Vec<[f64; 2]>,
     /// Score of the root as syntactic head, apart from attention.
     pub root_score: f64,

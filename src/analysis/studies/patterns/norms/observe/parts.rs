@@ -60,8 +60,8 @@ struct SinkPart<'a> {
 }
 
 impl SinkPart<'_> {
-    /// Handles `C` of the `head_dim` columns. Adds their terms of `|s_i|²` and `<s_i, o°_i>` to `dots`; writes the sums
-    /// of `s_i` to `vector`, and of `s_i W_O W_Oᵀ` to `product`.
+    /// Sums over text queries `i` in `C` columns from `column` on; the module's comment defines `s_i` and `o°_i`. Adds
+    /// `|s_i|²` and `<s_i, o°_i>` to `dots`, and writes `s_i` to `vector` and `s_i W_O W_Oᵀ` to `product`.
     #[inline(always)]
     fn add_columns<const C: usize>(
         &self,

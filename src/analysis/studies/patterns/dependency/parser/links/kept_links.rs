@@ -170,7 +170,7 @@ impl KeptLinks {
 }
 
 impl LinkEvidence {
-    /// Number of regressors of a model on `heads` attention heads.
+    /// Number of regressors for this evidence: two per attention head, one per offset class, or both.
     pub fn term_count(self, heads: usize) -> usize {
         let of_heads = if self.has_heads { 2 * heads } else { 0 };
         of_heads + if self.has_distances { OFFSET_CLASS_COUNT } else { 0 }

@@ -122,7 +122,7 @@ fn reason_not_fitted([even, odd]: [u64; 2], unit: &str) -> Option<String> {
 }
 
 impl LinkParser {
-    /// Creates the results of one type of links, before any model.
+    /// Creates the results of one type of links, without accuracies, lead and fits, which `with_models` sets.
     fn without_models(key: &LinkKey, of_type: &LinksOfType<'_>) -> Self {
         Self {
             name: key.name.to_string(),
