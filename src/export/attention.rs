@@ -150,7 +150,8 @@ pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>
     out
 }
 
-/// Sentence that says in how many cases the head finds the ends of the arcs.
+/// Sentence on how many words the head matches with a target of their arcs, from the counts of
+/// [`SentenceAttention::match_counts`].
 fn match_count_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end_noun));
     let name = one_line(name.unwrap_or_default());

@@ -67,7 +67,7 @@ impl PassSpec {
     }
 }
 
-/// The model and the settings for which the empty sums of a pass are made.
+/// Facts about the model and the run that a pass's sums need at their creation.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     pub grid: HeadGrid,

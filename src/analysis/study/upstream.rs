@@ -93,6 +93,6 @@ pub struct HeadAim {
     /// The first of the attention head's labels that has an aim.
     pub label: String,
     pub aim: Aim,
-    /// Mean score over the corpus of how closely the head follows `aim`, from 0 to 1.
+    /// Mean score of the head on `aim` over the corpus, from 0 to 1 (attention always as aimed).
     pub mean: f64,
 }

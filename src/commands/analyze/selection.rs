@@ -63,7 +63,8 @@ pub enum AbsenceReason {
 /// Reason why a study is switched on.
 #[derive(Clone, Copy)]
 enum StudyOrigin {
-    /// The study is on by default for the corpus or the model, or it joins the studies that it builds on.
+    /// The study is on by default, for the corpus or the model. Or a default study requires it, or all studies that it
+    /// builds on are on.
     Default,
     /// An option switches the study on: the option's name and its value.
     ByOption(&'static str, &'static str),

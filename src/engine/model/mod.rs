@@ -243,7 +243,8 @@ impl Hashes {
 pub struct PendingHashes(Result<JoinHandle<Result<Hashes>>, Box<ModelFiles>>);
 
 impl PendingHashes {
-    /// Begins to hash a model's files: the open files that [`Model::load`] reads, so that the hashes name what runs.
+    /// Begins to hash a model's files. It reads the files that [`Model::load`] has open, so that the hashes are of the
+    /// weights in use.
     pub fn spawn(files: &ModelFiles) -> Self {
         let hashed = files.clone();
         let begun = thread::Builder::new().spawn(move || Hashes::from_files(&hashed));

@@ -84,8 +84,8 @@ pub struct ShareByChance {
 }
 
 impl ShareByChance {
-    /// Computes the share over random orders, in which one rater's categories are shuffled within groups of `size`
-    /// consecutive things. The shares are 0 without things.
+    /// Computes the agreement by chance from the two raters' categories of each thing. Each random order shuffles one
+    /// rater's categories within groups of `size` consecutive things. Without things, the shares are 0.
     pub fn new<C: PartialEq>(pairs: &[(C, C)], size: usize) -> Self {
         let mut random = ChaCha8Rng::seed_from_u64(SHUFFLES_SEED);
         let mut order: Vec<usize> = (0..pairs.len()).collect();

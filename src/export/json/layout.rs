@@ -67,7 +67,7 @@ impl JsonWriter {
         (0..self.depth).try_for_each(|_| out.write_all(b"  "))
     }
 
-    /// Writes the space after a colon or a comma, except in compact JSON and in a row.
+    /// Writes the space after a colon or a comma, except in compact JSON and inside an object on one line.
     fn write_space(&self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         let is_wanted = self.layout == Layout::Indented && !self.is_in_one_line_object();
         if is_wanted { out.write_all(b" ") } else { Ok(()) }

@@ -1,4 +1,5 @@
-//! Sums of a quantity (loss or output shift) with all attention heads and in runs without sets of heads, by block.
+//! Sums of the loss or the output shift by block: in the run with all attention heads, and in runs that each remove a
+//! set of heads.
 
 use std::fmt::Debug;
 

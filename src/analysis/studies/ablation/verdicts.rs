@@ -1,4 +1,4 @@
-//! Effect of removing each head on the training loss or the loss of a task, with tests and verdict.
+//! Effect of removing each head on the model's prediction loss or the loss of a task, with tests and verdict.
 
 use itertools::Itertools;
 use schemars::JsonSchema;

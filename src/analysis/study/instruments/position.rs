@@ -149,7 +149,7 @@ impl ProfileSums {
 pub struct TargetRates {
     /// Rate in each bin, over the corpus without the block.
     without: PerOffsetBin<f64>,
-    /// Change of the rate in each bin when the block is included.
+    /// Rate in each bin over the whole corpus, minus the rate without the block.
     change: PerOffsetBin<f64>,
 }
 

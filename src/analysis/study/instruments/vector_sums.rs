@@ -68,7 +68,6 @@ impl VectorSums {
         }
     }
 
-    /// Whether there are `len` sums.
     pub fn has_len(&self, len: usize) -> bool {
         self.0.len() == len
     }

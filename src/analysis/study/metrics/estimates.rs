@@ -214,7 +214,7 @@ impl Estimates {
         self.denominators.zip_map(&self.own_denominators[place], own)
     }
 
-    /// Adds the sums by block of `metric`, with which other studies rank-correlate a metric of theirs.
+    /// Adds the sums of `metric` in each block, for rank correlations with metrics of other studies.
     pub fn with_block_sums(mut self, metric: &'static str, blocks: MetricByBlock) -> Self {
         self.metrics_by_block.insert(metric, blocks);
         self

@@ -82,7 +82,7 @@ impl MetricKeys {
 /// head gives the chance level.
 pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
 
-/// Returns the function that computes the ratios of all metrics of a table, each of them a single number.
+/// Returns the function that computes all metrics of a table, one ratio for each metric.
 pub fn table_values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }

@@ -379,8 +379,8 @@ impl<'a> NumberPairs<'a> {
         sorted.map(|pair| self.describe_change(pair)).collect()
     }
 
-    /// Heads with a changed number (q-value of at most `rate`) in a part for which `wanted` returns true.
-    /// Heads with the most changed numbers come first, then those with the largest difference.
+    /// Heads with a changed number (q-value of at most `rate`) in a [`Part`] of the analysis for which `wanted` returns
+    /// true. Heads with the most changed numbers come first, then those with the largest difference.
     pub fn changed_heads(&self, wanted: impl Fn(Part) -> bool, rate: f64) -> Vec<HeadChanges> {
         let mut by_head: BTreeMap<usize, Vec<&NumberPair<'_>>> = BTreeMap::new();
         for pair in self.tested_pairs.iter().filter(|pair| wanted(pair.a.part)) {

@@ -42,7 +42,7 @@ impl UnitHalf {
         if self == Self::Even { Self::Odd } else { Self::Even }
     }
 
-    /// Whether the half has the unit with this number.
+    /// Whether the sampling unit with this number is in this half.
     pub fn contains(self, unit: u64) -> bool {
         unit % 2 == self as u64
     }

@@ -45,7 +45,7 @@ struct OpenFile {
     lines: Lines,
     /// SHA-256 that the index has for the bytes to read: the current piece, or a complete compressed file.
     sha256: String,
-    /// Number of the file's sentences before the next one to read.
+    /// Index in the file of the next sentence to read.
     sentences_before: u64,
     /// Number of sentences of the current piece that are not read yet.
     sentences_left: u64,

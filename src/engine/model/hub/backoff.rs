@@ -45,8 +45,8 @@ pub(super) struct Backoff {
 
 /// Longest pause between tries, in multiples of the first pause.
 const MAX_PAUSE_FACTOR: u32 = 8;
-/// Longest wait before a retry that the Hub may ask for. If it asks for a longer one, the run fails and tells the user to come
-/// back.
+/// Longest wait that the Hub may demand before a retry. If the Hub demands more, the run fails and tells the user to try again
+/// later.
 const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 impl Backoff {

@@ -52,8 +52,8 @@ impl Download<'_> {
         }
     }
 
-    /// Tries the download once. Raises `most` to the number of bytes on disk, earlier tries included, unless the last
-    /// bytes came too slowly.
+    /// Tries the download once. Raises `most`, the largest number of bytes on disk so far, unless the last bytes came
+    /// too slowly.
     fn attempt(&self, most: &mut u64) -> Result<(), Failure> {
         let mut remote = self.client.locate(self.commit, self.file, self.max_bytes)?;
         let lock = self.cache.lock(&remote.etag, self.progress)?;

@@ -67,7 +67,8 @@ pub struct Layer {
     pub intermediate: Linear,
     /// The linear layer after the feed-forward activation.
     pub output: Linear,
-    /// Norm of the sum of feed-forward output and residual stream; in pre-norm layers, of the input of `intermediate`.
+    /// Norm of the sum of feed-forward output and residual stream. In pre-norm layers, it normalises the input of
+    /// `intermediate` instead.
     pub output_norm: Norm,
     /// Norms of the outputs of `[attention block, feed-forward block]`, before they are added to the residual stream.
     pub block_output_norms: Option<[Norm; 2]>,

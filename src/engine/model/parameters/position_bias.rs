@@ -55,9 +55,9 @@ impl PositionBias {
     }
 }
 
-/// Bucket of a distance: key position minus query position. Each direction has half of the buckets. The first half of
-/// these hold one distance each, the second half logarithmic ranges. The last bucket of a direction holds all distances
-/// from `longest_distance` on, and shorter ones in its range.
+/// Bucket of a distance (key position minus query position). Each direction has half of the buckets: half of these for
+/// one distance each, the others for logarithmic ranges. The last bucket of a direction also holds all distances from
+/// `longest_distance` on.
 fn bucket_index(distance: isize, buckets: usize, longest_distance: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;

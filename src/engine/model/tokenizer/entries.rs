@@ -104,7 +104,7 @@ pub struct Scripts {
 /// vocabulary, the share [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its
 /// alphabet. Of its 28,000 entries, bert-base-uncased has 8 with at least two letters in Cyrillic and 4 in Greek.
 const MIN_WORD_ENTRIES: usize = 100;
-/// As [`MIN_WORD_ENTRIES`], as a share of all entries that have a letter.
+/// Share of all entries with a letter that suffices in a small vocabulary, in place of [`MIN_WORD_ENTRIES`].
 const MIN_WORD_ENTRY_SHARE: f64 = 0.01;
 
 /// Number of entries of any length at which a vocabulary counts as having words of a script, if single letters of that

@@ -84,8 +84,7 @@ pub struct ModelTokenizer {
     pub round_trip: RoundTrip,
     /// Number of vocabulary entries in each script.
     pub scripts: Scripts,
-    /// Number of characters that nearly all vocabulary entries have, if they share one length: letters, or k-mers. `None`
-    /// otherwise.
+    /// Length of nearly all vocabulary entries, in characters: 1 for letters, k for k-mers. `None` if lengths differ.
     pub entry_length: Option<usize>,
     /// All entries of the vocabulary except special tokens, with their ids; empty if there are more than 100.
     pub small_vocabulary: Vec<(u32, String)>,

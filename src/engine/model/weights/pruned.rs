@@ -80,14 +80,14 @@ impl ProjectionLayout {
 }
 
 impl PrunedWeights {
-    /// Prepares the weights of `files` without the `removed` attention heads. Fails if the model has an adapter, if a head
-    /// does not exist or is absent already, or if the weights cannot be read. Also fails if a head is not removed from all
-    /// layers that share its weights, or if the output projection has no bias for a given constant.
+    /// Prepares the weights of `files` without the `removed` attention heads. Fails if the model has an adapter, if a head does
+    /// not exist or is absent already, or if the weights cannot be read. Also fails if a head is not removed from all layers
+    /// that share its weights, or if a constant replaces a head and the output projection has no bias.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         Self::read_changes(files, removed).class(ErrorClass::Model)
     }
 
-    /// As [`PrunedWeights::new`], before the class of its errors is set.
+    /// As [`PrunedWeights::new`], but its errors lack [`ErrorClass::Model`].
     fn read_changes(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         let ModelFiles { architecture, weights, id, .. } = files;
         let config = &architecture.config;

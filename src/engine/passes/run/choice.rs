@@ -41,7 +41,7 @@ impl Choice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossSensitivity {
     grid: HeadGrid,
-    /// Summed absolute derivatives over the sequences that are no part of an item, `[heads]`.
+    /// `|dL/dξ|` of each head, summed over the sequences that are no part of an item, `[heads]`.
     sums: Vec<ExactSum>,
     /// Derivative of each item's loss with respect to the gates, `[heads]`, summed over the sequences of the item so
     /// far; keyed by the number of the item.

@@ -1,4 +1,5 @@
-//! The heads that a sampled pass removes: their replacements, and the choice of heads that are removed one by one.
+//! Ablation in passes over a sample of the corpus: the replacements of removed heads, and the choice of heads that are
+//! removed one by one.
 
 use std::collections::BTreeSet;
 

@@ -80,8 +80,8 @@ fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
     causes(error).filter_map(|cause| Some(&cause.downcast_ref::<AnnotatedError>()?.fact))
 }
 
-/// `(file, line)` that an error is about. A pair attached in one call comes first, then the file and the line that were
-/// each attached last. Without an attached line, the line of a JSON error counts.
+/// `(file, line)` that an error is about: the pair that was last attached in one call. Without such a pair, it is the
+/// last attached file with the last attached line, or else with the line of a JSON error.
 pub fn location(error: &Cause) -> (Option<&str>, Option<u64>) {
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
     let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));

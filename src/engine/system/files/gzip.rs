@@ -17,8 +17,7 @@ const MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// is 1032.
 const MAX_RATIO: u64 = 256;
 
-/// Number of decompressed bytes, 1 MiB, up to which [`MAX_RATIO`] is not checked, since they take hardly any time or
-/// memory.
+/// Decompressed size, 1 MiB, up to which [`MAX_RATIO`] is not checked: so few bytes take hardly any time or memory.
 const UNCHECKED_BYTES: u64 = 1 << 20;
 
 /// Compresses bytes. Equal bytes give equal results, since the header has neither time nor name. Never fails.

@@ -246,7 +246,7 @@ impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
     }
 }
 
-/// Sum of the parts in each block.
+/// Adds up `parts` block by block.
 fn sum_by_block(parts: &[PerBlock]) -> PerBlock {
     std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
 }

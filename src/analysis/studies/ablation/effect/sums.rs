@@ -121,8 +121,8 @@ pub fn overall_effect(losses: &LossesByGroup, head: Option<usize>) -> Fraction {
     group_effect(losses, head, &TokenGroup::All)
 }
 
-/// Metric of token losses. Its function takes the losses, the head's index (`None` for chance), and the index of the
-/// value's key (word class).
+/// Metric of token losses. Its function takes the losses, the index of the removed head (`None` for the chance level,
+/// 0), and the index of the key (word class).
 type EffectMetric = Metric<fn(&LossesByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[

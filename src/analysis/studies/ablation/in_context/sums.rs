@@ -145,7 +145,7 @@ merge_fields!(HeadCopyTotals { queries, sequences, logit, rank });
 pub struct CopiesBlock {
     pub queries: u64,
     pub sequences: u64,
-    /// `[layers * heads]`.
+    /// Totals of each head, `[layers * heads]`.
     pub heads: Vec<HeadCopyTotals>,
 }
 

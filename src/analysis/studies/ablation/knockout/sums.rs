@@ -29,7 +29,8 @@ pub struct ArcLosses {
     pub arcs: u64,
     /// Loss with the attention on the syntactic partner kept, in nats, summed over the scored tokens of query words.
     pub kept: ExactSum,
-    /// Loss with the attention on the partner exchanged with another word's, in nats, summed as `kept`.
+    /// Loss with the attention on the partner swapped with that on another word, in nats, summed over the scored tokens
+    /// of query words.
     pub exchanged: ExactSum,
 }
 

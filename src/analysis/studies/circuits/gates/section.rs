@@ -23,8 +23,8 @@ use crate::study::metrics::estimates::EstimationContext;
 use crate::study::section::{ShareOf, stored};
 use crate::study::upstream::Obstacle;
 
-/// Largest rise of the loss at which heads count as doing the task together, as a share of the quantity
-/// [`SetsAlone::of`]. It is 1 %, the smallest allowed rise of `pruning`.
+/// Largest rise of the loss with which the kept heads are said to do the task together. It is 1 % of a reference
+/// quantity ([`SetsAlone::of`]): the smallest rise that `pruning` allows.
 pub const MAX_LOSS_RISE: f64 = 0.01;
 
 /// Gates of all heads (0 to 1), fitted together for a low loss with few open gates.

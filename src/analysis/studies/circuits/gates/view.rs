@@ -64,7 +64,7 @@ impl GatedHead {
 }
 
 impl SetsAlone {
-    /// Heads that the kept set of one half of the sample has, or the sets of both halves.
+    /// Heads in the kept set of at least one half of the sample.
     fn heads_in_either_set(&self) -> impl Iterator<Item = &HeadPlace> {
         self.in_both.iter().chain(&self.in_one)
     }

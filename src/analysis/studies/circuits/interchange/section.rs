@@ -238,7 +238,7 @@ fn correct_p_values(heads: &mut [ExchangedHead], p_of: impl Fn(&mut ShareTests) 
     }
 }
 
-/// The items of each corruption, sorted by its name.
+/// Counts the items and tokens of each kind of corruption, in order of its name.
 fn items_by_corruption(items: &ExchangedItems) -> Vec<CorruptionOfItems> {
     let mut named: BTreeMap<&Option<String>, CorruptionOfItems> = BTreeMap::new();
     for ExchangedItem { corruption, tokens: [tokens, changed], .. } in items.values() {

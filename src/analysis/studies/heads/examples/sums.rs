@@ -167,8 +167,8 @@ pub struct ExampleSums {
     pub sentences: u64,
     /// Candidate sentences for each of `aims`, `[aims]`.
     pub kept: Vec<HeadCandidates>,
-    /// For each of `aims`, the index of the first that predicts equal keys in every sentence, `[aims]`. Keys of equal
-    /// aims are found only once.
+    /// For each of `aims`, the index of the first aim with equal goals in every sentence, `[aims]`. Goals are found
+    /// only for that first aim.
     #[serde(skip)]
     equal_aim: Vec<usize>,
 }

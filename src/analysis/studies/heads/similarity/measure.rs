@@ -126,7 +126,7 @@ pub fn median(distances: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { *upper } else { f64::midpoint(sorted[half - 1], *upper) })
 }
 
-/// Joins of the heads by average linkage of their `distances`, by rising height.
+/// Merges of the heads in average-linkage clustering by `distances`, in order of rising height.
 pub fn tree_joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     // `kodama` expects the pairs row by row.
     let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::pair_index(row, column)));

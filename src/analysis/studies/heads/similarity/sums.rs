@@ -227,7 +227,7 @@ merge_fields!(LayerAgreement { subspace, position, output });
 pub struct LayerSums {
     /// Attention weights summed over the heads, `[rows, tokens]`.
     weights: Vec<f32>,
-    /// Value vectors summed over the heads, each scaled to length 1, `[rows, head_dim]`.
+    /// Sum of the heads' value vectors, each scaled to length 1 before it is added, `[rows, head_dim]`.
     values: Vec<f32>,
     /// Context vectors summed over the heads, each scaled to length 1, `[rows, head_dim]`.
     contexts: Vec<f32>,

@@ -27,7 +27,7 @@ pub struct LayerFit {
     pub weights: Vec<f32>,
     /// Mean input over special tokens at the start of a sequence, `[hidden]`. Without such tokens, it equals `mean`.
     pub first_token: Vec<f32>,
-    /// Mean input over the special tokens of each token id that are not at the start of a sequence, `[hidden]`.
+    /// Mean input of each special token, by token id, `[hidden]`. Tokens at the start of a sequence are left out.
     pub specials: BTreeMap<u32, Vec<f32>>,
     /// Index in [`RIDGES`] of the selected penalty.
     pub ridge: u8,

@@ -11,7 +11,7 @@ pub enum MeanInput {
     Text,
     /// Mean over first tokens: special tokens at the start of a sequence, or a decoder's first token.
     First,
-    /// Mean over special tokens of equal id that are not at the start of a sequence.
+    /// Mean over one special token, such as `[SEP]`, wherever it is not at the start of a sequence.
     Special,
 }
 

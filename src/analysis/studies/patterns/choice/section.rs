@@ -135,7 +135,6 @@ fn jackknifed_ratio(
     Jackknife::new(&sums.blocks.map_blocks(numerator), &sums.blocks.map_blocks(denominator)).with_scale(Scale::Real)
 }
 
-/// Returns the mean of the values. `None` if there are none.
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)

@@ -21,7 +21,7 @@ struct RelationGroup {
     other_arc_count: u64,
     /// Whether the relation's own arcs are in the pool. False for `punct`.
     is_pooled: bool,
-    /// Index of the pool that the relation is compared with.
+    /// Index of the pool: the sentence's arcs with which the relation's arcs are compared.
     pool_index: usize,
 }
 

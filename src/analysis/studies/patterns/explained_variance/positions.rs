@@ -35,7 +35,7 @@ pub struct PlaceSums {
     pub pairs: u64,
     /// Number of compared attention rows: positions that both sequences of a pair have.
     pub rows: u64,
-    /// Number of `pairs`, where related sentences count once.
+    /// Number of pairs whose second sequence is the first of its group of related sentences.
     pub sentences: u64,
     /// Sums of each head, `[layers * heads]`; empty until there is a pair.
     pub heads: Vec<PlaceHeadSums>,

@@ -214,8 +214,8 @@ impl SentenceFrequencies {
         (text.len() > 1).then(|| (sum - f64::from(self.commonness[query])) / (text.len() - 1) as f64)
     }
 
-    /// Pairs of each of `common_queries` with each other visible text token, with weight `weight(query)`. The rarest tokens
-    /// are targets.
+    /// Pairs of a query in `common_queries` and any other text token that it sees, with weight `weight(query)`. A key among the
+    /// rarest tokens belongs to target 0.
     fn query_key_pairs(&self, weight: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = QueryKeyPair> {
         self.common_queries.iter().flat_map(move |&query| {
             let keys = self.visible_text_tokens(query).iter().filter(move |&&key| key != query);

@@ -13,7 +13,8 @@ use crate::study::metrics::metric::{self, Fraction, Metric, MetricKeys};
 const BY_TAG: MetricKeys = MetricKeys::Several(TAG_COUNT, |tag| Upos::ALL[tag].tag().to_owned());
 
 impl WordInputs<'_> {
-    /// Mean attention to a kind of keys over its query set. `mass` is an index in [`WordHeadSums::masses`].
+    /// Mean attention to one kind of keys, over the queries that [`query_set`] selects for it. `mass` is an index in
+    /// [`WordHeadSums::masses`].
     fn mean_mass(&self, mass: usize) -> Fraction {
         self.mean_over_queries(mass, self.sums.masses[mass].value())
     }

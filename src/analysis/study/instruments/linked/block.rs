@@ -63,8 +63,8 @@ pub struct LinkBlock {
     pub class_chance: ExactSum,
     /// Number of sources for which the corpus lists the candidates explicitly.
     pub named: u64,
-    /// Number of sentences that follow a sentence of another group of dependent sentences, and how many of them have a
-    /// similar length: `[all, similar]`.
+    /// Number of sentences whose preceding sentence is in another group of dependent sentences: `[all, similarly
+    /// long]`.
     pub followers: [u64; 2],
     /// Number of sources for which the neighbouring sequence has the word indices of the source and of at least one
     /// candidate.

@@ -79,7 +79,8 @@ impl<'a> GatedHeads<'a> {
         gates
     }
 
-    /// Spreads `shares`, one gate per group of heads, to `[layers * heads]`; `None` for a head without a gate.
+    /// Copies each group's gate, in `shares`, to all heads of the group, `[layers * heads]`; `None` for a head without
+    /// a gate.
     fn gates_by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
         let mut gates = vec![None; self.grid.head_count()];
         for (group, &share) in self.groups.iter().zip(shares) {

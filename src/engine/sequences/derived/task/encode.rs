@@ -196,7 +196,7 @@ impl ItemReader<'_> {
         }
     }
 
-    /// Marks a sequence as part of the item, with its rule for scores and its classes.
+    /// Marks a sequence as part of the item, scored by `rule` with this answer and these foils.
     fn as_item_part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
         let part = ItemPart { rule, answer, foils, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }

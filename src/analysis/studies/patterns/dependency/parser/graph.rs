@@ -118,8 +118,9 @@ impl GraphParser {
         loss
     }
 
-    /// Appends rows whose outer products sum to the second derivatives of [`Self::loss`]. Rows are candidates, centred per
-    /// word by [`centre_rows`]; attention is multiplied by `scales`.
+    /// Appends a row of regressors for each candidate of each word, centred by [`centre_rows`]. Attention is multiplied by
+    /// `scales`, `[heads]`, one number for each direction. The outer products of the rows sum to the second derivatives of
+    /// [`Self::loss`].
     #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
     pub fn append_curvature_rows(
         &self,

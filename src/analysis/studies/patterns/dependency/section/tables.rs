@@ -36,8 +36,8 @@ pub(super) const COLUMN_DROP_ORDER: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// Returns the tables of the export. The last one has the form for a paper.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
-    /// Row of table `by_head` or `by_distance`: an entry of that list in a relation's metrics, with the relation's
-    /// name.
+    /// Row of table `by_head` or `by_distance`: an entry of the field with that name in [`RelationMetrics`], with the
+    /// relation's name.
     #[derive(Serialize)]
     struct RelationEntry<'a, T> {
         relation: &'a str,

@@ -21,8 +21,9 @@ pub struct NormsBuffers {
     norm_shares: norm_shares::NormBuffers,
     outputs: outputs::OutputBuffers,
     visible_keys: visible_keys::PrefixSumBuffers,
-    /// Output without value bias, then its part from each kind of sink, before the output projection and summed over
-    /// queries, `[VECTOR_COUNT, head_dim]`. They are the vectors of the head last passed to [`sum_norms`].
+    /// Vectors of the head last passed to [`sum_norms`], summed over queries before the output projection,
+    /// `[VECTOR_COUNT, head_dim]`. The first is the head's output without value bias; the others are the parts of that
+    /// output from each kind of sink.
     pub vectors: Vec<f64>,
     /// Products of `vectors` with `W_O W_Oᵀ`.
     products: Vec<f64>,

@@ -104,7 +104,7 @@ fn count_query_without_shares(sums: &mut NormSums<f64>, (roles, visibility): (&T
     }
 }
 
-/// Sums over the two tokens on either side of the query, given the sums by offset.
+/// Sums `by_offset` over the two tokens before the query and the two tokens after it.
 #[inline(always)]
 pub fn window_sum(by_offset: &[f64; OFFSET_COUNT]) -> f64 {
     by_offset[offset_slot(MAX_NEIGHBOUR_DISTANCE, 0)..=offset_slot(0, MAX_NEIGHBOUR_DISTANCE)].iter().sum::<f64>()

@@ -145,7 +145,8 @@ impl KeptLinks {
         }
     }
 
-    /// Writes the corrected weights of all attention heads for a range of pairs to `rows`, `[pairs, heads]`.
+    /// Writes the attention of all heads for a range of pairs, with average product correction, to `rows`, `[pairs,
+    /// heads]`.
     pub fn write_pair_rows(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
         let bits = &self.terms[pairs.start * self.row_width()..pairs.end * self.row_width()];
         rows.resize(bits.len(), 0.0);

@@ -40,8 +40,8 @@ pub const TARGET_MODELS: [&str; 10] = [
 pub const PAIR_MODELS: [&str; 5] =
     ["attention", "attention of an untrained model", "best head", "separations", "chance"];
 
-/// Models that use the trained model's attention. A lead over one of them does not show what attention
-/// knows beyond rules, so the lead of attention is measured over other models only.
+/// Link predictors that use the trained model's attention. The lead of attention is measured over the best other
+/// predictor, because a lead over these does not show what attention knows beyond rules.
 const ATTENTION_MODELS: [&str; 3] = ["attention", "attention and distances", "best head"];
 
 /// Results on all types of links.
