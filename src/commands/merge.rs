@@ -100,7 +100,7 @@ fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Adds up the partials of all shards, and drops the record of their runs if it is not wanted.
+/// Adds up the partials of all shards. Drops the recorded time, duration, threads and machine unless `has_run_info`.
 fn merge_partials(options: &MergeOptions) -> Result<Observation> {
     let files = partial_files(&options.partial_paths).class(ErrorClass::Input)?;
     let mut observation = merge::merge_all(&files, &Plan::restore).class(ErrorClass::Input)?;

@@ -34,7 +34,7 @@ pub struct SentenceAttention {
     pub gold: Option<GoldArcs>,
     /// Range of units that each unit sees, `[units]`: in a decoder, the unit itself and all before it.
     pub visible_units: Vec<Range<usize>>,
-    /// Attention between units, `[units, units]`; 0 where nothing is seen.
+    /// Attention from each unit to each unit, `[units, units]`; 0 to units outside `visible_units`.
     pub weights: WordAttention,
 }
 

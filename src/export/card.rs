@@ -189,7 +189,7 @@ fn label_cells(label: &Label) -> [String; 7] {
     ]
 }
 
-/// Cells of a label that the head does not have.
+/// Table cells for a label that the head comes near to without having it.
 fn nearest_label_cells(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);

@@ -25,7 +25,7 @@ pub enum Ink {
     Label(Hue),
     /// Background of a number in a heat map; step 0 is for the least number, the last step for the largest.
     Step(usize),
-    /// Text on a heat-map cell whose background is this step.
+    /// Text on a heat-map cell with the background [`Ink::Step`] of this number.
     TextOnStep(usize),
 }
 

@@ -117,8 +117,8 @@ impl HealthId {
         &THRESHOLDS[self as usize]
     }
 
-    /// Whether no label is firm if this check fails. `Repeated` and `Units` leave labels firm, since block tests
-    /// already account for both.
+    /// Whether a failure of this check keeps every label from being firm. Failures of `Repeated` and `Units` do not, since
+    /// block tests already account for repeated sentences and few sampling units.
     pub fn affects_firmness(self) -> bool {
         !matches!(self, Self::Repeated | Self::Units)
     }

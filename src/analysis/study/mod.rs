@@ -78,7 +78,7 @@ pub trait AnyStudy: Sync {
     /// As [`Study::measure`], with the section as a trait object.
     fn measure(&self, observed: &ObservedPasses<'_>, context: &EstimationContext) -> (Estimates, Box<dyn Section>);
 
-    /// Returns the results of this study that later studies build on. The section is the one in `labelling`.
+    /// Returns the results of this study that later studies build on. The study's section is `labelling.section`.
     fn upstream_results(&self, observed: &ObservedPasses<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
     /// Each key of the section in a report, with its value.

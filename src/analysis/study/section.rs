@@ -176,7 +176,7 @@ pub struct PruningOrder {
     pub loss: f64,
     /// Unit of the loss: nats, or the unit in which a task is scored.
     pub unit: &'static str,
-    /// Loss without the first head, without the first two, and so on, in `unit`, `[heads]`.
+    /// Loss after each removal, in `unit`, `[heads]`: without the first of `heads`, without the first two, and so on.
     pub losses_without: Vec<f64>,
     /// Share of a task's predictions that are right, as `(with all heads, after each removal)`. `None` for losses
     /// of tokens.

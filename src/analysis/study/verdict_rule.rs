@@ -46,8 +46,8 @@ impl VerdictRow {
         Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill_thresholds(text)))
     }
 
-    /// The table row of a label's detector, whose one rule gives all its labels. Names of thresholds are replaced by
-    /// their values in `policy`.
+    /// The table row of a detector, which gives all its labels by one rule. Names of thresholds are replaced by their
+    /// values in `policy`.
     pub fn from_detector(detector: &Detector, policy: &Policy) -> Self {
         let Detector { explanation, thresholds, .. } = detector;
         let margin =

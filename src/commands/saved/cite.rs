@@ -124,7 +124,7 @@ impl Paper {
         Some(number.trim_end_matches([')', '.']))
     }
 
-    /// Whether a source cites the paper, by authors and year or by arXiv number.
+    /// Whether `source`, the source text of an explanation, cites the paper by authors and year or by arXiv number.
     pub fn is_cited_in(&self, source: &str) -> bool {
         source.contains(self.key)
             || self.arxiv_number().is_some_and(|number| source.contains(&format!("arXiv:{number}")))

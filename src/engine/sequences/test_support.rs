@@ -1,4 +1,4 @@
-//! Sequences for the tests of this crate and of those above it.
+//! Sequences for the tests of several modules.
 
 use super::sequence::{GoldArc, Sequence, TokenKind};
 use crate::corpus::{SentenceGroup, TreeHead};

@@ -54,10 +54,11 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     if shown.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(shown + rest) }
 }
 
-/// Whether terminals or editors act on this character instead of showing it. Such are control characters, which begin
-/// escape sequences; line and paragraph separators; bidirectional controls (Unicode Standard Annex 9, section 2). Invisible
-/// characters that make texts look alike count too: zero-width space, word joiner, byte order mark. U+200C and U+200D do
-/// not, since spelling needs them.
+/// Whether a terminal or editor obeys or hides this character instead of showing it.
+///
+/// Terminals and editors obey control characters, which begin escape sequences, line and paragraph separators, and
+/// bidirectional controls (Unicode Standard Annex 9, section 2). They hide zero-width space, word joiner and byte order mark,
+/// so that different texts look alike. U+200C and U+200D are allowed, since spelling needs them.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -184,8 +184,8 @@ pub struct RightShare {
 }
 
 impl RightShare {
-    /// Takes `share`, if it is finite, with the interval of its jackknife over blocks; `units` is the number of
-    /// sampling units.
+    /// Makes the share with the interval of its jackknife over `blocks`; `units` is the number of sampling units. A
+    /// `share` that is not finite becomes `None`.
     ///
     /// Shares of 0 and 1 do not vary between blocks. Their interval is exact for independent units (Clopper &
     /// Pearson 1934): `[0, 1 - 0.025^(1/n)]` or `[0.025^(1/n), 1]`, with `n` units.

@@ -26,7 +26,7 @@ use crate::study::show::wording::counted_sequences;
 use crate::study::{Estimates, EstimationContext, Ranking};
 use crate::system::counts::format_count;
 
-/// A choice of head sets to remove; the run without one of these sets is an ablation variant.
+/// The head sets that a study removes from the model, one set for each ablation variant.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
     /// The head sets to remove, one for each ablation variant.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;

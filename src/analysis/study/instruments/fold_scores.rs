@@ -1,5 +1,5 @@
-//! Accuracies in each block and in the two folds, with intervals and differences. Held-out accuracies are measured on
-//! one fold for what was chosen on the other (docs/methodology/dependency.md).
+//! Accuracies in each block and in the two folds, with intervals and differences. A held-out accuracy is measured on one
+//! fold, for a head or rule that was chosen on the other fold (docs/methodology/dependency.md).
 
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{Merge, PerBlock};
@@ -81,8 +81,8 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         (Some(self.accuracy(hits.count)), self.accuracy_interval(&hits.by_block))
     }
 
-    /// Counts the held-out right predictions. `choose` picks an attention head or rule on one fold, and `right`
-    /// counts on the other fold. Both folds take both parts; `None` if a fold has no scored word.
+    /// Counts the held-out right predictions. `choose` picks an attention head or rule on one fold, and `right` counts its
+    /// right predictions on the other fold, for each fold in turn. `None` if a fold has no scored word.
     pub fn count_held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<HitCounts> {
         if self.folds.iter().any(|fold| fold.scored_words() == 0) {
             return None;

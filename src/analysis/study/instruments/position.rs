@@ -165,7 +165,7 @@ impl TargetRates {
     }
 }
 
-/// A query and a different key, with the numbers from which rates of targets are computed.
+/// A query and a different key, with the weight and target from which [`TargetRates`] are estimated.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryKeyPair {
     pub query: usize,

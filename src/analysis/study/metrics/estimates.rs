@@ -276,7 +276,7 @@ impl CellEstimates {
         Metrics::new(columns, self.estimates().zip(ends).map(interval))
     }
 
-    /// Denominator of each ratio, with the number of blocks that have one.
+    /// Denominator of each ratio, with the number of blocks in which it is not 0.
     fn denominators(&self) -> impl Iterator<Item = Denominator> {
         self.overall_ratios.iter().enumerate().map(|(cell, fraction)| {
             let of_blocks: PerBlock = std::array::from_fn(|block| self.block_ratios[block][cell].denominator());

@@ -142,8 +142,8 @@ pub struct EligibleCounts {
 merge_fields!(EligibleCounts { count, sentences });
 
 impl EligibleCounts {
-    /// Adds the number of scorable queries, words or edges in one sentence. `is_first` says whether the sentence is the
-    /// first of its sentence family.
+    /// Adds the number of scorable queries, words or edges in one sentence. `is_first`: whether the sentence is the first
+    /// in its group of equal or related sentences.
     pub fn add(&mut self, count: u64, is_first: bool) {
         self.count += count;
         self.sentences += u64::from(count > 0 && is_first);

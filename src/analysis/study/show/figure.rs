@@ -52,7 +52,7 @@ pub struct Bar {
 /// A chart with a stacked bar for each head, layer by layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
-    /// Quantity that the height of a bar shows, which is a share.
+    /// Name of the quantity on the vertical scale, a share.
     pub scale: String,
     /// Names of the parts of each bar, from the bottom.
     pub parts: Vec<String>,

@@ -42,8 +42,8 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// A shortage of `things` whose number is proportional to the length of the text. There are `count`, and `asked`
-    /// are required.
+    /// Shortage of `things` for the finding `of`: there are `count`, and `asked` are required. Their number is assumed to
+    /// grow in proportion to the text.
     pub fn new(of: &str, [count, asked]: [u64; 2], things: [String; 2]) -> Self {
         let times = (count > 0).then(|| asked as f64 / count as f64);
         Self { missing_finding: of.to_owned(), count, required: asked, things, threshold: None, growth_factor: times }

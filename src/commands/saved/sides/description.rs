@@ -76,7 +76,8 @@ impl Described {
     }
 }
 
-/// Lists the single values of tool, model, corpus and settings in which two runs differ, by their keys in a report.
+/// Lists the values under the report keys `tool`, `model`, `corpus` and `settings` that differ between two runs. Nested
+/// objects are compared value by value.
 pub fn differing_facts(runs: [&ReportContext; 2]) -> Vec<Fact> {
     let [a, b] = runs.map(|ReportContext { tool, model, corpus, settings, .. }| {
         json!({ "tool": tool, "model": model, "corpus": corpus, "settings": settings })

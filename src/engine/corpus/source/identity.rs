@@ -20,7 +20,8 @@ pub struct CorpusIdentity {
     pub files: Vec<FileIdentity>,
     pub repeats: RepeatCounts,
     pub unit: Unit,
-    /// Numbers of documents under a sentence limit; absent without a limit, or if documents are not the sampling unit.
+    /// Number of documents taken under a sentence limit, and of all documents. `None` without a limit, or if documents are
+    /// not the sampling unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documents: Option<TakenDocuments>,
 }

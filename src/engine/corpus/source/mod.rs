@@ -354,7 +354,8 @@ impl Corpus {
         Sentence { document: self.position.document, document_number, ..sentence }
     }
 
-    /// Sets the fields of a sentence that depend on its place in the corpus, its family included.
+    /// Sets the fields of a sentence that depend on its place in the corpus, including its family (group of related
+    /// sentences).
     fn finish_sentence(&mut self, ParsedSentence { sentence, family, .. }: ParsedSentence, index: u64) -> Sentence {
         let sentence = self.with_corpus_place(sentence, index);
         let family = family.filter(|_| !self.scope.has_sentence_unit());
@@ -375,7 +376,7 @@ impl Iterator for Corpus {
 }
 
 /// Reads the files ahead until they decide the sampling unit. With `to_the_end`, reads on and counts all documents,
-/// unless the files name families. Reads nothing if a file can be read only once.
+/// unless a sentence names its family (group of related sentences). Reads nothing if a file can be read only once.
 fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
     let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::copy_for_rereading).collect();
     let Some(again) = again else { return ReadAhead::default() };

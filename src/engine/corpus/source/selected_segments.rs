@@ -43,7 +43,7 @@ struct OpenFile {
     /// Number of the file in the corpus, counted from 0.
     file: usize,
     lines: Lines,
-    /// SHA-256 that the index has for the bytes to read: the current piece, or a complete compressed file.
+    /// Expected SHA-256, from the index: of the current piece, or of the complete file if it is compressed.
     sha256: String,
     /// Index in the file of the next sentence to read.
     sentences_before: u64,

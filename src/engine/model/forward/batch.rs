@@ -15,7 +15,7 @@ pub enum TokenClass {
     /// Any other special token except the mask: `[SEP]`, `</s>`.
     OtherSpecial,
     Mask,
-    /// Any other token.
+    /// A token that is neither special, nor a mask, nor the first of a decoder's sequence.
     Text,
     /// The first token of a decoder's sequence, special or not. It is often an attention sink, whose contexts are far from
     /// other tokens' contexts (Xiao et al. 2024; Gu et al. 2025).
@@ -36,7 +36,7 @@ pub enum ContextExchange {
 }
 
 impl ContextExchange {
-    /// Returns the positions of the exchange in a sequence of `n` tokens.
+    /// Returns the positions at which contexts are exchanged in a sequence of `n` tokens.
     pub(super) fn positions(self, n: usize) -> Range<usize> {
         match self {
             Self::Everywhere => 0..n,

@@ -21,7 +21,7 @@ pub(super) enum DistanceTerm {
     Disentangled {
         /// Vectors that are multiplied by queries; `None` in models without these products.
         keys: Option<Vec<f32>>,
-        /// Vectors that are multiplied by keys; `None` in models without these products.
+        /// Distance vectors that are multiplied by keys; `None` in models without a product of key and distance.
         queries: Option<Vec<f32>>,
         row_by_distance: Arc<[usize]>,
         rows: usize,

@@ -152,7 +152,7 @@ struct DownloadRate {
     window: Duration,
     /// Time at which the current window began.
     began: Instant,
-    /// Bytes received in the current window.
+    /// Number of bytes received in the current time window.
     bytes: usize,
     /// Whether the last complete window was too slow.
     was_slow: bool,

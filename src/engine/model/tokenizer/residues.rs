@@ -22,8 +22,8 @@ const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
 /// stops.
 const MAX_RESIDUE_ENTRIES: usize = 64;
 
-/// Minimum share in two tests of a vocabulary of k-mers: its k-mers among all possible ones, and k-mers among its
-/// entries.
+/// Minimum share of all possible k-mers that a vocabulary of k-mers must contain. At least this share of its entries must
+/// be k-mers.
 const MIN_KMER_SHARE: f64 = 0.9;
 
 /// Largest recognised k: there are a million 10-mers of four nucleotides.

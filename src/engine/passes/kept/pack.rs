@@ -95,7 +95,7 @@ impl KeptPack {
         (events * size_of::<KeptEvent>() + values * size_of::<f32>()) as u64
     }
 
-    /// The kinds of activations that are kept of any sequence in the pack.
+    /// The kinds of activations that are kept for at least one sequence of the pack.
     pub fn needs(&self) -> Needs {
         self.needs.iter().fold(Needs::default(), |all, needs| all | *needs)
     }

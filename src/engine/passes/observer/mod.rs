@@ -182,7 +182,7 @@ pub fn expect_sums<S: Sums>(observer: &dyn Observer) -> &S {
 }
 
 impl<S: Sums> ObserverAdapter<S> {
-    /// Shows an event to the sums once for each sequence whose events they need.
+    /// Passes an event to the sums, once with the state of each sequence that the sums observe.
     fn observe_all(&mut self, event: &mut Event<'_>) {
         self.states.iter_mut().flatten().for_each(|state| self.sums.observe(state, event));
     }

@@ -90,8 +90,8 @@ impl CorruptionSettings {
     }
 }
 
-/// Adds a prediction for each token of a word, except for the first token of the sequence. The `unknown` token is not
-/// scored; `None` if no token is scored.
+/// Adds a prediction for each token that belongs to a word, except for the first token of the sequence. Predictions of the
+/// `unknown` token are not scored; `None` if no token is scored.
 pub fn with_next_token_predictions(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
     let words = sequence.words_by_token().into_iter().enumerate().skip(1);
     let predicted = words.filter_map(|(place, word)| {

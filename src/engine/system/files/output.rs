@@ -24,7 +24,8 @@ pub struct Output {
     file: BufWriter<File>,
     /// Temporary file and final path. `None` for a device or a pipe, which is written directly.
     rename: Option<(TempPath, PathBuf)>,
-    /// Keeps this process from reading the existing file that the output will replace; dropping it ends that.
+    /// Guard that keeps this process from reading the file that the output will replace, until the guard is dropped. `None`
+    /// if there is no such file.
     _replaced: Option<ReplacedFile>,
 }
 

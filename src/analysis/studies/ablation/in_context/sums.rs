@@ -272,8 +272,8 @@ pub fn gain_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
 
-/// Rise of the second copy's loss per token when the head is removed; 0, its chance level, for `None`. Unlike
-/// [`gain_effect`], it is 0 for a head whose removal changes only the first copy.
+/// Rise of the second copy's loss per token when the head is removed. `None`: the chance level, 0. Unlike
+/// [`gain_effect`], the rise is 0 for a head whose removal changes only the first copy.
 pub fn copy_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let second = |variant: Option<usize>| losses.summed_losses(variant)[1];
     let lost = head.map_or(0.0, |head| second(Some(head)) - second(None));

@@ -36,7 +36,7 @@ pub struct ArcLosses {
 
 merge_fields!(ArcLosses { arcs, kept, exchanged });
 
-/// Losses over the dependency arcs of one head's syntactic label, split by the relation's best fixed offset.
+/// Losses over the dependency arcs of one head's syntactic label: arcs at the relation's best fixed offset, and other arcs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabelArcLosses {
     /// Losses over arcs whose syntactic head stands at the relation's best offset from the dependent.
@@ -219,8 +219,8 @@ pub struct AttentionExchange {
     query: usize,
     /// Index of the partner, the word at the other end of the arc.
     partner: usize,
-    /// Index of the word whose mass is swapped with the partner's. Of the visible words, its distance from the
-    /// query word is nearest to the partner's; ties go to the first.
+    /// Index of the word whose mass is swapped with the partner's. It is the visible word, other than query and partner,
+    /// whose distance from the query is nearest to the partner's distance; ties go to the first.
     distance_match: usize,
     /// Visible words other than query and partner, in the order of the rotation. Each takes over the mass of the
     /// word before it; the first takes that of the last.

@@ -171,7 +171,7 @@ impl Curves {
         }
     }
 
-    /// The heads that each order removes in each layer, for each allowed rise.
+    /// The heads that each order removes in each layer, for each allowed rise of the loss or fall of the accuracy.
     pub fn pruned_layers(&self) -> Vec<PrunedLayer<'_>> {
         let mut layers = Vec::new();
         for curve in &self.orders {

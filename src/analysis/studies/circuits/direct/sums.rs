@@ -93,7 +93,8 @@ pub struct DirectState {
     /// Position at which the answer is predicted.
     position: usize,
     answer_and_foil: [u32; 2],
-    /// Direct effect of each part, before division by the scale of the final norm.
+    /// Direct effect of each part of the residual stream, and of the constants, in the order of `ItemEffects::parts`; not yet
+    /// divided by the scale of the final norm.
     effects: Vec<f64>,
 }
 

@@ -12,7 +12,7 @@ pub struct StackedClassifiers {
     weights: Vec<f32>,
     /// Bias of each column, `[columns]`.
     bias: Vec<f32>,
-    /// Index of each task, with the class that each of its columns scores.
+    /// `(index of a task, classes that the task's columns of weights score)`, in the order of the columns.
     parts: Vec<(usize, Vec<usize>)>,
 }
 

@@ -53,7 +53,8 @@ impl TaskMeasurement<'_> {
         self.jackknife(Scale::Share, is_trained, part)
     }
 
-    /// Difference of two accuracies with its interval; `part` returns the difference of the right predictions.
+    /// Difference of two accuracies with its interval, where `part` returns the difference of their numbers of right
+    /// predictions. Nulls if nothing was trained, or if a fold has no word.
     fn accuracy_difference(&self, is_trained: bool, part: impl Fn(&TaskHits) -> f64) -> Share {
         self.jackknife(Scale::Difference, is_trained, part)
     }

@@ -41,8 +41,8 @@ impl ChoiceInputs<'_> {
         fraction.with_evidence(self.block.rows, self.block.sentences)
     }
 
-    /// Returns `distance(d, variants)` divided by `d`, the summed distance between the head's attention and uniform
-    /// attention. `variants` has the distances to the head's attention on the inputs of each of [`VARIANTS`].
+    /// Returns `distance(d, variants)` divided by `d`. The summed distance of the head's attention is `d` from uniform
+    /// attention, and `variants[v]` from the head's attention on the inputs of [`VARIANTS`]`[v]`.
     fn share_of_uniform(&self, distance: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
         if self.is_uniform {
             return Fraction::NONE;

@@ -225,7 +225,7 @@ impl AgreementCounts {
 /// an offset leave these arcs out, since they are no independent evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
-    /// Number of duplicate arcs in each offset class of the syntactic head.
+    /// Number of arcs in duplicate sentences, for each offset class of the syntactic head.
     pub words: [u64; OFFSET_CLASS_COUNT],
     /// Number of duplicate arcs that each attention head predicts right, with the shape of [`AgreementCounts::places`].
     /// Empty if there are no duplicate arcs.

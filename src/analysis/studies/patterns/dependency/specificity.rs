@@ -87,7 +87,8 @@ impl ArcsBySentence {
         self.hits.iter_mut().for_each(|hits| hits.fill([0; 2]));
     }
 
-    /// Adds `right` (0 or 1 per direction) for the arc with index `arc` to the counts of its pool and of its relations.
+    /// Adds `right` (0 or 1 per direction) for the arc with index `arc` to the right predictions of its relations and its
+    /// pool. A pool has all arcs of a sentence except `punct`, in a decoder all with their syntactic heads on one side.
     pub fn add_hits(&mut self, arc: usize, right: [u64; 2]) {
         let (pool, groups) = &self.pool_and_groups[arc];
         let [pool_hits, group_hits] = &mut self.hits;

@@ -101,7 +101,7 @@ pub struct TreeState {
     block: usize,
     /// Gold edges of each sentence in the sequence.
     gold: Vec<GoldEdges>,
-    /// Factors that divide a decoder's attention by uniform attention, for each attention mask that layers have.
+    /// Lift factors (reciprocals of uniform attention between words), for each distinct attention mask of the layers.
     lifts: Vec<LiftFactors>,
 }
 

@@ -142,7 +142,7 @@ pub(super) const METRICS: &[WordMetric] = &[
         .with_explanation(expected!("same_word_token_mass")),
 ];
 
-/// Sums over the layers with one attention mask, with the frequency of each kind of keys by offset.
+/// Sums over the layers with one attention mask, with the probability that a key at each offset counts for each mass.
 pub(super) struct VisibilityClassWords<'a> {
     blocks: BlocksWithTotal<'a, WordsBlock>,
     /// Results of [`WordsBlock::rates`] without each block in turn, then over all blocks.

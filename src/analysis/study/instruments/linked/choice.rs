@@ -35,8 +35,8 @@ impl LinkChoice<'_> {
         }
     }
 
-    /// The largest raw weight on a candidate, where `best` is the chosen word. It is the raw weight of `best`
-    /// except in a decoder, which compares ratios to uniform attention.
+    /// The largest raw weight between `word` and a candidate. In an encoder, it is the weight of the chosen word `best`. In a
+    /// decoder, `best` is chosen by the ratio to uniform attention, so that another candidate can have a larger raw weight.
     pub fn largest_weight(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
         if self.partners.is_causal {
             return candidates.iter().map(|&other| self.raw_weight(word, other)).fold(0.0, f64::max);

@@ -122,7 +122,7 @@ pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u
 pub struct ClassChoice {
     /// Class of the source.
     pub class: Box<str>,
-    /// Rules that choose a target, as `(class of the candidate, side)`.
+    /// The right rules, whose chosen candidate is a target, as `(class of the candidate, side)`.
     pub right: BTreeSet<(Box<str>, Side)>,
 }
 

@@ -50,8 +50,8 @@ impl LinkSource {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
 
-    /// Sets `elsewhere`, given the number of `words` of the neighbouring sequence: the candidates whose indices exist
-    /// there, if the source's index does.
+    /// Sets `elsewhere` to the candidates whose indices exist in a neighbouring sequence of `words` words. Does nothing if
+    /// the source's index does not exist there.
     pub fn set_neighbour_candidates(&mut self, words: usize) {
         if self.word < words {
             self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();

@@ -88,7 +88,7 @@ pub fn measure_accuracies(names: &[&str], right: &[Option<PerBlock>], words: &Pe
 /// Number of words that a parser was scored on, and of words that it predicted right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParserHits {
-    /// Number of scored words (or roots, or sentences) per jackknife block.
+    /// Number of scored words per jackknife block; in [`ParserTally`], also of scored roots or sentences.
     pub words: PerBlock,
     /// Number of right predictions per jackknife block.
     pub correct: PerBlock,
