@@ -114,7 +114,6 @@ impl Forest {
     }
 }
 
-/// One row of a forest plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestRow {
     pub name: String,

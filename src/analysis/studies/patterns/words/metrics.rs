@@ -143,7 +143,7 @@ pub(super) const METRICS: &[WordMetric] = &[
 /// Sums over the layers with one attention mask, with the frequency of each kind of keys by offset.
 pub(super) struct VisibilityClassWords<'a> {
     blocks: BlocksWithTotal<'a, WordsBlock>,
-    /// Results of [`WordsBlock::rates`] without each block in turn, then over all blocks.
+    /// Results of [`WordsBlock::rates`] with each block left out, then over all blocks, `[blocks + 1]`.
     rates: Vec<Vec<TargetRates>>,
 }
 
