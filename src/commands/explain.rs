@@ -176,7 +176,7 @@ fn explain_grid_cell(cell: &str) -> Option<String> {
 /// Name under which [`explain`] explains the rules of all verdicts.
 pub const VERDICT_TABLE_NAME: &str = "verdicts";
 
-/// Markdown table of the rules of all verdicts; docs/detectors.md has only the verdicts that are not labels.
+/// Markdown table of the rules of all verdicts, labels included. The table in docs/detectors.md leaves out the labels.
 pub fn verdict_table() -> String {
     let [headings, lines] = [VerdictRow::HEADINGS, ["---"; 6]].map(|cells| format!("| {} |\n", cells.join(" | ")));
     let rows: String = registry::verdict_rules().map(|row| row.to_string()).collect();

@@ -88,7 +88,7 @@ impl SentenceAttention {
         Some([forward, finds(&|source, other| self.weights.get(other, source)), sources.len()])
     }
 
-    /// Whether no unit sees a later one.
+    /// Whether each unit sees only itself and earlier units.
     fn is_causal(&self) -> bool {
         self.visible_units.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
     }

@@ -57,7 +57,7 @@ impl ModelTraits {
         card.decoder_refusal.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
 
-    /// As [`Self::refusal_reason`], and a study that needs a loss is also refused if the checkpoint lacks its
+    /// As [`Self::refusal_reason`], with one more reason: the study needs a loss, and the checkpoint lacks its
     /// token-prediction layer.
     pub fn refusal_reason_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
         let lacks_loss = || !self.predicts_tokens && needs_loss(study);

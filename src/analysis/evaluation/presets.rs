@@ -100,8 +100,8 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// Bound on q-values (`label_q`) of exclusive presets ([`Preset::is_exclusive`]), which otherwise switch it off with
-/// the other label rules. It also applies to rules that a policy file switches on again.
+/// Bound on q-values (`label_q`) for exclusive presets ([`Preset::is_exclusive`]). They switch off every rule that they
+/// do not set, so they set this bound. It also applies to label rules that a policy file switches on again.
 const PRESET_LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
 pub fn find_preset(name: &str) -> Option<&'static Preset> {

@@ -172,9 +172,8 @@ impl CorpusInfo {
         }
     }
 
-    /// Describes the shortage if the corpus has too few sampling units for a test; else `None`. Units of unequal size
-    /// count as the largest `effective_blocks` of any metric's denominator. `piece` is the noun for a sentence, such as
-    /// `protein`.
+    /// Describes the shortage if the corpus has too few sampling units for a test, or if unequal sizes leave every
+    /// metric too few effective blocks; else `None`. `piece` is the noun for a sentence, such as `protein`.
     pub fn unit_shortage_text(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
         let [one, many] = self.unit.nouns(piece);

@@ -3,7 +3,7 @@
 use crate::studies::registry::detector_of_label;
 use crate::study::labels::Label;
 
-/// Whether any of a head's labels is a firm role.
+/// Whether any of a head's labels is firm and counts as a role ([`is_firm_role`]).
 pub fn has_firm_role(labels: &[Label]) -> bool {
     labels.iter().any(is_firm_role)
 }

@@ -34,7 +34,7 @@ pub struct Card {
     pub runs_on_builtin_corpus: bool,
     /// Names of the studies whose results this study needs; they run wherever this study runs.
     pub builds_on: &'static [&'static str],
-    /// As `builds_on`, for a run with a task; `None` if the lists are equal.
+    /// As `builds_on`, for a run with a task; `None` if `builds_on` applies to such a run too.
     pub builds_on_with_task: Option<&'static [&'static str]>,
     /// Whether the study runs by default if all studies in `builds_on` run.
     pub is_default_with_builds_on: bool,

@@ -277,7 +277,7 @@ pub struct StoredKey<S> {
 pub type ParseValue = fn(&str) -> serde_json::Result<Box<dyn Any>>;
 
 impl<S> StoredKey<S> {
-    /// A key whose value has the type `T`; `value` returns the value that a section has under it.
+    /// A key whose value has the type `T`; `value` gets the key's value from a section.
     pub const fn new<T: DeserializeOwned + JsonSchema + 'static>(
         name: &'static str,
         value: fn(&S) -> &dyn erased_serde::Serialize,

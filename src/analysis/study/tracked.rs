@@ -46,8 +46,8 @@ pub struct TrackingHead {
     pub accuracy: f64,
     /// 95 % interval of `accuracy`.
     pub ci95: Option<Interval>,
-    /// Accuracy on the words for which the best fixed offset is wrong. Null if there are no such words, and for a head
-    /// below the best offset if the report is rounded.
+    /// Accuracy on the words for which the best fixed offset is wrong; null if there are no such words. A rounded
+    /// report also has null for heads less accurate than the best offset, except the relation's best head.
     pub where_offset_wrong: Option<f64>,
     /// Accuracy minus the accuracy of the best fixed offset.
     pub over_offset: f64,

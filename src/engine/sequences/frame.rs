@@ -46,7 +46,6 @@ impl Frame {
         (frame.segments.len() == texts).then_some(frame)
     }
 
-    /// Number of special tokens.
     pub fn special_count(&self) -> usize {
         self.special_tokens.iter().map(Vec::len).sum()
     }

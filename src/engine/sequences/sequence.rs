@@ -54,8 +54,8 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Group of a window or another sequence of several sentences that begins with this one. If documents are the
-    /// sampling unit, the group has the number of the document.
+    /// Group for a longer sequence, such as a window, whose first sentence is this one. If documents are the sampling unit, the
+    /// group has the number of the document.
     pub fn text_group(&self) -> SentenceGroup {
         SentenceGroup { number: self.document_number.unwrap_or(self.family.number), ..self.family }
     }

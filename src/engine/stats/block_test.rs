@@ -98,8 +98,8 @@ impl Estimate {
         }
     }
 
-    /// One-sided p-value for the number being above the margin. If all `m` blocks have one value and it is above the
-    /// margin, the p-value is `2^-m` (Fisher 1935, section 21).
+    /// One-sided p-value for the number being above the margin. If the number is equal in all `m` blocks and above the margin,
+    /// the p-value is `2^-m` (Fisher 1935, section 21).
     pub fn p_above(&self, margin: f64) -> f64 {
         self.one_sided_p(margin, 1.0)
     }

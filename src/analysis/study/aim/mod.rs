@@ -183,7 +183,8 @@ impl Goals {
         (!goals.is_empty()).then_some(goals)
     }
 
-    /// Scores the attention of one head in the sentence, by its attention between tokens and between words.
+    /// Scores how closely one head meets the goals, given its `attention` between tokens and the attention between
+    /// `words`.
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners { direction, arcs, partners } => {

@@ -37,7 +37,7 @@ struct BegunSequence {
 /// A value that was computed for a head on one sequence.
 #[derive(Clone, Debug)]
 struct KeptValue<T> {
-    /// Index of the sequence that the value is from.
+    /// Index in the corpus of the sequence on which the value was computed.
     index: u64,
     /// Layer of the head.
     layer: usize,

@@ -9,8 +9,8 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Direction;
 
-/// For each word, the candidates for its partner (the other end of its dependency arc), and the factors that make their
-/// weights comparable.
+/// Candidates for each word's partner (the other end of its dependency arc), and the factors that turn weights between
+/// words into ratios to uniform attention.
 #[derive(Clone, Debug)]
 pub struct Partners {
     /// Whether no query sees a later word, as in a decoder.

@@ -1,5 +1,5 @@
-//! Position-matched chance: the expected score of a head with the preference for offsets of the measured head, but
-//! blind to content (docs/methodology/words.md).
+//! Position-matched chance: the expected score of a head that prefers the measured head's offsets but ignores content
+//! (docs/methodology/words.md).
 //!
 //! A head that attends to nearby tokens scores well wherever targets tend to be near. So its mean weight in each bin
 //! of offsets, over the queries of a metric, is multiplied by the share of targets in that bin.
@@ -154,12 +154,12 @@ pub struct TargetRates {
 }
 
 impl TargetRates {
-    /// Part of one block in a head's expected score over the corpus, for a head that knows offsets alone. `block` and
-    /// `corpus` are the head's profiles in the block and in the whole corpus.
+    /// Contribution of one block to the score over the corpus that is expected of a head that knows offsets alone.
+    /// `block` and `corpus` are the head's profiles in the block and in the whole corpus.
     ///
-    /// The expected score over the corpus is `corpus · rates`. The score over the other blocks, at the rates of those
-    /// blocks, is `(corpus - block) · without`. The part is the difference of these two scores, so that the jackknife
-    /// takes into account that rates are estimated as well. If no block is left out, the part is `block · rates`.
+    /// The expected score is `corpus · rates`, with `rates = without + change`. Without the block, it is
+    /// `(corpus - block) · without`. The contribution is the difference of these two scores, so the jackknife takes
+    /// into account that rates are estimated as well. If no block is left out, the contribution is `block · rates`.
     pub fn expected_score_part(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
         block.weighted_sum(&self.without) + corpus.weighted_sum(&self.change)
     }
@@ -207,7 +207,7 @@ impl PositionPairs {
         self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add_elementwise(sums, values));
     }
 
-    /// Takes out the sums of the targets, which are then stored separately.
+    /// Moves the sums of all targets out, so that the caller can store them target by target.
     pub fn take_targets(&mut self) -> Vec<TargetSums> {
         std::mem::take(&mut self.targets)
     }

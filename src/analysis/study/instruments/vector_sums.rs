@@ -8,7 +8,7 @@ use crate::stats::exact::ComponentSum;
 
 /// Unit in which products are summed as fixed-point numbers: with 256, sums reach 5.5e11 in steps of 6e-8.
 ///
-/// Vectors with components of 50 have sums of squares of 2500 a word, which fill this range after 10^8 words.
+/// If a component were 50 in every word, its squares of 2500 would overflow a sum after 2 · 10^8 words.
 const PRODUCT_UNIT: f64 = 256.0;
 
 /// Sums of vectors, or of matrices of products of vectors. Empty until something is added.

@@ -204,8 +204,8 @@ pub fn best_of_each_label(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best_assessment(same)).collect()
 }
 
-/// The best of several assessments of one label. Assessments that meet the label's rule come first, then smaller
-/// p-values, then rules that a score of 1 would meet, then larger margins. Ties go to the first.
+/// The best of several assessments of one label. A rule that is met comes first, then a smaller p-value of a met rule,
+/// then an [attainable](Assessment::is_attainable) rule, then a larger margin. Ties go to the first.
 fn best_assessment(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_of_met_rule().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {

@@ -34,8 +34,9 @@ impl MetricByBlock {
         Self { numerators: (0..heads).map(of_head).collect(), denominators: std::array::from_fn(denominator) }
     }
 
-    /// Rank correlation of this metric with another over the heads, each estimated on blocks of opposite parity. It
-    /// is the mean over both assignments of the parities. Estimates on the same blocks would share sampling noise.
+    /// Rank correlation of this metric with another over the heads, with the two metrics estimated on blocks of
+    /// opposite parity. The result is the mean over both assignments of the parities. Estimates on equal blocks would
+    /// share sampling noise.
     pub fn rank_correlation_across_folds(&self, other: &Self) -> RankCorrelation {
         // All heads have the same denominator, so the order of heads is the order of the numerators.
         let fold = |metric: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {

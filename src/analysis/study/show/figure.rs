@@ -113,7 +113,6 @@ impl Forest {
     }
 }
 
-/// One row of a forest plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestRow {
     pub name: String,

@@ -225,7 +225,8 @@ impl ComparedLabels {
     }
 }
 
-/// Entry for labels that were not compared, with the reason `why`; `None` if all are key-choice labels (`chooses:*`).
+/// Entry for labels that were not compared, with the reason `why`. Key-choice labels (`chooses:*`) are left out; `None` if
+/// there are no others.
 fn left_aside_labels((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_key_choice_label(label));
     let names: BTreeSet<String> = labels.iter().map(|label| (*label).to_owned()).collect();

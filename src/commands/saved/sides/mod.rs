@@ -182,8 +182,8 @@ impl Side {
         self.shard.is_some() && self.shard == other.shard && self.has_same_corpus(other)
     }
 
-    /// Whether partials of the two analyses would allow a test pairwise by blocks, which these files do not.
-    /// Both analyses must cover the whole corpus, and their corpora must be equal.
+    /// Whether the two analyses could be tested pairwise by blocks if both files were partials, and at least one is not. Both
+    /// analyses must cover the whole corpus, and their corpora must be equal.
     pub fn can_be_paired(&self, other: &Self) -> bool {
         let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
         is_whole(self) && is_whole(other) && self.has_same_corpus(other) && !self.has_same_sentences(other)

@@ -123,8 +123,8 @@ impl CorpusScope {
         self.limit.is_some()
     }
 
-    /// Decides the sampling unit and the part to read. `read_ahead` reads the files ahead, to their ends if told so;
-    /// `sentences_per_file` divides a limit among the files.
+    /// Decides the sampling unit and the part to read. `read_ahead` reads the files ahead, and with `true` goes on to count all
+    /// documents. `sentences_per_file` divides a limit among the files.
     pub(super) fn decide(
         &self,
         read_ahead: impl FnOnce(bool) -> ReadAhead,

@@ -27,7 +27,7 @@ pub struct Rotary {
 /// Change of the rotary frequencies that lets a model read longer texts than in its first training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RotaryScaling {
-    /// No change.
+    /// All frequencies stay.
     Default,
     /// All frequencies are divided by `factor`.
     Linear { factor: f64 },

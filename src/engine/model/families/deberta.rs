@@ -11,8 +11,8 @@ use crate::model::config::{
 use crate::system::errors::ErrorExt;
 use crate::system::printable::shorten;
 
-/// DeBERTa versions 2 and 3. The supported masked-LM head is the one of models trained in transformers. Microsoft's checkpoints
-/// have another head, which was trained behind two more passes through the last layer.
+/// DeBERTa versions 2 and 3. The only supported masked-LM head is that of models trained in transformers. Microsoft's
+/// checkpoints have another head, trained behind the enhanced mask decoder (two more passes through the last layer).
 pub(super) const DEBERTA_V2: Family =
     Family { model_type: "deberta-v2", class_prefix: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
 

@@ -324,7 +324,8 @@ impl TensorNames {
         Self::new(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
     }
 
-    /// Checks the config, and makes its tensor names by [`TensorNames::with_numbered_layers`]. Fails if a size fits no encoder.
+    /// Checks the config's sizes, and makes tensor names by [`TensorNames::with_numbered_layers`]. Fails if a size is zero, too
+    /// large, or does not fit the other sizes.
     pub(super) fn check_config_and_name(
         config: Config,
         parts: &'static LayerNames,

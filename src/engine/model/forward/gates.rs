@@ -92,8 +92,8 @@ impl Gates {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
 
-    /// Marks an attention head, whose contexts each sequence with an [exchange](super::batch::BatchInput::exchange) swaps with
-    /// the next sequence.
+    /// Marks an attention head whose contexts are swapped between each sequence with an
+    /// [exchange](super::batch::BatchInput::exchange) and the next sequence.
     pub fn exchange_head(&mut self, layer: usize, head: usize) {
         self.exchanged_heads.insert((layer, head));
     }

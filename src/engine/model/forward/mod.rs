@@ -142,7 +142,7 @@ pub struct HeadWeights<'a> {
 /// Whether attention scores depend on the distance of query and key, apart from inputs and masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
-    /// Scores with rotation and distance terms, as in a normal pass.
+    /// Scores depend on distance through rotation and distance terms, as in a normal pass.
     Used,
     /// Scores without rotation and distance terms, as if all tokens had one position.
     Ignored,

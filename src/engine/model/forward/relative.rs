@@ -195,8 +195,8 @@ impl DistanceTerm {
     }
 }
 
-/// Returns the table rows for a sentence of `n` tokens: (row of each distance `i - j` at index `i + n - 1 - j`, first row,
-/// number of rows from first to last).
+/// Returns the table rows for a sentence of `n` tokens, as `(rows, first, count)`. `rows[i + n - 1 - j]` is the table row of
+/// distance `i - j`. All are among the `count` table rows from `first` on.
 fn sentence_distance_rows(places: &[usize], n: usize) -> (&[usize], usize, usize) {
     let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
     (places, places[0], places[2 * n - 2] - places[0] + 1)

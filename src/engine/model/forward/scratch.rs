@@ -49,7 +49,8 @@ pub(super) struct DirectScratch {
     pub scales: Vec<f32>,
     /// `[heads * head_dim, compared]`: `block_vectors` pulled back through the output projection of a layer's heads.
     pub head_vectors: Vec<f32>,
-    /// `[n, compared]`: the direct effects of one part of the residual stream over one sequence.
+    /// `[n, compared]`: the direct effects of one part of the residual stream on the compared tokens' logits, over one
+    /// sequence.
     pub effects: Vec<f32>,
 }
 

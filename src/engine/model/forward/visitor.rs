@@ -78,7 +78,8 @@ impl Needs {
         available | others == available
     }
 
-    /// Whether the visitor needs the hidden states that enter layer `layer`, or leave the last layer if `layer` is `layers`.
+    /// Whether the visitor needs the hidden states that enter the layer with index `layer`. The index `layers` stands for the
+    /// states that leave the last layer.
     pub fn includes_states_at(self, layer: usize, layers: usize) -> bool {
         self.hidden_states || (self.layer_inputs && layer < layers)
     }

@@ -191,7 +191,7 @@ impl<'a> Client<'a> {
         Failure::Refused(anyhow!("{file} of `{}` led on {MAX_REDIRECTS} times without an end", self.id))
     }
 
-    /// Whether a URL is on the Hub's own host, which may see the token.
+    /// Whether a URL is on the Hub's own host, the only one that may see the access token.
     fn is_hub_host(&self, url: &str) -> bool {
         origin(url) == origin(&self.environment.endpoint)
     }

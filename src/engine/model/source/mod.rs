@@ -114,8 +114,8 @@ impl ModelRef {
         outcome.class(if misspelt { ErrorClass::Usage } else { ErrorClass::Model }).hint_after("; ", suggestion)
     }
 
-    /// Whether the name means the binary or a folder, existing or not, instead of the Hub. A name such as `runs/last`
-    /// means a folder if the folder `runs` exists.
+    /// Whether the model is embedded in the binary or lies in a folder, existing or not, instead of on the Hub. A name such
+    /// as `runs/last` means a folder if the folder `runs` exists.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Folder(_) | Self::Bundled(_) => true,
@@ -124,7 +124,7 @@ impl ModelRef {
         }
     }
 
-    /// Finds an existing model folder with a similar name, if this name is no folder; `None` without one.
+    /// Finds an existing model folder with a name similar to a missing folder's or a Hub model's. `None` if no name is similar.
     fn similar_folder_name(&self) -> Option<String> {
         let path = match self {
             Self::Folder(path) if !path.exists() => path.as_path(),

@@ -164,7 +164,7 @@ pub(super) enum TokenizerKind {
     Codes,
 }
 
-/// Tokenizer classes of transformers: (name, kind, families by `model_type` whose default it is).
+/// Tokenizer classes of transformers: (name, kind, `model_type` of each family that has this class by default).
 const TOKENIZER_CLASSES: [(&str, TokenizerKind, &[&str]); 17] = [
     ("BertTokenizer", TokenizerKind::WordPiece, &["bert", "ernie", "megatron-bert", "visual_bert"]),
     ("DistilBertTokenizer", TokenizerKind::WordPiece, &["distilbert"]),

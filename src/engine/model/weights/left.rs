@@ -23,8 +23,8 @@ pub struct LeftTensors {
     pub tensors: u64,
 }
 
-/// Parts of names of tensors that no computation of any family needs: positions and segments that transformers kept as buffers,
-/// and frequencies that follow from `config.json`.
+/// Dot-separated parts of names of tensors that no family needs, such as buffers of positions and segments. Rotary frequencies
+/// (`inv_freq`) follow from `config.json`.
 const BUFFER_NAME_PARTS: [&str; 6] =
     ["position_ids", "token_type_ids", "inv_freq", "num_batches_tracked", "masked_bias", "encoder.version"];
 

@@ -71,7 +71,7 @@ impl Demands {
     pub const ATTENTION: Self =
         Self { needs: Needs::ATTENTION, further_runs: FurtherRuns::None, keeps_attention: false };
 
-    /// Demands for the activations `needs` of the baseline run alone.
+    /// Demands the activations `needs` in the baseline run, and no further runs.
     pub fn from_needs(needs: Needs) -> Self {
         Self { needs, ..Self::default() }
     }
@@ -250,7 +250,7 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
     }
 }
 
-/// Maximum count that is accepted from a file: 2^46, or 70 million million. The sum over 2^16 shards, the most of a corpus,
+/// Maximum count that is accepted from a file: 2^46, about 7 · 10^13. A sum over 2^16 shards, the maximum number of shards,
 /// then stays below 2^63. The largest corpora have some 2^44 tokens.
 const MAX_COUNT: u64 = 1 << 46;
 

@@ -32,7 +32,7 @@ impl Runner<'_> {
         self.pass_work(pass, &removed)
     }
 
-    /// Amount of text in the pass.
+    /// Amount of text in the pass: its tokens, the sentences of a sample, or the complete corpus.
     fn work_extent(&self, pass: &Pass) -> WorkExtent {
         let shards = f64::from(self.shard.shard_count());
         let task_tokens = |tokens: fn(&Task) -> usize| WorkExtent::Tokens(self.task.map_or(0, tokens) as f64 / shards);

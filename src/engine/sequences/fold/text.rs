@@ -1,4 +1,4 @@
-//! Attention between tokens of text: one head's rows without special tokens and without the query's own place.
+//! Attention between text tokens: one head's rows without special tokens and without each query's attention to itself.
 
 use multiversion::multiversion;
 

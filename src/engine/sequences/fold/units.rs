@@ -46,8 +46,8 @@ impl DisplayUnits {
         Self::from_parts(units, vec![last_before; sequence.words.len()])
     }
 
-    /// Makes the units, each from its span and its word (`None` for a unit that is no word). `unit_of_word` comes with
-    /// the units of words that are drawn as part of a larger unit.
+    /// Makes the units from `(span, word)`, where `word` is `None` for a unit that is no word. On entry, `unit_of_word` has the
+    /// unit for each word that is no unit itself.
     fn from_parts(units: Vec<(WordSpan, Option<usize>)>, mut unit_of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
         words.iter().enumerate().for_each(|(unit, word)| {

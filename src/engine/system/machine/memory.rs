@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Error, Result, anyhow};
 
-/// Memory need up to which nothing is refused, in bytes. A system with so little free memory can swap.
+/// Memory need up to which nothing is refused, in bytes. If less than that is free, the system can swap.
 const NEVER_REFUSED_BYTES: u64 = 64 << 20;
 
 /// Limit of the process's memory (`--memory`), in bytes; 0 without a limit.

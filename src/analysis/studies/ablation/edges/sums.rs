@@ -313,7 +313,7 @@ impl EdgeEstimate {
     }
 }
 
-/// `ln shift` of every edge beyond the averages of its source and its target ([`excesses`]), in the order of
+/// Excess of every edge's `ln shift` over the means of its source and of its target ([`excesses`]), in the order of
 /// [`EdgeIndex`]. Empty if no sentence was seen.
 pub fn excess_log_shifts(sums: &EdgeSums) -> Vec<Option<f64>> {
     let (edges, total) = (EdgeIndex(sums.grid), sums.blocks.total());

@@ -95,7 +95,7 @@ fn test_arc_use(blocks: &[LabelArcLosses; BLOCKS]) -> UseTest {
 /// offset, use off offset, direction, used, use and q.
 const COLUMN_DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
-/// Loss with its 95 % interval, as text.
+/// Formats a loss with the half-width of its 95 % interval; `-` without a loss.
 fn loss_text(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
     signed_decimal(loss, 3) + &plus_minus(ci95, 3)

@@ -25,7 +25,6 @@ use crate::study::upstream::ArcClaim;
 /// Losses of the query words of dependency arcs, with the attention on the syntactic partner kept and exchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArcLosses {
-    /// Number of arcs.
     pub arcs: u64,
     /// Loss with the attention on the syntactic partner kept, in nats, summed over the scored tokens of query words.
     pub kept: ExactSum,

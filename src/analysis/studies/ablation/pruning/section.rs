@@ -121,9 +121,9 @@ pub struct Interaction {
     pub ci95: Option<Interval>,
 }
 
-/// Largest allowed rises of the loss while heads are removed, relative to the loss with all heads or to its rise
-/// without any head. Both references serve, since a tenth of the loss can be half of that rise. For a task, they also
-/// limit the fall of the accuracy, relative to the accuracy with all heads.
+/// Largest allowed rises of the loss while heads are removed, as shares of the loss with all heads or of the rise
+/// without any head. Both references are used, since 10 % of the loss can be 50 % of that rise. For a task, the shares
+/// also limit the fall of the accuracy, relative to the accuracy with all heads.
 pub const LOSS_RISE_LIMITS: [f64; 3] = [0.01, 0.05, 0.10];
 
 /// Quantities relative to which the allowed rise of the loss, or fall of the accuracy, is measured.

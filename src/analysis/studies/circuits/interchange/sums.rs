@@ -83,7 +83,7 @@ const CORRUPTED: usize = 1;
 pub struct ExchangedText {
     /// Number of the item in the task file.
     index: u64,
-    /// [`CLEAN`] or [`CORRUPTED`].
+    /// The text of the item that the sequence holds: [`CLEAN`] or [`CORRUPTED`].
     text: usize,
     /// Id of the foil, the token with which the answer is compared.
     foil: u32,

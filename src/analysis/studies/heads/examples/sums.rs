@@ -106,8 +106,8 @@ impl HeadCandidates {
         chosen
     }
 
-    /// Counts a scored sentence, and keeps it if it may become an example of some rank. `draw` copies what the figure
-    /// shows; it runs only if the sentence is kept.
+    /// Counts a scored sentence, and keeps it if it may become the best, worst or typical example. `draw` copies what
+    /// the figure shows; it runs only if the sentence is kept.
     fn count_and_keep(&mut self, mean: f64, sentence: u64, score: Score, draw: impl FnOnce() -> Drawn) {
         let new = |rank| sort_key(rank, mean, score, sentence);
         let enters = |(rank, kept): (Rank, &Vec<Candidate>)| {

@@ -32,7 +32,7 @@ pub struct PackOutputs {
     centred: Vec<Vec<f32>>,
 }
 
-/// Sums over the batches of a pack: the sets of tokens on which HSIC is estimated.
+/// Sums over the batches of a pack. A batch is a set of tokens on which HSIC is estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batches {
     /// Jackknife block for which the batches count.

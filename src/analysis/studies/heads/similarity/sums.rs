@@ -29,8 +29,8 @@ pub struct SimilarityTotals {
     pub rows: u64,
     /// Number of sentences with a text token, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Squared Hellinger distance of each pair of heads, summed over attention rows. Empty without rows, to keep
-    /// the block small.
+    /// Squared Hellinger distance of each pair of heads, summed over attention rows. Empty until a row is observed,
+    /// which saves memory.
     pub distances: Vec<ComponentSum>,
     /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers *
     /// heads]`.

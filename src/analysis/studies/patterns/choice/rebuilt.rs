@@ -98,7 +98,7 @@ const REPLACEMENTS: [(Positions, &[usize]); 4] = [
 /// Both indices in a token's `text_parts`: of the position term, and of the embedding term.
 const BOTH_PARTS: &[usize] = &[POSITION_PART, EMBEDDING_PART];
 
-/// Fits on both folds, and buffers for the current pack.
+/// Fitted regressions of both folds, and buffers for the current pack.
 #[derive(Clone, Default)]
 struct DistanceBuffers {
     /// Fit on each fold; `None` if a fold has too few text tokens.

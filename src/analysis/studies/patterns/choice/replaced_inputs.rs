@@ -21,7 +21,7 @@ pub struct ReplacedInputs {
     tokens: Vec<TokenParts>,
 }
 
-/// Rows of [`ReplacedInputs::parts`] that one token's replaced input sums.
+/// Indices of the rows of [`ReplacedInputs::parts`] whose sum is one token's replaced input.
 #[derive(Clone, Copy, Debug)]
 struct TokenParts {
     /// Row of [`ReplacedInputs::parts`] with the mean input.

@@ -50,7 +50,7 @@ merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, 
 /// Mentions and anaphors of one window of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MentionWindow {
-    /// Word indices of the mentions' syntactic heads, ascending and distinct.
+    /// Word indices of the mentions' head words, ascending and distinct.
     pub heads: Vec<usize>,
     /// Mentions of each entity, as indices into [`MentionWindow::heads`], ascending and distinct.
     entities: Vec<Vec<usize>>,

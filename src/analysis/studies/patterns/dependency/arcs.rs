@@ -198,8 +198,8 @@ impl AgreementCounts {
         }
     }
 
-    /// Whether no count exceeds the head's or the baseline's own right predictions in `total`. Counts read from a file may
-    /// fail this.
+    /// Whether no count exceeds the baseline's right predictions in `total`, and no head's counts add up to more than
+    /// that head's right predictions. Counts read from a file may fail this.
     pub fn is_consistent_with(&self, total: &RelationSums) -> bool {
         let mut cue_arcs = vec![0; self.cues.len().max(CUE_COUNT)];
         total.cues.iter().for_each(|(cue, count)| cue_arcs[cue.index()] = *count);

@@ -34,7 +34,7 @@ impl GramMatrix {
         self.cell(variable, variable) > RELATIVE_TOLERANCE * self.largest_square()
     }
 
-    /// Largest sum of squares, on the diagonal.
+    /// Largest diagonal cell: the largest sum of squares of a variable.
     fn largest_square(&self) -> f64 {
         (0..)
             .map(|row| lower_half_index(row, row))

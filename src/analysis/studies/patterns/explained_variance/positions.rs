@@ -77,7 +77,8 @@ impl TextAttentionRows {
         &self.weights[token * self.tokens..][..self.tokens]
     }
 
-    /// `[shared, offsets, squares]` of [`PlaceHeadSums`], over the positions that both sequences have.
+    /// Products of the centred attention rows of both sequences, over the positions that both have:
+    /// `[shared, offsets, squares]` of [`PlaceHeadSums`].
     pub fn row_products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
         let common_tokens = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);

@@ -42,7 +42,8 @@ pub const MIN_VARIANCE: f64 = 1e-6;
 pub struct KeySetShares {
     /// Shares of each head, `[heads]`: a fraction for each jackknife block, then one for all blocks.
     pub heads: Vec<Shares<Vec<Fraction>>>,
-    /// Whether a cue of each share varies in the corpus. For a group's addition, only cues of the group count.
+    /// Whether a cue of each share varies in the corpus: any cue for the share of all cues, otherwise a cue of the
+    /// share's group.
     pub has_cues: Shares<bool>,
     /// Indices of the cues that vary in the corpus.
     pub cues: Vec<usize>,

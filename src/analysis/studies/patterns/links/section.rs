@@ -200,8 +200,8 @@ impl LinksSection {
 
     /// Returns the tables of the export: types of links, attention heads on each type, rules, and the table for a paper.
     fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
-        /// Row of table `links_by_head` or `link_rules`: an entry of that list in a type's metrics, with the type's
-        /// name.
+        /// Row of table `links_by_head` or `link_rules`: the entry of an attention head or a rule for one type of
+        /// links, with the type's name.
         #[derive(Serialize)]
         struct LinkEntryRow<'a, T> {
             #[serde(rename = "type")]

@@ -82,8 +82,8 @@ pub struct RepeatHeadSums {
     pub argmax: [u64; KEY_KINDS],
     /// Attention to the token at each of [`KEY_OFFSETS`].
     pub offset: [ExactSum; KEY_OFFSETS.len()],
-    /// Score of each of [`DETECTOR_NAMES`], summed over sequences: the share of a sequence's attention that is on the
-    /// cells of that head type ([`detector_cells`]).
+    /// Score of each head type in [`DETECTOR_NAMES`], summed over sequences. The score is the share of a sequence's
+    /// attention that is on the type's cells (`detector_cells`).
     pub detected: [ExactSum; DETECTOR_NAMES.len()],
 }
 

@@ -145,7 +145,7 @@ pub(super) const METRICS: &[WordMetric] = &[
 /// Sums over the layers with one attention mask, with the probability that a key at each offset counts for each mass.
 pub(super) struct VisibilityClassWords<'a> {
     blocks: BlocksWithTotal<'a, WordsBlock>,
-    /// Results of [`WordsBlock::rates`] without each block in turn, then over all blocks.
+    /// Results of [`WordsBlock::rates`] with each block left out, then over all blocks, `[blocks + 1]`.
     rates: Vec<Vec<TargetRates>>,
 }
 

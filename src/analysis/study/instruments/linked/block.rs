@@ -25,7 +25,8 @@ pub struct LinkHits {
     pub among_class: [u64; 2],
     /// Hits among the candidates whose word index also exists in the neighbouring sequence.
     pub beside: [u64; 2],
-    /// As `beside`, with the weights at the same word indices of the neighbouring sequence: choices by position alone.
+    /// Hits among the candidates whose word index also exists in the neighbouring sequence, by the weights at the same
+    /// indices there: choices by position alone.
     pub elsewhere: [u64; 2],
     /// Number of sources for which a special token has a larger weight than every candidate.
     pub to_special: [u64; 2],

@@ -1,5 +1,5 @@
-//! Links named by the user: their sources, the choices of attention heads and rules, and pairs of words
-//! (docs/methodology/links.md).
+//! User-defined links between words: their sources, the targets that attention heads and rules choose, and undirected
+//! pairs of words (docs/methodology/links.md).
 
 pub mod block;
 pub mod choice;

@@ -23,7 +23,7 @@ pub struct LinkSource {
     pub targets: Vec<usize>,
     /// Words among which a target of the source is chosen, ascending.
     pub candidates: Vec<usize>,
-    /// Words that would be candidates if the corpus had not listed candidates; empty if it lists none.
+    /// Candidates before the restriction to the words that the corpus lists as candidates; empty if it lists none.
     pub seen: Vec<usize>,
     /// Candidates of the source's class; empty unless some, but not all, of them are targets.
     pub of_class: Vec<usize>,

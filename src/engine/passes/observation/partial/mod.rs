@@ -160,7 +160,7 @@ pub fn parse_header(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
 
 const USE_PARTIAL: &str = "use partial";
 
-/// Reads the bytes of a partial.
+/// Reads the bytes of a partial. Fails before it reads the rest of a file that does not begin like a partial.
 fn read_bytes(path: &Path) -> Result<Vec<u8>> {
     let mut file = input::open(path)?;
     let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), MAX_PARTIAL_BYTES)?;

@@ -274,7 +274,7 @@ pub struct Curvature {
 }
 
 impl Curvature {
-    /// Starts the sum with `diagonal` times the identity matrix.
+    /// Starts the sum of outer products at `diagonal` times the identity matrix, `[size, size]`.
     pub fn new(size: usize, diagonal: f64) -> Self {
         let cell = |place: usize| if place.is_multiple_of(size + 1) { diagonal } else { 0.0 };
         Self { matrix: (0..size * size).map(cell).collect(), batch_sum: vec![0.0; size * size], size }

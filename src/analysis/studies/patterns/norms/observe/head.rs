@@ -26,7 +26,7 @@ sums_of_a_head! {
         /// Norm-weighted share of the text token at each offset from the query, -8 first.
         offset_mass: OFFSET_COUNT,
         uniform_offset_mass: OFFSET_COUNT,
-        /// Number of queries without norm-weighted shares that have a text token at each offset.
+        /// Number of queries that have a text token at each offset and no norm-weighted shares.
         offset_silent: OFFSET_COUNT,
         /// Number of queries without norm-weighted shares that see each kind of sink; for punctuation, whether they see
         /// any or not.

@@ -17,7 +17,8 @@ struct WordClassSums<'a> {
     key: BlocksWithTotal<'a, ClassKindBlock>,
     /// Sums for the class.
     class: BlocksWithTotal<'a, ClassBlock>,
-    /// Probability that the word at each offset is in the class: without each block in turn, then over all blocks.
+    /// Probability that the word at each offset is in the class: with each block left out, then over all blocks,
+    /// `[blocks + 1]`.
     rates: Vec<TargetRates>,
 }
 

@@ -31,7 +31,7 @@ const PAIR_WEIGHT_FACTOR: f32 = 1024.0;
 pub struct LinkEvidence {
     /// Whether the model uses the attention weights of all heads.
     pub has_heads: bool,
-    /// Whether the model uses the offset class from source to candidate.
+    /// Whether the model uses the distance from source to candidate, in classes ([`offset_class`]).
     pub has_distances: bool,
 }
 

@@ -1,5 +1,6 @@
-//! User-defined links, predicted from all attention heads together. The parser's model chooses among the candidates of a
-//! source. Contact prediction finds undirected links (docs/methodology/parser.md).
+//! User-defined links, predicted from all attention heads together. A choice model, as in the parser, predicts a
+//! source's target among its candidates. Contact prediction finds the linked pairs of undirected types
+//! (docs/methodology/parser.md).
 
 mod kept_links;
 mod measure;
