@@ -301,7 +301,8 @@ pub struct EdgeEstimate {
     pub shift: f64,
     /// Direct shift: as `shift`, with baseline outputs of all blocks between the two heads; `None` if not measured.
     pub direct: Option<f64>,
-    /// Excess and tests of the edge; `None` for a shift of 0, which has no excess.
+    /// The edge with its excess (`ln shift` beyond the averages of source and target) and tests. `None` if `shift` is 0, which
+    /// has no logarithm.
     pub edge: Option<Edge>,
 }
 
