@@ -76,14 +76,15 @@ impl HeadCell {
 pub struct LabelFamily {
     /// Name of the label family, as its detector has it.
     pub name: String,
-    /// Code in the grid; `None` if the labels of the family have different codes, or the code is the name.
+    /// Code that stands for the family's labels in the grid. `None` if the labels have different codes, or if the code equals
+    /// `name`.
     pub code: Option<String>,
     pub hue: Hue,
     /// Sentence that says what a label of this family means.
     pub meaning: &'static str,
     /// Number of heads whose first label is in the family.
     pub primary_count: usize,
-    /// Number of heads of each layer with a label in the family, first or not.
+    /// Number of heads in each layer that have a label of this family, as their first or a further label.
     pub heads_by_layer: Vec<usize>,
 }
 

@@ -254,7 +254,8 @@ pub(super) fn head_sentence(head: &HeadReport, sections: &Sections, known: ViewC
     format!("{} {}{end}", head.place, attention_clause(head))
 }
 
-/// A verb phrase for the head's first label that is a role, with the number of further labels.
+/// A verb phrase for the head's first role or, without one, its first label, with the further labels or their number.
+/// For a head without labels, the phrase names the nearest labels.
 fn attention_clause(head: &HeadReport) -> String {
     let is_borderline = head.labels.first().map(|label| label.borderline);
     let alike: Vec<&Label> = head.labels.iter().filter(|label| Some(label.borderline) == is_borderline).collect();

@@ -66,8 +66,8 @@ pub trait AnyStudy: Sync {
 
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// The passes of the study in a run. If the run has a task, they are the passes over the task's items,
-    /// otherwise the other passes. A study with only one kind of pass always has that kind.
+    /// The study's passes over task items if the run has a task, else its other passes. A study with passes of only one kind
+    /// has these passes in every run.
     fn passes_for(&self, has_task: bool) -> Vec<PassSpec> {
         let (items, others): (Vec<_>, Vec<_>) =
             self.passes().into_iter().partition(|spec| spec.pass.sequences.are_task_items());

@@ -137,7 +137,7 @@ pub struct HeadCard {
 
 /// An attention head to which the card of another head refers, such as the head that attends most like it.
 pub struct RelatedHead {
-    /// How the other head is related to the card's own, as a phrase before its name: `looks most like`.
+    /// Phrase for the relation between the two heads, printed before the related head's name: `looks most like`.
     pub relation: &'static str,
     pub place: HeadPlace,
     /// Strength of the relation in a few words: `distance 0.123`.

@@ -42,7 +42,7 @@ pub enum Obstacle {
 pub static NO_UPSTREAM_RESULTS: LazyLock<UpstreamResults> = LazyLock::new(UpstreamResults::default);
 
 impl UpstreamResults {
-    /// These results and the results of another study.
+    /// Appends the results of another study. If both have an obstacle, the first is kept.
     pub fn merged_with(mut self, other: Self) -> Self {
         self.claims.extend(other.claims);
         self.rankings.extend(other.rankings);

@@ -14,7 +14,7 @@ use crate::passes::observation::identity::Tool;
 use crate::system::counts::format_count;
 use crate::system::files::output::Output;
 
-/// Row of the overview: a run, and what is known of it.
+/// Row of the overview: a run with its status, report summary and files.
 pub struct RunRow<'a> {
     pub run: &'a str,
     pub status: RunStatus,

@@ -281,8 +281,8 @@ fn read_option_sets(
     Ok(all)
 }
 
-/// Returns the name if it is valid in file names on every system, and unlike `others` even without regard to case.
-/// Valid names consist of letters, digits, `_` and `-`.
+/// Returns the name if it is valid in file names on every system, and differs from `others` in more than case. A valid name has
+/// at most 100 letters, digits, `_` and `-`, does not begin with `-`, and names no device.
 fn checked_name(name: &Spanned<DeString<'_>>, others: &[(String, OptionValues)]) -> Result<String, TableError> {
     let text = name.get_ref().as_ref();
     if let Some((other, _)) = others.iter().find(|(other, _)| other.eq_ignore_ascii_case(text)) {

@@ -1,4 +1,5 @@
-//! Arguments of the commands about the program itself: `explain`, its former command `schema`, `completions` and `man`.
+//! Arguments of the commands about the program: `explain`, `completions`, `man`, and `schema`, the former name of
+//! `explain --schema`.
 
 use std::path::PathBuf;
 

@@ -31,7 +31,8 @@ impl Frame {
         Ok(Self::from_encoding(tokenizer, &tokenizer.encode_pair(ONE_TOKEN_TEXT, ONE_TOKEN_TEXT)?, 2))
     }
 
-    /// Reads the special tokens around one-token texts off their encoding; `None` unless it holds `texts` texts.
+    /// Finds the special tokens around one-token texts in an encoding of the texts. `None` if the encoding does not have
+    /// `texts` texts.
     fn from_encoding(tokenizer: &ModelTokenizer, encoding: &Encoding, texts: usize) -> Option<Self> {
         let mut frame = Self { special_tokens: vec![Vec::new()], segments: Vec::new() };
         let tokens = encoding.get_ids().iter().zip(token_kinds(tokenizer, encoding));

@@ -51,7 +51,7 @@ struct JsonWriter {
     digits: Digits,
     /// Layouts of the arrays and objects around the current position, the innermost last.
     open_containers: Vec<Container>,
-    /// Number of containers that indent their content.
+    /// Number of open arrays and objects whose content is indented.
     depth: usize,
     /// Whether the innermost array or object is empty so far.
     is_empty: bool,

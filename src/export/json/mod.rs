@@ -186,8 +186,8 @@ fn parse_checked(name: &str, text: &str) -> Result<Report> {
 /// Number of bytes of JSON that are checked together without a branch: enough for SIMD, and few enough to stop early.
 const CHECK_BLOCK_BYTES: usize = 4096;
 
-/// Whether no text of a JSON document has a character that must be escaped for display.
-/// Line ends and tabs between JSON tokens are allowed; within a text they are escape sequences, which do not pass.
+/// Whether a JSON document can be shown unchanged. Unprintable characters prevent it, except line ends and tabs between JSON
+/// tokens. Escape sequences other than `\"`, `\\` and `\/` prevent it as well.
 fn is_displayable(json: &str) -> bool {
     let mut escapes = json.match_indices('\\').map(|(at, _)| json.as_bytes().get(at + 1));
     // Bytes first: of ten megabytes nearly all are ASCII, and decoding them takes as long as reading the report does.

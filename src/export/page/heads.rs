@@ -253,7 +253,7 @@ pub struct StudySection {
 #[derive(Serialize)]
 pub struct InapplicableStudies {
     names: Vec<&'static str>,
-    /// Why these studies do not apply to the model: a phrase with the model as its subject.
+    /// Reason why the studies in `names` do not apply to the model: a phrase with the model as its subject.
     why: String,
 }
 

@@ -10,7 +10,7 @@ use crate::system::printable::escape_controls;
 /// Place where a figure is shown, which decides its colours and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// A file for a paper: colours are written out, on white.
+    /// A separate file, such as for a paper: literal colours on a white background.
     StandaloneFile,
     /// The page, which has the colours of both themes.
     Page,

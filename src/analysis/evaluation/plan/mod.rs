@@ -38,7 +38,7 @@ pub struct Plan {
     has_task: bool,
 }
 
-/// The names of `studies`, in the order of the registry, as a protocol stores them.
+/// The names of `studies` in the order of the registry, as in [`Protocol::studies`].
 pub fn study_names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
     let ran = |name: &&str| studies.iter().any(|study| study.card().name == *name);
     STUDIES.iter().map(|study| study.card().name).filter(ran).map(str::to_owned).collect()

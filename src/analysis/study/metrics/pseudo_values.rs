@@ -8,7 +8,7 @@ use crate::stats::blocks::BLOCKS;
 pub struct Replicate {
     /// The number, computed without the block.
     pub value: f64,
-    /// The share of the number's denominator that is in the other blocks.
+    /// Share of the number's denominator that lies in all blocks but the one left out.
     pub remaining_share: f64,
 }
 

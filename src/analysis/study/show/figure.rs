@@ -41,7 +41,7 @@ pub struct Bars {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// Name of the bar, on the horizontal scale.
+    /// Name of the bar, printed under the bar.
     pub name: String,
     /// The bar's height, with its interval; `None` if there was nothing to measure.
     pub mark: Option<Mark>,
@@ -99,8 +99,9 @@ impl Forest {
         Self { is_in_percent: true, no_effect: None, ..Self::with_zero_line(scale, marks, rows) }
     }
 
-    /// Forest plot of the first `MAX_FOREST_HEADS` of these heads, the largest first, on a scale around 0. The text counts
-    /// the heads that are left out, whose `what` (a plural noun such as `effects`) are smaller; it is empty without any.
+    /// Forest plot of the first `MAX_FOREST_HEADS` of these heads, the largest first, on a scale around 0. The returned text
+    /// says how many heads with smaller `what` (a plural noun such as `effects`) are left out. It is empty if no head is left
+    /// out.
     pub fn heads_with_zero_line(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(MAX_FOREST_HEADS) {
             0 => String::new(),

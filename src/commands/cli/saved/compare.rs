@@ -95,7 +95,8 @@ const TABLES: &[NamedValue<ComparedTable>] = &[
 ];
 
 impl CompareArguments {
-    /// Validates the arguments into a command. Its exit status is 1 if a finding of `--fail-on` is met.
+    /// Validates the arguments, and returns the command that they describe. The command's exit status is 1 if the comparison
+    /// has a finding that `--fail-on` names.
     pub fn command(self) -> Result<Command, UsageError> {
         let Self { sides, matched, matching, fail_on, table, numbers, outcome } = self;
         if fail_on.len() > 1 && fail_on.contains(&FailOn::Never) {

@@ -123,8 +123,9 @@ struct ComparedLabels {
 }
 
 impl ComparedLabels {
-    /// Compares all labels. A changed label is firm in one analysis and significantly below its threshold in the other.
-    /// The metric of its rule also differs between the analyses, with a q-value of at most `rate`.
+    /// Compares all labels. A label counts as changed if it is firm in one analysis and significantly below its
+    /// threshold in the other. The metric of its rule must also differ between the analyses, with a q-value of at most
+    /// `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().head_count()).collect();
         let idle = head_state::heads_idle_on_one_side(a, b, &places)

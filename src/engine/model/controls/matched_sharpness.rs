@@ -66,7 +66,7 @@ pub fn distances_from_uniform(
     Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
 }
 
-/// Sum of squared Hellinger distances from uniform attention over attention rows, for their mean.
+/// Sum over attention rows of the squared Hellinger distance from uniform attention, with the number of rows, for the mean.
 #[derive(Clone, Default)]
 struct DistanceSum {
     sum: f64,
@@ -75,7 +75,7 @@ struct DistanceSum {
 }
 
 impl DistanceSum {
-    /// Adds the attention rows of `queries`, one head of one sequence.
+    /// Adds the attention rows of `queries` in one sequence and one head.
     fn add(&mut self, attention: AttentionView<'_>, queries: &[usize], visibility: Visibility) {
         for &query in queries {
             self.sum += distance_from_uniform(attention.row(query), visibility, query);

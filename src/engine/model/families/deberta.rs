@@ -195,8 +195,8 @@ impl DebertaConfig {
     }
 }
 
-/// Maximum `span` of distance rows, since each layer keeps two tables with `2 * span` rows: position keys and position
-/// queries. Models have 256 or 512.
+/// Maximum `span` of distance rows, to bound memory: each layer keeps two tables with `2 * span` rows, position keys and
+/// position queries. Models have 256 or 512.
 const MAX_SPAN: usize = 1 << 12;
 
 /// Maximum number of positions, since the table row of each distance is kept. Models have 512.

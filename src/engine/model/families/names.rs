@@ -100,7 +100,8 @@ impl Default for WeightInitialisation {
 pub enum WeightDistribution {
     /// Normal distribution; the scale is its standard deviation.
     Normal,
-    /// Normal distribution, truncated at this number of standard deviations from 0; the scale is its standard deviation.
+    /// Normal distribution without values beyond this number of standard deviations from 0. The scale is the standard deviation
+    /// before truncation.
     TruncatedNormal(f64),
     /// Uniform distribution from the negative of the scale to the scale.
     Uniform,
@@ -298,7 +299,7 @@ pub struct EmbeddingRow {
     pub table: String,
     /// Number of rows of the embedding table.
     pub rows: usize,
-    /// Index of the row, counted from 0.
+    /// Index of this row in the embedding table, counted from 0.
     pub row: usize,
 }
 

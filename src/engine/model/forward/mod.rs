@@ -51,7 +51,7 @@ pub enum PassStart<'a> {
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered the layer.
         states: &'a [f32],
-        /// Block outputs of all layers in the earlier pass, from which `states` come.
+        /// Block outputs of all layers in the earlier pass that gave `states`.
         writes: &'a HeldOutputs,
     },
 }

@@ -62,7 +62,7 @@ pub(super) struct MixingScratch {
     /// `[tokens, heads * head_dim]` each: the heads' contexts from the token itself, their contexts from other tokens, and the
     /// heads' values. All contain the value bias, and are multiplied by the heads' gates.
     pub contexts: [Vec<f32>; 3],
-    /// `[tokens, hidden]` each: `contexts` after the output projection.
+    /// `[tokens, hidden]` each: the three vectors of `contexts`, after the output projection.
     pub written_states: [Vec<f32>; 3],
     /// `[tokens, hidden]`: the full output of all heads, in layers that normalise it.
     pub head_output: Vec<f32>,

@@ -57,7 +57,7 @@ impl Needs {
         self.attention || self.values || self.value_norms || self.outputs || self.contexts
     }
 
-    /// Whether the needs include more of the heads than their attention. If so, the last layer computes values.
+    /// Whether the last layer must compute values, which the heads' attention alone does not need.
     pub(super) fn includes_more_than_attention(self) -> bool {
         self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.includes_last_states()
     }

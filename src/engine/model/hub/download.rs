@@ -185,7 +185,7 @@ impl DownloadRate {
 struct PartialFile<'a> {
     path: &'a Path,
     file: File,
-    /// Number of bytes in the file.
+    /// Number of bytes in the file so far.
     bytes: u64,
     /// Hash of the bytes in the file.
     hash: Hasher,

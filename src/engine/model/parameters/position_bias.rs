@@ -13,7 +13,8 @@ pub enum PositionBias {
         weight: Vec<f32>,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, from which on all distances of a direction are in its last bucket, which may begin earlier.
+        /// Distance, in tokens, from which on all distances share the last bucket of their direction. That bucket may begin at
+        /// a shorter distance.
         longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the attention head.

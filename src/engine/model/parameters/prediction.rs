@@ -89,7 +89,8 @@ pub struct PredictionHead {
     pub cap: Option<f32>,
 }
 
-/// The layers of a prediction head before the product with the class vectors.
+/// The layers of a prediction head before the product with the vectors of the classes (output embeddings, if classes are
+/// tokens).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
     /// Linear layer from the hidden states to the width of `PredictionHead::decoder`.

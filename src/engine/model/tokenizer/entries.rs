@@ -13,7 +13,7 @@ use super::marks::BoundaryMarks;
 pub(super) struct VocabularyEntries {
     /// Whole words and characters, ascending by id; of a large vocabulary, an evenly spread sample.
     pub whole_entries: Vec<VocabularyEntry>,
-    /// Scripts of all entries, including pieces.
+    /// Scripts of all vocabulary entries, pieces of words and characters included.
     pub scripts: Scripts,
     /// All entries with their ids, including pieces of words; empty if there are more than [`MAX_SMALL_VOCABULARY`].
     pub small_vocabulary: Vec<(u32, String)>,

@@ -8,8 +8,8 @@ use super::bounds::Tokenizer;
 use super::config::{TokenizerConfig, named_token};
 use super::marks::for_each_part;
 
-/// Returns the separator's id: that of the token that `sep_token` names, or else of the special token after a text. `None`
-/// without either. Fails if encoding fails.
+/// Returns the id of the separator: the token that `sep_token` names or, without that setting, the special token at the end of
+/// a text. `None` if there is no such token. Fails if encoding fails.
 pub(super) fn separator_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
     if let Some((name, _)) = named_token(&settings.values, "sep_token") {
         return Ok(tokenizer.token_to_id(name));
@@ -78,7 +78,7 @@ pub(super) fn has_tokens_within_words(tokenizer: &Tokenizer) -> bool {
 pub(super) enum BeginningToken {
     /// The special token that the tokenizer itself puts before a text, if any.
     Unchanged,
-    /// The token with this id, if the tokenizer itself puts no special token before a text; otherwise unchanged.
+    /// The token with this id. It is added only if the tokenizer itself puts no special token before a text.
     Token(u32),
     /// No special token before a text.
     Nothing,

@@ -31,7 +31,8 @@ pub struct Checkpoint {
     files: Vec<ModelFile>,
     /// (index in `files`, tensor) by tensor name.
     tensors: HashMap<String, (usize, StoredTensor)>,
-    /// Names of tensors in their files, keyed by their names here; for tensors whose prefix or wrapper parts were removed.
+    /// Name of a tensor in its file, by the name without prefix and wrapper parts. Tensors whose two names are equal may be
+    /// missing.
     name_in_file: HashMap<String, String>,
     /// Architecture family, whose prefixes may precede tensor names.
     family: Family,

@@ -72,7 +72,8 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// The layer of an event whose meaning depends on which keys the layer's queries see; `None` for other events.
+    /// The layer of a head event or a mixing event, whose values depend on the keys that the layer's queries see. `None` for
+    /// other events.
     pub(super) fn layer(&self) -> Option<usize> {
         match self {
             Self::Head(input) => Some(input.view.layer),

@@ -115,7 +115,7 @@ pub trait ErrorExt: Sized {
     /// The error or result with the facts attached.
     type Annotated;
 
-    /// Replaces the error by `make(error)`; the methods below attach their facts through it.
+    /// Replaces the error by `make(error)`. The other methods of the trait call this method to attach their facts.
     fn annotate(self, make: impl FnOnce(Error) -> Error) -> Self::Annotated;
 
     /// Attaches a class, unless the error already has one.

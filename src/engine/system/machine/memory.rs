@@ -80,7 +80,7 @@ type CgroupFileNames = [&'static str; 3];
 /// Names in cgroup version 2 (cgroups(7), `memory.max`).
 const CGROUP_V2_FILES: CgroupFileNames = ["memory.max", "memory.current", "inactive_file"];
 
-/// Names in cgroup version 1.
+/// Names of the limit file, the usage file and the key of reclaimable memory in cgroup version 1.
 const CGROUP_V1_FILES: CgroupFileNames = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
 /// Number of bytes left in the tightest control group of the process, such as its container; `None` without a limit.

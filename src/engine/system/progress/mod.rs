@@ -1,4 +1,4 @@
-//! Progress on standard error; silent where that is no terminal.
+//! Progress on standard error; silent unless standard error is a terminal.
 
 pub mod run;
 

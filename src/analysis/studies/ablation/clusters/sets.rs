@@ -16,8 +16,8 @@ pub type ClusterTaskSums = RemovalSums<Clusters, Items>;
 
 pub type ClusterShifts = RemovalSums<Clusters, OutputShiftTotals>;
 
-/// Number of random sets per cluster. At a false-positive rate of 1/20, one of them is expected to pass the test that
-/// one head suffices.
+/// Number of random sets per cluster. At a false-positive rate of 1/20, one of them is expected to pass the test of
+/// `one_will_do`: whichever head of the set is kept, it suffices.
 const RANDOM_SETS: usize = 20;
 
 /// Clusters of similar heads, with random head sets for comparison.

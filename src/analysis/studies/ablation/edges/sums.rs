@@ -303,7 +303,8 @@ pub struct EdgeEstimate {
     /// Direct shift: as `shift`, but all blocks between the two heads keep their outputs from the run with the source. `None`
     /// if not measured.
     pub direct: Option<f64>,
-    /// Excess and tests of the edge; `None` for a shift of 0, which has no excess.
+    /// The edge with its excess (`ln shift` beyond the averages of source and target) and tests. `None` if `shift` is 0, which
+    /// has no logarithm.
     pub edge: Option<Edge>,
 }
 

@@ -262,8 +262,8 @@ impl AttentionExchange {
         rows
     }
 
-    /// Replaces the masses of the partner and of all words of `rotation` in an attention row (`own`). Each new mass is
-    /// divided equally among the word's tokens.
+    /// Returns the attention row `own` with new `masses` on the partner and on the rotated words. Each mass is divided
+    /// equally among the word's tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
     fn spread_over_tokens(&self, own: &[f32], masses: &[f64], words: &[Range<usize>]) -> Vec<f32> {
         let mut row = own.to_vec();

@@ -109,7 +109,7 @@ impl Sums for FoldFits {
     }
 }
 
-/// Kept sets of both folds. Each set is scored with all other gated heads removed.
+/// Sets of heads that gate fits keep, one set for each fold. Each set is scored with all other gated heads removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptHeadSets {
     /// Kept set of each fold, even-numbered blocks first; empty if no set can be scored.

@@ -29,7 +29,8 @@ type TaskSet = u8;
 /// Maximum number of probing tasks. Sums are kept for each set of tasks in which a word can have a class.
 pub const MAX_TASKS: usize = 6;
 
-/// Fold of a sentence family: 0 if the family's block is even-numbered, 1 if it is odd-numbered.
+/// Fold of a sentence family (a group of equal or related sentences) by its number: 0 if the family's block is
+/// even-numbered, 1 if it is odd-numbered.
 pub fn fold_of_sentence_family(family: u64) -> usize {
     block_of(family) % 2
 }

@@ -89,7 +89,8 @@ impl Section for Similarity {
 }
 
 impl Similarity {
-    /// Sets the labels of the clusters' heads, and compares heads with equal first labels with other heads.
+    /// Sets the labels of the clusters' heads. Also sets `same_label`, which compares heads with equal first labels
+    /// with other heads.
     fn set_labels(&mut self, labels: &[String]) {
         let Some(grid) = self.grid() else { return };
         let Similarity { distance, cka, clusters, same_label, .. } = self;

@@ -119,7 +119,8 @@ fn mean_input<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
     }
 }
 
-/// Regression's term for a position, `[hidden]`. Positions beyond the longest sequence of the fitted fold use its last.
+/// Regression's term for a position, `[hidden]`. Positions beyond the longest sequence of the fitted fold get the term
+/// of its last position.
 fn position_part(fit: &LayerFit, position: usize) -> &[f32] {
     let width = fit.mean.len();
     let last = fit.positions.len() / width - 1;

@@ -62,7 +62,7 @@ merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 /// Sums of one jackknife block, for each of [`ANAPHOR_KINDS`].
 pub type KindBlock = [KindSums; ANAPHOR_KINDS.len()];
 
-/// Counts of the anaphors whose antecedents rules and attention heads find, in all windows of sentences.
+/// Counts of the anaphors for which each baseline and each attention head finds an antecedent, over all windows of sentences.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
     grid: HeadGrid,

@@ -169,8 +169,8 @@ pub struct AgreementCounts {
     /// ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and offset class, `[layers * heads]`. Empty
     /// until an arc is counted.
     pub places: Vec<[[u64; OFFSET_CLASS_COUNT]; 2]>,
-    /// Number of arcs that an attention head predicts right, by [`Cue::index`], head and direction. Cues that do not occur
-    /// have empty entries: a relation has 20 cues on average, and `all` has 250 in EWT dev.
+    /// Number of arcs that an attention head predicts right, by [`Cue::index`], head and direction. Most cues do not occur and
+    /// have empty entries: in EWT dev, a relation has 20 cues on average, and `all` has 250.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
 

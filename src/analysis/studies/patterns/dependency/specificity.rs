@@ -19,7 +19,7 @@ struct RelationGroup {
     arc_count: u64,
     /// Number of arcs in the pool that are not of the relation.
     other_arc_count: u64,
-    /// Whether the relation's own arcs are in the pool. False for `punct`.
+    /// Whether the relation's arcs are in the pool, the arcs with which relations are compared. False for `punct`.
     is_pooled: bool,
     /// Index of the pool: the sentence's arcs with which the relation's arcs are compared.
     pool_index: usize,

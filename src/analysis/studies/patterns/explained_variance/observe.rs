@@ -17,7 +17,7 @@ use crate::sequences::fold::text::TextAttention;
 /// Buffers for attention summed by key, per key set (all keys, text keys); reused from head to head.
 pub type ColumnSums = [Vec<f64>; KEY_SET_COUNT];
 
-/// Number of sums over pairs of tokens: keys far to the left, then the pair cues, then the cosine.
+/// Number of sums over an attention row: keys far to the left, keys with each pair cue, and all keys weighted by cosine.
 const PAIR_SUM_COUNT: usize = 1 + PAIR_CUE_COUNT + 1;
 
 /// Products of one head's attention with each cue of a sentence, then the squared norms of the attention, per key set

@@ -72,7 +72,8 @@ impl KeySetTotals {
         }
     }
 
-    /// Sums of squares in `block` that cues explain, for each head. Coefficients are fitted to all other blocks.
+    /// Sums of squares in `block` that cues explain, for each head. Coefficients are fitted to the corpus (`self`) without
+    /// `block`.
     fn explained_squares(&self, block: &Self) -> Vec<Shares<f64>> {
         const NONE_EXPLAINED: Shares<f64> = [0.0; 1 + 2 * GROUP_COUNT];
         if block.rows <= 0.0 {
@@ -102,7 +103,7 @@ impl KeySetTotals {
     }
 }
 
-/// Computes the explained shares of all heads, per key set.
+/// Computes the shares of variance that cues explain in each head's attention, per key set (all keys, text keys).
 pub fn key_set_shares(sums: &ExplainedSums, context: &EstimationContext) -> [KeySetShares; KEY_SET_COUNT] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {

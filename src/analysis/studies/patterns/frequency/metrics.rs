@@ -12,7 +12,7 @@ pub(super) struct FrequencyInputs<'a> {
     pub sums: &'a FrequencyHeadSums,
     /// Sums of the head over all blocks.
     pub corpus_sums: &'a FrequencyHeadSums,
-    /// Probability that the key at each offset is a rarest token; the first is for `argmax`, the second for `mass`.
+    /// Probability that the key at each offset is one of the sentence's rarest tokens, for `argmax` and for `mass`.
     pub rates: &'a [TargetRates; 2],
 }
 
@@ -34,7 +34,8 @@ impl FrequencyInputs<'_> {
         self.mean_over_common_queries(self.sums.argmax as f64 - baseline)
     }
 
-    /// Divides a sum by the number of queries outside the rarest tokens.
+    /// Divides `sum` by the number of queries that see one of their sentence's rarest tokens and are not among these
+    /// themselves.
     fn mean_over_common_queries(&self, sum: f64) -> Fraction {
         self.exposure.others.mean(sum)
     }

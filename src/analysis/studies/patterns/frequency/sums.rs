@@ -40,7 +40,7 @@ pub struct FrequencyHeadSums {
     pub shifted: u64,
     /// As `shift`, for queries among the sentence's rarest tokens.
     pub shift_rare: ExactSum,
-    /// As `shifted`, for queries among the sentence's rarest tokens.
+    /// Number of queries in `shifted` that are among the sentence's rarest tokens: the denominator of `shift_rare`.
     pub shifted_rare: u64,
     /// Number of queries whose most attended token is at each offset from the query.
     pub argmax_profile: ProfileSums,

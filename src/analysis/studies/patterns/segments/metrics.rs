@@ -25,7 +25,7 @@ fn variation_share(exposure: &SegmentExposure, part: ExactSum, total: ExactSum) 
     Fraction::new(part.value(), total.value()).with_evidence(exposure.rows, exposure.first)
 }
 
-/// Chance level 0 of a share of variation, from which the expectation under noise is subtracted.
+/// Chance level of a share of variation: 0, because the share already has the expectation under noise subtracted.
 fn zero_chance(exposure: &SegmentExposure, _: &SegmentHeadSums<ExactSum>) -> Fraction {
     Fraction::mean(0.0, exposure.rows, exposure.first)
 }

@@ -74,8 +74,8 @@ impl GoldEdges {
 /// padded to whole SIMD vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
-    /// Edge weights `max(W, Wᵀ)` between words that are not punctuation, `[words, width]`. `W` is the attention times
-    /// the lift factors.
+    /// Edge weights `max(W, Wᵀ)` between words that are not punctuation, `[words, width]`. `W` is the lift: attention divided
+    /// by uniform attention.
     weights: Vec<f64>,
     /// Largest weight of an edge into the tree, for each word outside the tree, `[width]`.
     best_weights: Vec<f64>,

@@ -22,7 +22,7 @@ use crate::study::instruments::position::{PositionPairs, ProfileSums, QueryKeyPa
 /// Sums of one attention head over the sentences of one block. A mass is attention summed over one kind of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordHeadSums {
-    /// Each mass, summed over the queries of `query_set`.
+    /// Mass on each kind of keys, summed over the queries in the set that `query_set` returns for this mass.
     pub masses: [ExactSum; MASS_COUNT],
     /// Number of queries with attention to keys whose embedding similarity to the query is known.
     pub queries_with_likeness: u64,

@@ -46,8 +46,8 @@ impl SyntaxHits {
     }
 }
 
-/// Number of a word's syntactic head in the notebook: 0 for the root, 1 for the first word. `None` if the syntactic
-/// head is unknown.
+/// Number of a word's syntactic head as in the released `Syntax_Analysis.ipynb`: 0 for the root, 1 for the first word.
+/// `None` if the syntactic head is unknown.
 fn notebook_head_number(head: TreeHead) -> Option<usize> {
     match head {
         TreeHead::Root => Some(0),

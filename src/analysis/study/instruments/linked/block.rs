@@ -18,8 +18,8 @@ use crate::study::labels::evidence::Direction;
 pub struct LinkHits {
     /// Hits among the candidates: the candidate with the largest weight is a target.
     pub right: [u64; 2],
-    /// Hits among all words that would be candidates if the corpus listed none ([`LinkSource::seen`]); 0 without such a
-    /// list.
+    /// Hits among the words of [`LinkSource::seen`], which ignores the corpus's list of candidates. 0 if the corpus
+    /// lists no candidates.
     pub among_all: [u64; 2],
     /// Hits among the candidates whose word class is the source's class.
     pub among_class: [u64; 2],

@@ -116,7 +116,7 @@ pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u
     counted.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, item)| item)
 }
 
-/// The class of a link's source, and the class rules that choose a target of it. A class rule chooses the nearest
+/// The class of a link's source, and the class rules that choose a target of the link. A class rule chooses the nearest
 /// candidate of a class on one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {

@@ -32,7 +32,7 @@ pub struct LinkSource {
     pub elsewhere: Vec<usize>,
     /// Whether all other words of the sequence are candidates, in both directions of attention.
     pub is_free: bool,
-    /// Candidates that the rules by position choose.
+    /// Choices of the position rules among the candidates.
     pub places: PositionChoices,
     /// Candidate that each rule of [`SAME_CLASS_RULES`] chooses; `None` where the rule finds none.
     pub same_class: [Option<usize>; SAME_CLASS_RULES.len()],

@@ -20,8 +20,8 @@ pub const CONTENT_MASS: Threshold = Threshold::rule(
 const OVER_CHANCE: &str = "_over_chance";
 const OVER_POSITION: &str = "_over_position";
 
-/// Thresholds of a label of content, `[margin, LABEL_Q]`. `margin` is the threshold of the lead over uniform
-/// attention.
+/// Thresholds of a label of content (a label about the attended tokens), `[margin, LABEL_Q]`. `margin` is the threshold of the
+/// lead over uniform attention.
 pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
 }

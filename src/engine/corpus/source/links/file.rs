@@ -112,8 +112,8 @@ impl LinkFile {
         if self.types.len() < 2 { Vec::new() } else { single.map(|(kind, _)| &**kind).collect() }
     }
 
-    /// Number, counted from 1, of the first line of the file with a link of the sentence with this index into `links`; 1
-    /// for a sentence without links.
+    /// Line number, counted from 1, of the first link in a sentence, given the sentence's index into `links`. 1 for a sentence
+    /// without links.
     pub(super) fn first_line_number(&self, sentence: usize) -> u64 {
         self.links[sentence].first().map_or(1, |row| row.line.into())
     }

@@ -187,7 +187,8 @@ fn ensure_bounded_pattern(pattern: &Value) -> Result<()> {
     })
 }
 
-/// Fails if a template for special tokens is too long, or contains the same text more than once, which would repeat the text.
+/// Fails if a template for special tokens has too many parts, or places one text (`A` or `B`) twice, which would repeat the
+/// text.
 fn ensure_bounded_template(template: &[Value]) -> Result<()> {
     ensure!(
         template.len() <= MAX_TEMPLATE_TOKENS,

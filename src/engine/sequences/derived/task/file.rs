@@ -209,7 +209,8 @@ struct UnitNumbers {
 }
 
 impl UnitNumbers {
-    /// Number of the sampling unit with this name, assigned on first use. Without a name, a new number.
+    /// Number of the sampling unit with this name, `(whether it is a family, value)`, assigned on first use. Without a name, a
+    /// new number.
     fn get_or_assign(&mut self, name: Option<(bool, Box<str>)>) -> u64 {
         let next = self.next;
         let number = name.map_or(next, |name| *self.named.entry(name).or_insert(next));

@@ -53,7 +53,6 @@ pub struct FitRecord {
     pub count: u64,
     /// Mean of `-ln p` over the fitted words, sources or pairs, in nats, without the penalty.
     pub loss: f64,
-    /// Number of steps of the minimisation.
     pub steps: u64,
     /// Norm of the gradient at the end. With an L1 penalty, norm of the shortest subgradient.
     pub gradient_norm: f64,

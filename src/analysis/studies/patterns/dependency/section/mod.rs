@@ -274,8 +274,8 @@ impl Relations {
         }
     }
 
-    /// Returns the accuracy of each attention head. The accuracy of the selected best head is left out: its interval
-    /// ignores the selection, so a test would exceed its level.
+    /// Returns the accuracy of each attention head. The accuracy in the relation's entry, that of the selected best head, is
+    /// left out: its interval ignores the selection, so a test would exceed its level.
     fn numbers<'a>(&'a self, policy: &Policy) -> Vec<Number<'a>> {
         let min_count = policy.count(&MIN_COUNT);
         let numbers_of = |relation: &'a RelationMetrics| {

@@ -28,8 +28,7 @@ sums_of_a_head! {
         uniform_offset_mass: OFFSET_COUNT,
         /// Number of queries that have a text token at each offset and no norm-weighted shares.
         offset_silent: OFFSET_COUNT,
-        /// Number of queries without norm-weighted shares that see each kind of sink; for punctuation, whether they see
-        /// any or not.
+        /// Number of queries without norm-weighted shares that see each kind of sink. For punctuation, all such queries count.
         sink_silent: SINK_KIND_COUNT,
         /// Norm-weighted share of the sinks of each kind.
         sink_mass: SINK_KIND_COUNT,

@@ -34,7 +34,6 @@ struct SumsOfSquares {
     grand_mean: f64,
     /// Number of vectors, `n`.
     count: f64,
-    /// Number of sentences.
     sentences: f64,
     /// Sum over sentences `s` of the squared number of vectors, `sum n_s²`.
     squared_counts: f64,

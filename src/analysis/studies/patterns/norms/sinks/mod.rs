@@ -179,7 +179,8 @@ impl SinkLabelRules<'_> {
             .collect()
     }
 
-    /// Conditions of `sink:parked`. None for a head labelled `sink:no-op`, which counts as the more specific type.
+    /// Conditions of `sink:parked`. The list is empty for a head that meets the conditions of `sink:no-op`, the more specific
+    /// type.
     fn parked_conditions(&self) -> Vec<Condition> {
         let is_no_op = assess_all("sink:no-op", self.no_op_conditions()).is_some_and(|no_op| no_op.meets_rule);
         if is_no_op { Vec::new() } else { self.small_sink_part_conditions(&PARKED_PART_BOUND).into() }
@@ -233,8 +234,8 @@ fn negated(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 0.0 - value)
 }
 
-/// Assesses a `sink:…` label of a head. Empty if the head has no label that names a sink, such as `separator`, or if
-/// `conditions` returns none.
+/// Assesses the sink type `label`, such as `sink:no-op`, for a head with a label in [`SINK_NAMES`]. Empty for other heads, or
+/// if no condition applies or one cannot be assessed.
 fn assess_sink_type<'a>(
     label: &str,
     (evidence, policy): (&'a Evidence<'a>, &'a Policy),

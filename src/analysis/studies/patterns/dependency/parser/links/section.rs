@@ -144,7 +144,8 @@ impl LinkFit {
     }
 }
 
-/// Returns the first model's lead over the best model that does not use the trained model's attention.
+/// Returns the accuracy lead of the first model, `attention`, over the best model that does not use the trained model's
+/// attention.
 pub fn attention_lead(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !ATTENTION_MODELS.contains(&one.parser.as_str()));
     let scored = others.filter_map(|one| Some((one.share.accuracy?, one)));
