@@ -19,7 +19,7 @@ use crate::system::progress::DownloadProgress;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelRef {
     Folder(PathBuf),
-    /// A model in the binary of this program, by its name in [`boxed`].
+    /// A model in the binary of this program, by its name in [`embedded`].
     Bundled(String),
     /// A model with an adapter (LoRA) that is merged into it.
     Adapted {

@@ -23,7 +23,7 @@ pub struct LinkHits {
     pub among_all: [u64; 2],
     /// Hits among the candidates whose word class is the source's class.
     pub among_class: [u64; 2],
-    /// Hits among the candidates whose word index also exists in the neighbouring sequence.
+    /// Hits among the candidates, over the sources with a candidate whose word index exists in the neighbouring sequence.
     pub beside: [u64; 2],
     /// Hits among the candidates whose word index also exists in the neighbouring sequence, by the weights at the same
     /// indices there: choices by position alone.
