@@ -243,8 +243,8 @@ impl Hashes {
 pub struct PendingHashes(Result<JoinHandle<Result<Hashes>>, Box<ModelFiles>>);
 
 impl PendingHashes {
-    /// Begins to hash a model's files. It reads the files that [`Model::load`] has open, so that the hashes are of the
-    /// weights in use.
+    /// Begins to hash a model's files. It reads the files that [`Model::load`] has open, so that the hashes are of the files in
+    /// use.
     pub fn spawn(files: &ModelFiles) -> Self {
         let hashed = files.clone();
         let begun = thread::Builder::new().spawn(move || Hashes::from_files(&hashed));

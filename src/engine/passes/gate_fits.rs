@@ -17,7 +17,8 @@ pub const MIN_KEPT_GATE: f64 = 0.5;
 /// Gates fitted to the sentences of one fold, the even-numbered or the odd-numbered jackknife blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateFits {
-    /// Losses with all heads and with no heads, shared by all fits of the fold; `None` before the pass.
+    /// Losses with all heads and with no heads, shared by all fits of the fold; `None` before the pass, and in a shard without
+    /// starting points.
     pub known: Option<FittedLoss>,
     /// Fits by the number of their starting point; each shard has some of them. Empty if removing all heads does not raise
     /// the loss.

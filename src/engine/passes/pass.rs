@@ -28,8 +28,8 @@ pub enum EventKind {
     /// The derivatives of each sequence's loss with respect to the gates of all heads. A gate blends the intact head
     /// with its replacement, which the [`Ablation`](super::ablation::Ablation) names.
     Derivatives,
-    /// No events. When the pass begins, observers get the [gates](super::gate_fits) that were fitted to the loss over
-    /// the sequences of all shards.
+    /// No events. Once the fits are done, observers get the [gates](super::gate_fits), fitted to the loss over the sequences of
+    /// all shards.
     Fits,
 }
 

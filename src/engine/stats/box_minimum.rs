@@ -1,7 +1,8 @@
 //! Minima of a smooth function over the unit box, by spectral projected gradients (Birgin, Martínez & Raydan 2000, "Nonmonotone
 //! spectral projected gradient methods on convex sets", Algorithm 2.2).
 //!
-//! A step moves each coordinate by at most a quarter of the box, so that the search ends in a minimum near its start.
+//! A step moves each coordinate by at most a quarter of the box, so that, of several minima, the search tends to one near its
+//! start.
 
 /// Number of latest function values whose maximum bounds the value after a step (Birgin et al. 2000, section 3).
 const LINE_SEARCH_MEMORY: usize = 10;

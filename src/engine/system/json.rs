@@ -9,8 +9,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 
 use super::printable::shorten;
 
-/// Reads the value of one key of a JSON object. Reading stops there, since the keys that identify a long report come
-/// first. `None` if the object lacks the key, or if the JSON is malformed before it.
+/// Reads the value of one key of a JSON object. Reading stops there, since the keys that identify a long report come first.
+/// `None` if the object lacks the key, the JSON is malformed up to the end of the key's value, or the value is no `T`.
 pub fn read_key<'de, T: Deserialize<'de>>(json: &'de str, key: &str) -> Option<T> {
     let mut found = None;
     // serde_json reports an error if reading stops before the end of the object, so the result is ignored.

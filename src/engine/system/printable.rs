@@ -56,9 +56,9 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
 
 /// Whether a terminal or editor obeys or hides this character instead of showing it.
 ///
-/// Terminals and editors obey control characters, which begin escape sequences, line and paragraph separators, and
-/// bidirectional controls (Unicode Standard Annex 9, section 2). They hide zero-width space, word joiner and byte order mark,
-/// so that different texts look alike. U+200C and U+200D are allowed, since spelling needs them.
+/// They obey bidirectional controls (Unicode Standard Annex 9, section 2), line and paragraph separators, and control
+/// characters, which begin escape sequences. Terminals and editors hide zero-width space, word joiner and byte order mark, so
+/// that different texts look alike. U+200C and U+200D are allowed, since spelling needs them.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(

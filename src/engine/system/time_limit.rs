@@ -66,7 +66,7 @@ thread_local! {
     static SLOT: OnceCell<Arc<WorkSlot>> = const { OnceCell::new() };
 }
 
-/// Returns the slot for this thread's time-limited work ([`SLOT`]). The first call adds the slot to [`SLOTS`].
+/// Returns the slot for this thread's time-limited work ([`SLOT`]). The first call of each thread adds its slot to [`SLOTS`].
 fn thread_slot() -> Arc<WorkSlot> {
     SLOT.with(|slot| {
         Arc::clone(slot.get_or_init(|| {

@@ -344,8 +344,8 @@ impl Corpus {
         Ok(None)
     }
 
-    /// Sets the fields of a sentence that depend on its place in the corpus, such as index and document. Only its family
-    /// (group of related sentences) is not set.
+    /// Sets the fields of a sentence that depend on its place in the corpus, such as index, document and entity fields. Only
+    /// its family (group of related sentences) is not set.
     fn with_corpus_place(&mut self, sentence: Sentence, index: u64) -> Sentence {
         let sentence =
             self.position.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
@@ -375,8 +375,8 @@ impl Iterator for Corpus {
     }
 }
 
-/// Reads the files ahead until they decide the sampling unit. With `to_the_end`, reads on and counts all documents,
-/// unless a sentence names its family (group of related sentences). Reads nothing if a file can be read only once.
+/// Reads the files ahead until they decide the sampling unit. With `to_the_end`, reads on and counts all documents, unless a
+/// sentence read until then names its family (group of related sentences). Reads nothing if a file can be read only once.
 fn read_ahead(files: &[CorpusFile], to_the_end: bool) -> ReadAhead {
     let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::copy_for_rereading).collect();
     let Some(again) = again else { return ReadAhead::default() };

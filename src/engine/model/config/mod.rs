@@ -269,8 +269,8 @@ impl Config {
         self.output_embedding_size.unwrap_or(self.embedding_width())
     }
 
-    /// Number of parameters in a checkpoint that stores the weights of `layers` layers, without biases and norms. A checkpoint
-    /// stores weights that layers share only once.
+    /// Number of parameters in a checkpoint that stores the weights of `layers` layers, without biases and norms. Weights that
+    /// layers share are stored only once.
     pub fn parameter_count(&self, layers: usize) -> u64 {
         let rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size;
         let feed_forward = self.feed_forward_width() + self.intermediate_size;

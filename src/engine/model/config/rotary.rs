@@ -85,8 +85,8 @@ impl Rotary {
         ((0..self.dims / 2).map(|pair| scaled(pair) as f32).collect(), attention as f32)
     }
 
-    /// Bounds of YaRN's interpolation, as fractional indices of dimension pairs: `[first, last]`. Pairs up to `first` keep
-    /// their frequencies, and pairs from `last` on have frequencies divided by `factor`.
+    /// Bounds `[first, last]` of YaRN's interpolation, as indices of dimension pairs, which may be fractional without
+    /// `truncate`. Pairs up to `first` keep their frequencies, and pairs from `last` on have frequencies divided by `factor`.
     fn yarn_bounds(&self) -> [f64; 2] {
         let RotaryScaling::Yarn { fast, slow, original, truncate, .. } = self.scaling else { return [0.0, 1.0] };
         let dims = self.dims as f64;

@@ -120,7 +120,8 @@ pub enum PositionBiasNames {
         rows: usize,
         /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// Distance, in tokens, from which on a direction has only its last bucket. This bucket may hold shorter distances.
+        /// Distance, in tokens, from which on all distances share the last bucket of their direction. This bucket may begin at
+        /// a shorter distance.
         longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022) in both directions: each attention head subtracts the distance times its own slope.
@@ -325,8 +326,8 @@ impl TensorNames {
         Self::new(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
     }
 
-    /// Checks the config's sizes, and makes tensor names by [`TensorNames::with_numbered_layers`]. Fails if a size is zero, too
-    /// large, or does not fit the other sizes.
+    /// Checks the config's sizes, and makes tensor names by [`TensorNames::with_numbered_layers`]. Fails if a size fits no
+    /// encoder, or if `layer_norm_eps` is implausible.
     pub(super) fn check_config_and_name(
         config: Config,
         parts: &'static LayerNames,

@@ -45,8 +45,8 @@ pub(super) struct Backoff {
 
 /// Longest pause between tries, in multiples of the first pause.
 const MAX_PAUSE_FACTOR: u32 = 8;
-/// Longest wait that the Hub may demand before a retry. If the Hub demands more, the run fails and tells the user to try again
-/// later.
+/// Longest wait that the Hub may demand before a retry. If the Hub demands more, there is no retry: a cached model is used, or
+/// the run fails and tells the user to try again later.
 const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 impl Backoff {

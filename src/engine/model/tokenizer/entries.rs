@@ -13,7 +13,7 @@ use super::marks::BoundaryMarks;
 pub(super) struct VocabularyEntries {
     /// Whole words and characters, ascending by id; of a large vocabulary, an evenly spread sample.
     pub whole_entries: Vec<VocabularyEntry>,
-    /// Scripts of all vocabulary entries, pieces of words and characters included.
+    /// Scripts of all entries except special and reserved ones; pieces of words and characters are included.
     pub scripts: Scripts,
     /// All entries with their ids, including pieces of words; empty if there are more than [`MAX_SMALL_VOCABULARY`].
     pub small_vocabulary: Vec<(u32, String)>,
@@ -104,7 +104,7 @@ pub struct Scripts {
 /// vocabulary, the share [`MIN_WORD_ENTRY_SHARE`] suffices. A vocabulary without words of a script may still have its
 /// alphabet. Of its 28,000 entries, bert-base-uncased has 8 with at least two letters in Cyrillic and 4 in Greek.
 const MIN_WORD_ENTRIES: usize = 100;
-/// Share of all entries with a letter that suffices in a small vocabulary, in place of [`MIN_WORD_ENTRIES`].
+/// Sufficient share in a small vocabulary, among all entries with a letter, in place of [`MIN_WORD_ENTRIES`].
 const MIN_WORD_ENTRY_SHARE: f64 = 0.01;
 
 /// Number of entries of any length at which a vocabulary counts as having words of a script, if single letters of that
@@ -112,7 +112,7 @@ const MIN_WORD_ENTRY_SHARE: f64 = 0.01;
 /// characters make up about nine tenths of Chinese text (Da 2004). bert-base-uncased knows no Chinese: its 488 entries
 /// in Han are 1.8 % of all entries with letters.
 const MIN_CHARACTER_ENTRIES: usize = 1000;
-/// Share of all entries with a letter that suffices instead of [`MIN_CHARACTER_ENTRIES`] in a small vocabulary.
+/// Sufficient share in a small vocabulary, among all entries with a letter, in place of [`MIN_CHARACTER_ENTRIES`].
 const MIN_CHARACTER_SHARE: f64 = 0.02;
 
 impl Scripts {

@@ -84,7 +84,7 @@ pub struct ModelTokenizer {
     pub round_trip: RoundTrip,
     /// Number of vocabulary entries in each script.
     pub scripts: Scripts,
-    /// Length of nearly all vocabulary entries, in characters: 1 for letters, k for k-mers. `None` if lengths differ.
+    /// Length of nearly all vocabulary entries, in characters: 1 for letters, k for k-mers. `None` if too few share one length.
     pub entry_length: Option<usize>,
     /// All entries of the vocabulary except special tokens, with their ids; empty if there are more than 100.
     pub small_vocabulary: Vec<(u32, String)>,

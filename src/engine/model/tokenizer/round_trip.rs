@@ -20,8 +20,8 @@ use crate::system::panics::catch_panic;
 /// reactions loses 545 of 576 with BERT's default tokenizer.
 const MAX_LOST_SHARE: f64 = 0.1;
 
-/// Maximum share of lower-cased entries: entries with capitals that the tokenizer reads in lower case. BERT's uncased
-/// vocabularies have no entries with capitals, its cased ones over a quarter.
+/// Maximum share of lower-cased entries: entries with capitals that the tokenizer reads in lower case. Above it, the vocabulary
+/// counts as cased. BERT's uncased vocabularies have no entries with capitals, its cased ones over a quarter.
 const MAX_LOWER_CASED_SHARE: f64 = 0.1;
 
 /// Minimum number of entries for a verdict on the tokenizer; vocabularies of proteins have only twenty residues.

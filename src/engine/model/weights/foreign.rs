@@ -45,8 +45,8 @@ const FOREIGN_KINDS: [ForeignTensorKind; 9] = [
     (&["parametrizations"], "a parametrisation, as of an adapter (LoRA)", MERGE_HINT),
 ];
 
-/// Returns (description, remedy) if a tensor's name marks it as part of an adapter, a prompt or quantised weights;
-/// `None` otherwise.
+/// Returns (description, remedy) if a tensor's name marks it as part of an adapter, a prompt, quantised weights or a
+/// parametrisation; `None` otherwise.
 pub(super) fn foreign_kind(name: &str) -> Option<(&'static str, &'static str)> {
     let by_part = |part: &str| FOREIGN_KINDS.iter().find(|(parts, ..)| parts.contains(&part));
     let is_lora = name.contains("lora.down.") || name.contains("lora.up.");

@@ -325,8 +325,8 @@ fn rfc3339(time: SystemTime) -> String {
 }
 
 impl RunInfo {
-    /// Facts about a run on this machine. `duration` is the time since `started_at`, `analysis` the time since the model was
-    /// loaded.
+    /// Facts about a run on this machine. `duration` is the time since `started_at`. `analysis` is the time since this stage
+    /// began over the shard, after loading.
     pub fn new(started_at: SystemTime, duration: Duration, analysis: Duration, threads: NonZeroUsize) -> Self {
         Self {
             shards: 1,

@@ -134,7 +134,7 @@ impl Runner<'_> {
         self.run_each(corpus, passes)
     }
 
-    /// Runs each pass over its portion of the corpus. A pass over a sample runs without ablation and with each of its ablation
+    /// Runs each pass over its portion of the corpus. A pass over a sample runs its baseline and, if it has any, its ablation
     /// variants.
     fn run_each(&self, corpus: &CorpusIdentity, passes: impl IntoIterator<Item = PassToRun>) -> Result<Vec<PassSums>> {
         let run = |(pass, observers): PassToRun| {

@@ -1,5 +1,5 @@
-//! Ablation in passes over a sample of the corpus: the replacements of removed heads, and the choice of heads that are
-//! removed one by one.
+//! Ablation in sampled passes, over sentences or task items: the replacements of removed heads, and the choice of heads that
+//! are removed one by one.
 
 use std::collections::BTreeSet;
 

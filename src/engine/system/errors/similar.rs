@@ -8,8 +8,8 @@ const MIN_SIMILARITY: f64 = 0.8;
 const MIN_SUBSTRING_CHARS: usize = 3;
 
 /// Finds the known name that is most similar to `wanted`, the first one on a tie; `None` if none is similar enough. The
-/// Jaro-Winkler similarity finds typing errors. If it finds no name, similarity is the share of the shorter name in a common
-/// substring: `subject` finds `nsubj` by `subj`.
+/// Jaro-Winkler similarity finds typing errors. If it finds no name, similarity is the length of the longest common substring,
+/// divided by the shorter name's: `subject` finds `nsubj` by `subj`.
 pub fn closest_name<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
     let lower = wanted.to_lowercase();

@@ -1,4 +1,4 @@
-//! Progress on standard error; silent unless standard error is a terminal.
+//! Progress on standard error: bars only if it is a terminal, notes in any case.
 
 pub mod run;
 

@@ -312,8 +312,8 @@ impl ItemReader<'_> {
         Ok((Sequence { predictions, ..begun }, answer, foil))
     }
 
-    /// Adds a prediction for each token of both texts, if the model predicts the next token. Fails if the texts are equal,
-    /// contain the unknown token, or cannot be scored.
+    /// Adds a prediction for each word token of both texts after the first token of the sequence, if the model predicts the
+    /// next token. Fails if the texts are equal, contain the unknown token, or cannot be scored.
     fn finish_pair(&self, sides: [Sequence; 2]) -> Result<[Sequence; 2]> {
         let [good, bad] = &sides;
         ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);

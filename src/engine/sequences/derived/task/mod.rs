@@ -168,7 +168,7 @@ pub struct SkippedItem {
     pub reason: ItemSkip,
     /// Line of the item in the task file, counted from 1.
     pub line: u64,
-    /// Label of the item that the model lacks; `None` if the item is skipped for another reason.
+    /// Label or foil of the item that the model lacks; `None` if the item is skipped for another reason.
     pub unknown_label: Option<String>,
 }
 
