@@ -399,9 +399,9 @@ impl PreparedRun<'_> {
         Report { attention_maps: None, ..report }
     }
 
-    /// Computes the attention maps of a sentence that is typical of a head with a firm label; `None` if each such
-    /// sentence is too long. Candidates are typical sentences of the heads with the largest margins above their
-    /// thresholds. The longest that is short enough is taken.
+    /// Computes the attention maps of a sentence that is typical of a head with a firm label. `None` without candidates, or if
+    /// each is too long. Candidates are typical sentences of the first [`MAX_EXAMPLE_HEADS`] heads with one, by falling margin
+    /// above their thresholds. The longest that is short enough is taken.
     fn example_maps(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> =
             report.section_views().flat_map(|(_, view)| view.typical_sentences).collect();

@@ -63,8 +63,8 @@ pub enum AbsenceReason {
 /// Reason why a study is switched on.
 #[derive(Clone, Copy)]
 enum StudyOrigin {
-    /// The study is on by default, for the corpus or the model. Or a default study requires it, or all studies that it
-    /// builds on are on.
+    /// The study is on by default, for the corpus or the model, or a study that is on by default requires it. Or all studies
+    /// that it builds on are on, and it joins them (`Card::is_default_with_builds_on`).
     Default,
     /// An option switches the study on: the option's name and its value.
     ByOption(&'static str, &'static str),

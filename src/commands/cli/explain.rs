@@ -134,7 +134,7 @@ impl CompletionsArguments {
 }
 
 impl ManArguments {
-    /// Returns the command that writes one man page for `root`, and one for each command of `root`. Fails if a page
+    /// Returns the command that writes one man page for `root`, and one for each command of `root` but `help`. Fails if a page
     /// cannot be made.
     pub fn command(self, mut root: clap::Command) -> Result<Command, UsageError> {
         root.build();

@@ -49,8 +49,8 @@ struct KeptValue<T> {
 pub struct Neighbour {
     /// Index of the sequence (not of its neighbour) in the corpus.
     index: u64,
-    /// The sequence's neighbour. `None` at the start of a pack, or if the preceding sequence is of the same group or of
-    /// dissimilar length.
+    /// The sequence's neighbour. `None` at the start of a pack, or if the preceding sequence is of the same group or not of
+    /// similar length ([`are_similar_lengths`]).
     previous: Option<BegunSequence>,
     /// Whether the preceding sequence of the pack belongs to another group, even if its length differs too much for a
     /// neighbour.

@@ -9,16 +9,16 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Direction;
 
-/// Candidates for each word's partner (the other end of its dependency arc), and the factors that turn weights between
-/// words into ratios to uniform attention.
+/// Candidates for each word's partner (the other end of its dependency arc), and the factors that make their weights
+/// comparable: in a decoder, they turn weights between words into ratios to uniform attention; in an encoder, all are 1.
 #[derive(Clone, Debug)]
 pub struct Partners {
     /// Whether no query sees a later word, as in a decoder.
     pub is_causal: bool,
     /// Range of word indices among which each word's partner is searched, `[words]`: the words of its sentence.
     candidate_ranges: Vec<Range<usize>>,
-    /// Factors that turn the weight between two words into its ratio to uniform attention. They are shared by the
-    /// sentences of a window.
+    /// Factors for the weights between words. In a decoder, they turn a weight into its ratio to uniform attention; in an
+    /// encoder, all are 1. They are shared by the sentences of a window.
     lifts: Arc<LiftFactors>,
 }
 

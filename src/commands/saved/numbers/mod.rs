@@ -246,8 +246,8 @@ struct NumberPairs<'a> {
     pub tested_pairs: Vec<NumberPair<'a>>,
     /// Metrics and accuracies that were not tested, with the reasons.
     pub left_aside: Vec<LeftAside>,
-    /// Numbers that depend on token frequencies in the corpus as well as on a head's metric, by their name in label rules.
-    /// Values: `[name of the number in reports, name of the metric in label rules]`.
+    /// Numbers that depend on frequencies in the corpus (of tokens, tags or classes) as well as on a head's metric, by their
+    /// name in label rules. Values: `[name of the number in reports, name of the metric in label rules]`.
     pub corpus_dependent: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }

@@ -240,7 +240,7 @@ impl ItemGradient {
 }
 
 impl Sums for TaskGradientSums {
-    /// Block and number of the text's item, and whether the item is the first of its sampling unit.
+    /// Jackknife block of the text's item, index of the item, and whether the item is the first of its sampling unit.
     type SequenceState = (usize, u64, bool);
 
     fn demands(&self) -> Demands {

@@ -64,7 +64,8 @@ const RANDOM_PREFIX: &str = "random";
 
 impl Curves {
     /// Sentence on how many heads can be removed in the first of `orders`, beside the largest number over the random orders.
-    /// `None` without an interval.
+    /// `None` without orders. If the model is not shown to be above the baseline of its task, the sentence gives no number.
+    /// Otherwise, `None` also if the order lists no such limit, or without an interval.
     ///
     /// For a task, the limit is the smallest listed fall of the accuracy. Otherwise it is the largest listed rise of the
     /// loss, as a share of its rise when all heads are removed.

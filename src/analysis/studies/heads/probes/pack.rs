@@ -69,7 +69,8 @@ pub struct WordPack<K> {
 }
 
 impl<K> WordGroup<K> {
-    /// Number of kinds of words in the group. Words with equal tokens are of one kind and share an embedding.
+    /// Number of kinds of words in the group. Words with equal tokens, and equal shares in them, are of one kind and share an
+    /// embedding.
     pub fn kind_count(&self) -> usize {
         self.kind_indices.len()
     }
@@ -158,7 +159,8 @@ impl<K: Default + PartialEq> WordPack<K> {
         }
     }
 
-    /// Stores the context of attention head `head`, one of the layer's `heads`, as a mean over the tokens of each word.
+    /// Stores the context of attention head `head`, one of the layer's `heads`, as a mean over the tokens of each word,
+    /// weighted by the word's share in each token.
     fn store_contexts(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
         for WordRow { row_place: at, tokens } in words {

@@ -281,8 +281,8 @@ pub(super) struct MarginExcess {
     pub difference: ShareDifference,
     /// One-sided p-value of the test that the difference exceeds the margin. `None` without a standard error.
     pub p: Option<f64>,
-    /// Whether the difference is at least the margin. In [`RelationMetrics::specificity_tests`], the head must also beat
-    /// the best offset.
+    /// Whether the difference is at least the margin. In [`RelationMetrics::specificity_tests`], the head must also beat the
+    /// best offset by the margin of a syntactic label.
     pub is_above_margin: bool,
 }
 

@@ -17,7 +17,8 @@ use crate::sequences::fold::text::TextAttention;
 /// Buffers for attention summed by key, per key set (all keys, text keys); reused from head to head.
 pub type ColumnSums = [Vec<f64>; KEY_SET_COUNT];
 
-/// Number of sums over an attention row: keys far to the left, keys with each pair cue, and all keys weighted by cosine.
+/// Number of sums over an attention row: keys far to the left, keys with each pair cue, and cosine-weighted text keys of
+/// other token ids.
 const PAIR_SUM_COUNT: usize = 1 + PAIR_CUE_COUNT + 1;
 
 /// Products of one head's attention with each cue of a sentence, then the squared norms of the attention, per key set
@@ -92,7 +93,7 @@ pub fn cue_products<'a>(
 }
 
 /// Sums the weights of the attention row with index `number` for each cue of query and key: `[keys far to the left, keys with
-/// each of the five pair cues, all keys times their cosines]`.
+/// each of the five pair cues, text keys of other token ids times their cosines]`.
 #[inline(always)]
 fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_SUM_COUNT] {
     let query = cues.text_tokens[number];

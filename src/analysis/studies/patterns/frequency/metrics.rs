@@ -34,8 +34,8 @@ impl FrequencyInputs<'_> {
         self.mean_over_common_queries(self.sums.argmax as f64 - baseline)
     }
 
-    /// Divides `sum` by the number of queries that see one of their sentence's rarest tokens and are not among these
-    /// themselves.
+    /// Divides `sum` by the number of queries that see one of their sentence's rarest tokens and are not among these themselves
+    /// ([`FrequencyExposure::others`]).
     fn mean_over_common_queries(&self, sum: f64) -> Fraction {
         self.exposure.others.mean(sum)
     }

@@ -277,8 +277,8 @@ pub struct LeadTest {
     pub q: Option<f64>,
 }
 
-/// Groups of rules that a head with a link label may beat: rules of position, rules that choose a word of the source's
-/// class, all other rules.
+/// Groups of rules that a head with a link label may beat: rules of position, then rules that choose a word of the source's
+/// class, then all rules.
 pub const LINK_REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {

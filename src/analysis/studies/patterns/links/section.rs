@@ -78,8 +78,9 @@ impl LinksSection {
         testable.sorted_by_key(|links| Reverse(links.count)).collect()
     }
 
-    /// Runs the tests for each of [`LINK_REACHES`], and computes their q-values. The tests at one reach are one family: every
-    /// attention head and direction, on each type with enough sources.
+    /// Runs the tests for each of [`LINK_REACHES`], and computes their q-values. The tests at one reach are one family, over
+    /// all attention heads, directions and types with enough sources. Leads that are not large enough get no q-value and are
+    /// not counted.
     fn set_q_values(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_QUERIES);
         for (step, reach) in LINK_REACHES.into_iter().enumerate() {

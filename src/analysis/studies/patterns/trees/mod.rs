@@ -101,7 +101,8 @@ pub struct TreeState {
     block: usize,
     /// Gold edges of each sentence in the sequence.
     gold: Vec<GoldEdges>,
-    /// Lift factors (reciprocals of uniform attention between words), for each distinct attention mask of the layers.
+    /// Lift factors for each distinct attention mask of the layers: reciprocals of a decoder's uniform attention between words;
+    /// all 1 for a bidirectional mask.
     lifts: Vec<LiftFactors>,
 }
 

@@ -74,8 +74,8 @@ impl GoldEdges {
 /// padded to whole SIMD vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
-    /// Edge weights `max(W, Wᵀ)` between words that are not punctuation, `[words, width]`. `W` is the lift: attention divided
-    /// by uniform attention.
+    /// Edge weights `max(W, Wᵀ)` between words that are not punctuation, `[words, width]`. `W` is the attention times the lift
+    /// factors: in a decoder, attention divided by uniform attention; in an encoder, attention itself.
     weights: Vec<f64>,
     /// Largest weight of an edge into the tree, for each word outside the tree, `[width]`.
     best_weights: Vec<f64>,

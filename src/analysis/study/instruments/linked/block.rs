@@ -23,7 +23,8 @@ pub struct LinkHits {
     pub among_all: [u64; 2],
     /// Hits among the candidates whose word class is the source's class.
     pub among_class: [u64; 2],
-    /// Hits among the candidates, over the sources with a candidate whose word index exists in the neighbouring sequence.
+    /// Hits among the candidates, over the sources of [`LinkBlock::with_neighbour`]: the neighbouring sequence has the word
+    /// indices of the source and of a candidate.
     pub beside: [u64; 2],
     /// Hits among the candidates whose word index also exists in the neighbouring sequence, by the weights at the same
     /// indices there: choices by position alone.

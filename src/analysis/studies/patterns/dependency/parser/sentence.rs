@@ -135,8 +135,8 @@ impl ObservedSentence {
         Some(Self { kept, spans, has_root: root.is_some(), lifts })
     }
 
-    /// Stores the attention of one head, given the head's index and its layer's index among the classes of layers by
-    /// attention mask. `folded` is a buffer for the attention between words.
+    /// Stores the attention of one head, times the lift factors. `head` is its index; `class` is the index of its layer's class
+    /// in `LayerClasses`. `folded` is a buffer for the attention between words.
     pub fn keep_attention(
         &mut self,
         (head, class): (usize, usize),

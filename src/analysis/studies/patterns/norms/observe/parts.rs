@@ -60,8 +60,9 @@ struct SinkPart<'a> {
 }
 
 impl SinkPart<'_> {
-    /// Sums over text queries `i` in `C` columns from `column` on; the module's comment defines `s_i` and `o°_i`. Adds
-    /// `|s_i|²` and `<s_i, o°_i>` to `dots`, and writes `s_i` to `vector` and `s_i W_O W_Oᵀ` to `product`.
+    /// Sums over text queries `i` in `C` columns from `column` on; the module's comment defines `s_i` and `o°_i`. Adds `|s_i|²`
+    /// and `<s_i, o°_i>` to `dots`, and writes `t_i` to `vector` and `t_i W_O W_Oᵀ` to `product`. `t_i` is `s_i` before the
+    /// output projection ([`Self::sum_queries`]).
     #[inline(always)]
     fn add_columns<const C: usize>(
         &self,
