@@ -8,8 +8,9 @@ use super::vectors::{add_rows, dot_f64};
 use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::sequences::fold::roles::TokenRoles;
 
-/// Writes the sums over queries of `o°_i` and of `s_i` (for each kind of sink) to `vectors`, and their products with
-/// `W_O W_Oᵀ` to `products`. Both are `[VECTOR_COUNT, head_dim]`, 0 at first. `sums` gets squares and inner products.
+/// Writes the sums over queries of `z°_i` and of `t_i` (for each kind of sink) to `vectors`, and their products with
+/// `W_O W_Oᵀ` to `products`. These are `o°_i` and `s_i` before the output projection. Both
+/// are `[VECTOR_COUNT, head_dim]`, 0 at first. `sums` gets squares and inner products.
 #[inline(always)]
 pub fn add_sink_parts(
     sums: &mut NormSums<f64>,
