@@ -69,7 +69,7 @@ fn set_error(relation: &mut RelationMetrics, standard_error: Option<f64>) {
     versus.expect("both directions are seen").standard_error = standard_error;
 }
 
-/// The labels of a head whose hits overlap those of the baseline as much as they can.
+/// The labels of a head whose hits overlap the baseline's hits as much as they can.
 fn syntactic(count: u64, baseline: u64, hits: [u64; 2]) -> Vec<String> {
     let relation = relation(count, baseline, hits, hits.map(|hits| hits.min(baseline)));
     verdict(&[], vec![relation]).labels.into_iter().map(|label| label.label).collect()

@@ -389,7 +389,7 @@ impl Orders {
         orders
     }
 
-    /// Index of the first head, in layer order, with weights equal to those of head `place`; `place` itself if no
+    /// Index of the first head, in layer order, that shares its weights with head `place`; `place` itself if no
     /// layers share weights.
     fn first_head_sharing_weights(&self, place: usize, grid: HeadGrid) -> usize {
         let (layer, head) = grid.layer_and_head(place);
